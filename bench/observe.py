@@ -87,11 +87,10 @@ async def opened(kind: Kind) -> AsyncIterator[Playing]:
             if kind == "plain":
                 # Only a benchmark may do this: a runtime is opened with its effectors.
                 told: Ecosystem = vm.runtime.journal._tell.__self__  # type: ignore[attr-defined]  # A bound method.
-                others = [effector for effector in told._effectors if effector is not vm.observatory.metrics]
+                others = [effector for effector in told._effectors if effector is not vm.monitor.metrics]
                 silent = Ecosystem(told._peers, others).tell
                 vm.runtime.journal._tell = silent
                 object.__setattr__(vm.runtime._ports, "tell", silent)
-                vm._observatory = None
             yield vm, vm.attach()
 
 
@@ -118,7 +117,7 @@ def of_one_scrape(vm: AgentVM) -> float:
     """Milliseconds."""
     began = time.perf_counter()
     for _ in range(20):
-        render(vm.observatory.samples())
+        render(vm.monitor.samples())
     return (time.perf_counter() - began) / 20 * 1000
 
 
@@ -155,7 +154,7 @@ async def main(turns: int, floor: Kind, other: Kind) -> None:
         print(table([["", "us CPU/turn"], *rows]))
         print(f"ratio: {ratio:.3f} (95 %: {low:.3f} to {high:.3f}; {len(costs[0])} pairs)")
         if other != "plain":
-            counted, traced = of_one_delta(full[0].observatory.metrics.react), of_one_delta(Tracing(None).react)
+            counted, traced = of_one_delta(full[0].monitor.metrics.react), of_one_delta(Tracing(None).react)
             print(f"one delta: {counted:.0f} ns counted, {traced:.0f} ns traced; one scrape: {of_one_scrape(full[0]):.1f} ms")
 
 

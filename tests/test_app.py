@@ -79,6 +79,6 @@ async def test_a_server_whose_key_is_gone_does_not_start_as_if_nothing_were(tmp_
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
         pass
     (tmp_path / "server.key").unlink()
-    with pytest.raises(ConfigInvalid, match=r"server\.key.* is gone"):
+    with pytest.raises(ConfigInvalid, match=r"server\.key.* is missing"):
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
             pass

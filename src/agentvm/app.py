@@ -14,7 +14,6 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import ConfigInvalid
-from agentvm.live import Live, Rules, open_eraser, open_models, open_oidc, open_retainer, open_watched, tend
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import Clock, id_factory
@@ -41,6 +40,16 @@ from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_ke
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.vm import AgentVM, system_clock
+from agentvm.wiring import (
+    Services,
+    SettingsApplier,
+    open_background,
+    open_eraser,
+    open_models,
+    open_monitored_runtime,
+    open_oidc,
+    open_retainer,
+)
 
 logger = get_logger(__name__)
 
@@ -54,37 +63,36 @@ async def open_agentvm(
     clock: Clock = system_clock,
     overrides: bool = True,
 ) -> AsyncIterator[AgentVM]:
-    """A started AgentVM. `drivers` replaces those the config names; the first of them is the default.
+    """Opens an AgentVM. `drivers` replace the providers of the config; the first of them is the default.
 
-    Without `overrides` it starts as if its settings had never been changed at run time.
+    Without `overrides` the changes of settings at run time are ignored.
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
         store = await _open_store(config, stack)
-        rules = await _open_rules(config, store, drivers, stack, clock, overrides=overrides)
-        settings, tenancy, config = rules.settings, rules.tenancy, rules.settings.config
-        centre = make_centre(store, clock, new_id)
-        await ship(centre)
-        beside = tend(rules, store, clock, new_id)
-        runtime, observatory = await open_watched(rules, store, clock, new_id, beside, stack)
+        services = await _open_services(config, store, drivers, stack, clock, overrides=overrides)
+        settings = services.settings
+        resources = make_centre(store, clock, new_id)
+        await ship(resources)
+        background = open_background(services, store, clock, new_id)
+        runtime, monitor = await open_monitored_runtime(services, store, clock, new_id, background, stack)
         _check(runtime, definitions)
         vm = AgentVM(
-            config=config,
             store=store,
             runtime=runtime,
-            tenancy=tenancy,
+            tenancy=services.tenancy,
             definitions=Definitions(store, clock, definitions),
-            resources=centre,
-            logs=rules.logs,
+            resources=resources,
+            logs=services.logs,
             clock=clock,
             new_id=new_id,
-            first_key=await _bootstrap(settings, tenancy),
+            first_key=await _bootstrap(settings, services.tenancy),
             settings=settings,
-            observatory=observatory,
-            compactor=beside.compactor,
-            retainer=open_retainer(settings, store, clock, runtime, observatory),
+            monitor=monitor,
+            compactor=background.compactor,
+            retainer=open_retainer(settings, store, clock, runtime, monitor),
         )
-        await _open_doors(vm, rules.ended, beside, stack)
+        await _start_tasks(vm, services.ended, background, stack)
         yield vm
 
 
@@ -99,7 +107,7 @@ async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
     return await stack.enter_async_context(open_store(path))
 
 
-async def _open_rules(
+async def _open_services(
     config: ServerConfig,
     store: Store,
     drivers: Mapping[str, Driver] | None,
@@ -107,7 +115,7 @@ async def _open_rules(
     clock: Clock,
     *,
     overrides: bool,
-) -> Rules:
+) -> Services:
     logs = await stack.enter_async_context(open_log_book(clock, Redactor(config.secrets)))
     keys = await _load_server_key(config, store)
     vault = Vault(store, key=keys.vault, clock=clock)
@@ -118,10 +126,10 @@ async def _open_rules(
     tenancy, ended = _open_tenancy(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(tenancy.own_keys.aclose)
     metering = Metering(prices, tenancy.quotas, clock)
-    live = Live(None if drivers else models, prices, metering, logs, tenancy.quotas)
-    await _follow(settings, live, config.system.log_level, tenancy.own_keys)
-    guarded = StatusCheckingMeter(metering, tenancy.people.standing)
-    return Rules(settings=settings, models=models, tenancy=tenancy, ended=ended, prices=prices, metering=guarded, logs=logs)
+    applier = SettingsApplier(None if drivers else models, prices, metering, logs, tenancy.quotas)
+    await _follow(settings, applier, config.system.log_level, tenancy.own_keys)
+    checked = StatusCheckingMeter(metering, tenancy.people.standing)
+    return Services(settings=settings, models=models, tenancy=tenancy, ended=ended, prices=prices, metering=checked, logs=logs)
 
 
 async def _bootstrap(settings: ConfigCentre, tenancy: Tenancy) -> Secret | None:
@@ -132,30 +140,32 @@ async def _bootstrap(settings: ConfigCentre, tenancy: Tenancy) -> Secret | None:
         raise settings.blamed(error) from None
 
 
-async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
+async def _start_tasks(vm: AgentVM, ended: list[Ended], background: Beside, stack: AsyncExitStack) -> None:
     await vm.tenancy.access.ensure_default_tenant()
-    # Whose rights end is sent away; what runs for them is stopped, and what is deleted is erased.
+    # Clients whose rights end are disconnected; their turns are stopped, and deleted data is erased.
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run, eraser.run):
-        tasks.start_soon(keep)
-    tasks.start_soon(beside.run, vm.runtime.tell)
+    for task in (vm.close_expired, vm.collect, vm.monitor.sampler.run, eraser.run):
+        tasks.start_soon(task)
+    tasks.start_soon(background.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)
 
 
-async def _follow(settings: ConfigCentre, live: Live, log_level: LogLevel, own_keys: OwnKeys) -> None:
-    """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
-    await live.follow(replace(settings.config, system=replace(settings.config.system, log_level=log_level)), settings.config)
-    settings.bind(live, own_keys.unusable)
+async def _follow(settings: ConfigCentre, applier: SettingsApplier, log_level: LogLevel, own_keys: OwnKeys) -> None:
+    """Applies the settings to the log, which was opened before them, and from now on every change to all parts."""
+    await applier.follow(replace(settings.config, system=replace(settings.config.system, log_level=log_level)), settings.config)
+    settings.bind(applier, own_keys.unusable)
 
 
 async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
-    """A new one would refuse every key and open no secret, and nobody would know why."""
+    """Returns the server key; `ConfigInvalid` if it is missing: a new one would fit no stored key and no secret."""
     data_dir = None if config.data_dir is None else config.data_dir.expanduser().absolute()
     if config.system.server_key is None and data_dir is not None and not has_server_key(data_dir):
         if await store.directory.has_keys():
-            raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
+            raise ConfigInvalid(
+                f"API keys exist, but {data_dir}/server.key, which they are checked with, is missing: restore it"
+            )
     return load_server_key(data_dir, None if config.system.server_key is None else config.system.server_key.reveal())
 
 

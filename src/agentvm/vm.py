@@ -3,14 +3,14 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.config import ServerConfig
 from agentvm.config.centre import ConfigCentre
-from agentvm.errors import AgentVMError, NotAvailable
+from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import (
     DEFAULT_TENANT,
@@ -25,7 +25,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.session import Session
 from agentvm.observability.log_book import LogBook
-from agentvm.observability.observatory import Observatory
+from agentvm.observability.monitor import Monitor
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.channel import Channel, Closing
@@ -124,86 +124,39 @@ class Peer:
         return Outlet(channel or self.channel, self.vm.runtime.replay, self.vm.clock)
 
 
+@dataclass(kw_only=True, eq=False)
 class AgentVM:
-    """A running AgentVM: what servers and local clients attach peers to."""
+    """A running server: its parts, and the peers that are attached to it."""
 
-    def __init__(
-        self,
-        *,
-        config: ServerConfig,
-        store: Store,
-        runtime: Runtime,
-        tenancy: Tenancy,
-        definitions: Definitions,
-        resources: ResourceCentre,
-        logs: LogBook,
-        clock: Clock,
-        new_id: NewId,
-        first_key: Secret | None = None,
-        settings: ConfigCentre | None = None,
-        observatory: Observatory | None = None,
-        compactor: Compactor | None = None,
-        retainer: Retainer | None = None,
-    ) -> None:
-        """Without `settings` the config stays as it is; without an `observatory` nothing is counted.
-
-        Without a `retainer` nothing is too old.
-        """
-        self.budget = ByteBudget()
-        """The budget of bytes that peers have on their way, in either direction."""
-        self._compactor = compactor
-        self._observatory = observatory
-        self.metrics = None if observatory is None else observatory.metrics
-        self._retainer = retainer
-        self.imports = ImportQueue()
-        self.exporting = export_budget()
-        self._config = config
-        self._settings = settings
-        self.resources = resources
-        self.logs = logs
-        self.runtime = runtime
-        self.tenancy = tenancy
-        self.clock = clock
-        self.new_id = new_id
-        self.first_key = first_key
-        """The operator's key, if this start has made it: to be shown once."""
-        self._store = store
-        self.definitions = definitions
-        self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
+    store: Store
+    runtime: Runtime
+    tenancy: Tenancy
+    definitions: Definitions
+    resources: ResourceCentre
+    settings: ConfigCentre
+    monitor: Monitor
+    logs: LogBook
+    compactor: Compactor
+    retainer: Retainer
+    clock: Clock
+    new_id: NewId
+    first_key: Secret | None = None
+    """The operator's key, if this start has created it: to be shown once."""
+    budget: ByteBudget = field(default_factory=ByteBudget)
+    """The bytes that are on their way to and from all peers."""
+    imports: ImportQueue = field(default_factory=ImportQueue)
+    exporting: ByteBudget = field(default_factory=export_budget)
+    _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
 
     @property
     def config(self) -> ServerConfig:
         """The effective configuration: most settings can change while the server runs."""
-        return self._config if self._settings is None else self._settings.config
-
-    @property
-    def settings(self) -> ConfigCentre:
-        if self._settings is None:
-            raise NotAvailable("This server's settings cannot be looked at or changed while it runs")
-        return self._settings
-
-    @property
-    def observatory(self) -> Observatory:
-        if self._observatory is None:
-            raise NotAvailable("Nothing is counted on this server")
-        return self._observatory
-
-    @property
-    def compactor(self) -> Compactor:
-        if self._compactor is None:
-            raise NotAvailable("Nothing is summed up on this server")
-        return self._compactor
-
-    @property
-    def retainer(self) -> Retainer:
-        if self._retainer is None:
-            raise NotAvailable("On this server nothing is too old to be kept")
-        return self._retainer
+        return self.settings.config
 
     @property
     def hindrance(self) -> str | None:
-        """Why no new work is taken, if so."""
-        return self.runtime.hindrance or (None if self._observatory is None else self._observatory.hindrance)
+        """The reason why no new work is accepted, if there is one."""
+        return self.runtime.hindrance or self.monitor.hindrance
 
     async def authenticate(self, credential: str | None) -> Principal | None:
         """Returns the principal of a credential, None without one. Raises `Unauthenticated` for an invalid credential."""
@@ -230,14 +183,14 @@ class AgentVM:
         channel = channel or Channel(principal, encode_event, self.budget)
         self.runtime.broadcaster.attach(channel)
         self._connected[principal.tenant_id, principal.user_id] += 1
-        store = ScopedStore(self._store.tenant(principal.tenant_id), principal)
+        store = ScopedStore(self.store.tenant(principal.tenant_id), principal)
         return Peer(vm=self, channel=channel, store=store)
 
     def workspace(self, principal: Principal, tenant_id: TenantId | None = None) -> Workspace:
         """Returns the principal's view of its own tenant, or of the one that an operator names."""
         tenant_id = tenant_id or principal.tenant_id
         return Workspace(
-            store=ScopedStore(self._store.tenant(tenant_id), principal),
+            store=ScopedStore(self.store.tenant(tenant_id), principal),
             principal=principal,
             tenant_id=tenant_id,
             runtime=self.runtime,
@@ -246,7 +199,7 @@ class AgentVM:
             tenancy=self.tenancy,
             clock=self.clock,
             new_id=self.new_id,
-            compactor=self._compactor,
+            compactor=self.compactor,
         )
 
     def detach(self, peer: Peer) -> None:
@@ -270,26 +223,25 @@ class AgentVM:
                 if agent.tenant_id == tenant_id and (containers is None or agent.container_id in containers):
                     tasks.start_soon(self.runtime.stop_agent, agent)
 
-    async def keep_clean(self) -> None:
-        """Drops what nothing refers to any more, until cancelled."""
+    async def collect(self) -> None:
+        """Deletes expired and unreferenced content, until cancelled."""
         while True:
             try:
-                if self._retainer is not None:
-                    await self._retainer.run()
+                await self.retainer.run()
                 await purge(
-                    self._store, self.clock, self.runtime.settings_of(None).limits.undo_seconds, self.runtime.forget_session
+                    self.store, self.clock, self.runtime.settings_of(None).limits.undo_seconds, self.runtime.forget_session
                 )
-                # Last: what went may have been the last to refer to something.
+                # Last: deleted content may have held the last references.
                 dropped = 1
                 while dropped:
-                    dropped = await self._store.collect(self.clock(), grace=GRACE_MS, attachment_grace=ATTACHMENT_GRACE_MS)
+                    dropped = await self.store.collect(self.clock(), grace=GRACE_MS, attachment_grace=ATTACHMENT_GRACE_MS)
                     await anyio.sleep(COLLECT_PAUSE_SECONDS)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT_SECONDS)
 
-    async def keep_doors(self) -> None:
-        """Ends what has expired, until cancelled."""
+    async def close_expired(self) -> None:
+        """Closes connections with expired credentials, until cancelled."""
         while True:
             await anyio.sleep(EXPIRY_CHECK_SECONDS)
             now = self.clock()

@@ -17,7 +17,7 @@ from tests.support.wire import Browser, Json, client
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-import agentvm.live
+import agentvm.wiring
 from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptStep, reply, tool_calls
 from agentvm.runtime.tools import Run, Tool
@@ -141,7 +141,7 @@ async def test_item_04_a_number_that_json_cannot_say_is_never_emitted(monkeypatc
 
 def odd_tool(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     tool = Tool(spec=ToolSpec(name="odd", description="Odd", input_schema={"type": "object"}), run=run)
-    monkeypatch.setattr(agentvm.live, "builtin_tools", lambda clock: (tool,))
+    monkeypatch.setattr(agentvm.wiring, "builtin_tools", lambda clock: (tool,))
 
 
 async def test_item_04_half_an_emoji_from_javascript_is_replaced_and_the_rest_is_kept() -> None:

@@ -10,7 +10,7 @@ from tests.support.replay import ADDITIVE, Comparison, Difference, expected, loa
 from tests.support.serving import DEFAULT_TITLES, Served, serving
 from tests.support.wire import Json
 
-import agentvm.live
+import agentvm.wiring
 from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import Script
 from agentvm.model.ids import Clock
@@ -104,7 +104,7 @@ async def test_a_recorded_tool_turn_is_heard_again(monkeypatch: pytest.MonkeyPat
         return (Tool(spec=ToolSpec(name="Bash", description="Runs a command", input_schema={"type": "object"}), run=run),)
 
     # The recorded server had a shell; ours is given something that answers to the same name.
-    monkeypatch.setattr(agentvm.live, "builtin_tools", tools)
+    monkeypatch.setattr(agentvm.wiring, "builtin_tools", tools)
     await replay(load("04-tool-turn.jsonl"), (FILLED_TOOL_USE_STOP,))
 
 

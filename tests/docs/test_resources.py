@@ -11,7 +11,7 @@ from tests.docs.tour import SOCKET, walk
 
 from agentvm.model.resource import MAX_CLOSURE, MAX_CONTENT, MAX_DEPTH, MAX_NODES, MAX_RENDERED, MAX_URI, TYPES
 from agentvm.resources import registry
-from agentvm.resources.archive import MAX_BUNDLE, MAX_UNPACKED
+from agentvm.resources.archive import BUNDLE_MAX_BYTES, UNPACKED_MAX_BYTES
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
 from agentvm.server.http.resource_resolve import MAX_BATCH, MAX_BATCH_BYTES
@@ -68,8 +68,8 @@ def test_everything_that_ships_is_documented() -> None:
         ("what it renders to", f"{MAX_RENDERED >> 20} MiB"),
         ("versions below a root", f"{MAX_NODES}, {MAX_DEPTH} levels down"),
         ("the contents of a root and of all below it", f"{MAX_CLOSURE >> 20} MiB"),
-        ("a description", f"{registry.MAX_DESCRIPTION:,} characters"),
-        ("tags", f"{registry.MAX_TAGS} of {registry.MAX_TAG} characters"),
+        ("a description", f"{registry.DESCRIPTION_MAX:,} characters"),
+        ("tags", f"{registry.TAGS_MAX} of {registry.TAG_MAX} characters"),
         ("URIs in one request to resolve", f"{MAX_BATCH}, and none after {MAX_BATCH_BYTES >> 20} MiB of answers"),
     ],
 )
@@ -79,4 +79,4 @@ def test_the_limits_are_the_real_ones(name: str, said: str) -> None:
 
 def test_the_limits_of_archives_are_the_real_ones() -> None:
     text = " ".join(PAGE.split())
-    assert f"It may have {MAX_BUNDLE >> 20} MiB, {MAX_UNPACKED >> 20} MiB unpacked, {MAX_NODES} versions" in text
+    assert f"It may have {BUNDLE_MAX_BYTES >> 20} MiB, {UNPACKED_MAX_BYTES >> 20} MiB unpacked, {MAX_NODES} versions" in text

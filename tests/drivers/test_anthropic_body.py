@@ -4,7 +4,7 @@ from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answere
 
 from agentvm.drivers.anthropic_body import messages_body, redacted_mark
 from agentvm.drivers.base import AssistantEntry, UserEntry
-from agentvm.drivers.chat_body import GO_ON, reasoning_mark
+from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, UserContent
 
@@ -199,7 +199,7 @@ def test_a_model_is_asked_to_go_on_with_what_it_has_begun() -> None:
     assert [(message["role"], message["content"][0]["text"]) for message in body["messages"]] == [
         ("user", "hi"),
         ("assistant", "The answer is"),
-        ("user", GO_ON),
+        ("user", CONTINUE_INSTRUCTION),
     ]
     # What the next call shares with this one can be read from the cache.
     assert "cache_control" in body["messages"][-1]["content"][0]

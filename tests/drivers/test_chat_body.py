@@ -4,7 +4,7 @@ from msgspec import structs
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantEntry, UserEntry
-from agentvm.drivers.chat_body import GO_ON, chat_body, estimate_prompt, reasoning_mark
+from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
@@ -167,6 +167,6 @@ def test_a_model_is_asked_to_go_on_with_what_it_has_begun(speech_only: bool) -> 
     assert body["messages"] == [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "The answer is"},
-        {"role": "user", "content": GO_ON},
+        {"role": "user", "content": CONTINUE_INSTRUCTION},
     ]
     assert chat_body(structs.replace(begun, begun=" \n"), FAILURES)["messages"] == [{"role": "user", "content": "hi"}]

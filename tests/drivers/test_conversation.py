@@ -1,7 +1,7 @@
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import estimate_input, share_window, tell, weigh
+from agentvm.drivers.conversation import conversation_of, count_tokens, estimate_input, share_window
 from agentvm.drivers.weighing import most_input
 from agentvm.model.message import FilePart
 from agentvm.testing.conformance.records import EVERY_KIND
@@ -13,7 +13,7 @@ def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() ->
 
 
 def test_an_exchange_is_told_with_its_calls_beside_their_results() -> None:
-    first, second, said, answers = tell(EVERY_KIND)
+    first, second, said, answers = conversation_of(EVERY_KIND)
     assert isinstance(first, UserEntry)
     assert isinstance(second, UserEntry)
     assert isinstance(said, AssistantEntry)
@@ -22,10 +22,10 @@ def test_an_exchange_is_told_with_its_calls_beside_their_results() -> None:
 
 
 def test_what_is_told_has_a_weight_and_never_more_tokens_than_that_allows() -> None:
-    told = tell(EVERY_KIND)
+    told = conversation_of(EVERY_KIND)
     prompt = Prompt(model="m", conversation=told, max_tokens=1, system="s" * 300)
-    assert weigh(()) == 0
-    assert 1_600 < weigh(told) < estimate_input(prompt) < most_input(prompt, driver="anthropic", window=200_000)
+    assert count_tokens(()) == 0
+    assert 1_600 < count_tokens(told) < estimate_input(prompt) < most_input(prompt, driver="anthropic", window=200_000)
 
 
 def test_what_a_provider_reads_includes_the_tools() -> None:
@@ -36,4 +36,4 @@ def test_what_a_provider_reads_includes_the_tools() -> None:
 
 def test_a_document_by_url_does_not_weigh_what_its_address_does() -> None:
     file = FilePart(data="https://example.org/a.pdf", media_type="application/pdf")
-    assert weigh((UserEntry(content=(file,)),)) > 10_000
+    assert count_tokens((UserEntry(content=(file,)),)) > 10_000

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.drivers.data_url import taken_apart
+from agentvm.drivers.data_url import split_data_url
 from agentvm.model.message import ImagePart
 
 
@@ -16,5 +16,5 @@ from agentvm.model.message import ImagePart
     ],
 )
 def test_a_data_url_is_taken_apart(data: str, given: str, media_type: str, content: str) -> None:
-    part = taken_apart(ImagePart(data=data, media_type=given, name="a"))
+    part = split_data_url(ImagePart(data=data, media_type=given, name="a"))
     assert part == ImagePart(data=content, media_type=media_type, name="a")

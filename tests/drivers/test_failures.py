@@ -8,7 +8,7 @@ from structlog.typing import EventDict
 from tests.drivers.fixtures import FAILURES, KEY
 
 from agentvm import log
-from agentvm.drivers.failures import MAX_RETRY_AFTER, Reported, read_error, refuse_long_waits, retry_after
+from agentvm.drivers.failures import RETRY_AFTER_MAX_SECONDS, Reported, read_error, refuse_long_waits, retry_after
 from agentvm.errors import (
     ProviderAuthFailed,
     ProviderBadRequest,
@@ -154,8 +154,8 @@ def test_the_error_of_a_rate_limit_says_how_long_to_wait() -> None:
 
 @pytest.mark.anyio
 async def test_only_long_waits_are_refused() -> None:
-    short = httpx2.Response(429, headers={"retry-after": str(MAX_RETRY_AFTER)})
-    long = httpx2.Response(429, headers={"retry-after": str(MAX_RETRY_AFTER + 1), "x-should-retry": "true"})
+    short = httpx2.Response(429, headers={"retry-after": str(RETRY_AFTER_MAX_SECONDS)})
+    long = httpx2.Response(429, headers={"retry-after": str(RETRY_AFTER_MAX_SECONDS + 1), "x-should-retry": "true"})
     await refuse_long_waits(short)
     await refuse_long_waits(long)
     assert "x-should-retry" not in short.headers

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from tests.simulation.loop import run_virtual
 
-from agentvm.drivers.health import MAX_WAIT, PROBE_SECONDS, HealthTracker, is_outage
+from agentvm.drivers.health import PROBE_SECONDS, WAIT_MAX_SECONDS, HealthTracker, is_outage
 from agentvm.errors import (
     ModelUnavailable,
     ProviderAuthFailed,
@@ -80,7 +80,7 @@ def test_a_provider_is_left_alone_until_the_moment_it_named_or_for_half_a_minute
         fail(health, ProviderRateLimited("slow down", retry_after=said))
         assert health.wait == pytest.approx(left_alone)
         assert health.retry_at == 1_000_000 + left_alone * 1000
-        assert health.worth_waiting is (said <= MAX_WAIT)
+        assert health.worth_waiting is (said <= WAIT_MAX_SECONDS)
         assert (health.state, health.since, health.last_error) == ("limited", 1_000_000, "provider_rate_limited")
         await anyio.sleep(left_alone)
         assert health.wait == 0

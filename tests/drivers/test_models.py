@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import DEFAULT_CALLS, Models, Provider, slots_of
+from agentvm.drivers.models import DEFAULT_CALLS_MAX, Models, Provider, slots_of
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited
 from agentvm.model.ids import TenantId
@@ -234,7 +234,7 @@ def test_a_provider_answers_so_many_calls_at_a_time_as_somebody_says() -> None:
         max_calls = 4
 
     plain, small = ScriptedDriver(), Small()
-    assert slots_of(DriverSettings(), plain).capacity == DEFAULT_CALLS
+    assert slots_of(DriverSettings(), plain).capacity == DEFAULT_CALLS_MAX
     assert slots_of(DriverSettings(), small).capacity == 4
     assert slots_of(DriverSettings(max_calls=2), small).capacity == 2
     # Where there are many, one tenant leaves some to the others.

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentvm.drivers.sidecar_host import MAX_LIVES, Shape, _environment, open_host
+from agentvm.drivers.sidecar_host import LIVES_MAX, Shape, _environment, open_host
 from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -139,7 +139,7 @@ async def test_models_in_memory_are_bounded_and_an_idle_one_gives_way() -> None:
                         async with host.lease(Path("c"), SHAPE):
                             pass
                 async with host.lease(Path("c"), SHAPE):
-                    assert len(host.process_ids) == MAX_LIVES
+                    assert len(host.process_ids) == LIVES_MAX
 
 
 async def test_what_the_caller_raises_is_not_wrapped() -> None:

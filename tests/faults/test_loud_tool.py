@@ -13,7 +13,7 @@ from tests.runtime.fixtures import tool
 from tests.support.serving import serving
 from tests.support.wire import client
 
-from agentvm import live
+from agentvm import wiring
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.limits import Limits
@@ -78,7 +78,7 @@ async def test_f11_tools_that_hang_crash_or_shout_end_in_time_are_cut_short_and_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = [tool(name, run, DEADLINE) for name, (run, _) in TOOLS.items()]
-    monkeypatch.setattr(live, "builtin_tools", lambda clock: tools)
+    monkeypatch.setattr(wiring, "builtin_tools", lambda clock: tools)
     async with serving(script, data_dir=tmp_path) as server, client(server.url) as alice, client(server.url) as bob:
         quiet = await bob.image("bob")
         for name, (_, told) in TOOLS.items():

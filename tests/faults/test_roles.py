@@ -29,7 +29,7 @@ from agentvm.model.secret import Secret
 from agentvm.protocol.table import COMMANDS
 from agentvm.storage.settings import Change
 from agentvm.tenants.keys import make_key
-from agentvm.tenants.rights import TENANT_WIDE, USUAL, check_gives
+from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE, check_gives
 from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +66,7 @@ async def open_staff() -> AsyncIterator[Staff]:
             target = await world.user(tenant_id, f"target-{role}", role)
             for user_id in (asker, target):
                 await world.vm.tenancy.people.bind(tenant_id, user_id, SHARED)
-            staff.keys[role] = await world.key(tenant_id, USUAL[role], user_id=asker)
+            staff.keys[role] = await world.key(tenant_id, DEFAULT_PERMISSIONS[role], user_id=asker)
             made = await world.ask("POST", "/v1/auth/keys?tenant=acme", {"name": "t", "userId": target, "containers": [SHARED]})
             staff.targets[role], staff.key_ids[role] = target, made.body["keyId"]
         yield staff

@@ -41,7 +41,7 @@ def test_every_error_is_counted_once_in_the_group_it_belongs_to(entries: list[Lo
         assert (one.last_number, one.last_turn_id) == (mine[0].number, mine[0].turn_id)
 
 
-def test_a_bug_is_known_by_its_type_and_its_place() -> None:
+def test_a_bug_is_known_models_its_type_and_its_place() -> None:
     raised = Raised(kind="KeyError", places=("a.py:1 f", "runtime/agent.py:9 _run"))
     (one,) = group([entry(raised=raised)])
     assert (one.code, one.where) == ("KeyError", "runtime/agent.py:9 _run")

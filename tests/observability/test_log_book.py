@@ -13,7 +13,7 @@ from agentvm.log import concerning, get_logger
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability import log_book
-from agentvm.observability.log_book import Keeping, LogBook, open_log_book
+from agentvm.observability.log_book import LogBook, LogFiles, open_log_book
 from agentvm.observability.log_entry import LEVELS, LogEntry
 from agentvm.observability.log_filter import EVERY, LogFilter, sight_of
 from agentvm.observability.redact import Redactor
@@ -24,12 +24,12 @@ ALL = sight_of(Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING), None
 logger = get_logger("agentvm.tests.book")
 
 
-def keeping(tmp_path: Path, *, most_bytes: int = 10_000_000, most_files: int = 5) -> Keeping:
-    return Keeping(folder=tmp_path / "logs", most_bytes=most_bytes, most_files=most_files)
+def log_files_of(tmp_path: Path, *, most_bytes: int = 10_000_000, most_files: int = 5) -> LogFiles:
+    return LogFiles(folder=tmp_path / "logs", most_bytes=most_bytes, most_files=most_files)
 
 
 @asynccontextmanager
-async def opened(kept: Keeping | None = None, *, recent: int = 2_000, room: int = 1_000) -> AsyncIterator[LogBook]:
+async def opened(kept: LogFiles | None = None, *, recent: int = 2_000, room: int = 1_000) -> AsyncIterator[LogBook]:
     book = LogBook(lambda: 5, Redactor(), kept=recent, room=room)
     if kept is not None:
         await book.keep(kept)
@@ -70,7 +70,7 @@ async def test_what_modules_log_while_it_is_open_is_in_it() -> None:
 
 
 async def test_entries_come_back_newest_first_from_memory_and_from_files_without_a_seam(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path, most_bytes=1_000, most_files=100), recent=7, room=1_000) as book:
+    async with opened(log_files_of(tmp_path, most_bytes=1_000, most_files=100), recent=7, room=1_000) as book:
         said = [f"e{number}" for number in range(50)]
         say(book, *said)
         assert book._writer is not None
@@ -80,7 +80,7 @@ async def test_entries_come_back_newest_first_from_memory_and_from_files_without
 
 
 async def test_the_log_is_kept_over_a_restart_and_its_numbers_go_on(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path)) as book:
+    async with opened(log_files_of(tmp_path)) as book:
         say(book, "a", "b")
     async with begun_before(tmp_path) as again:
         say(again, "d")
@@ -93,7 +93,7 @@ async def begun_before(tmp_path: Path) -> AsyncIterator[LogBook]:
     """One that has heard something before its files were opened."""
     book = LogBook(lambda: 5, Redactor())
     say(book, "c")
-    await book.keep(keeping(tmp_path))
+    await book.keep(log_files_of(tmp_path))
     yield book
     await book.aclose()
 
@@ -101,20 +101,20 @@ async def begun_before(tmp_path: Path) -> AsyncIterator[LogBook]:
 async def test_keeping_can_be_turned_off_and_on_and_resized_while_it_runs(tmp_path: Path) -> None:
     async with opened() as book:
         say(book, "memory")
-        await book.keep(keeping(tmp_path))
+        await book.keep(log_files_of(tmp_path))
         say(book, "file")
-        await book.keep(keeping(tmp_path, most_bytes=10, most_files=2))
+        await book.keep(log_files_of(tmp_path, most_bytes=10, most_files=2))
         say(book, "small")
-        await book.keep(Keeping(folder=None, most_bytes=1, most_files=1))
+        await book.keep(LogFiles(folder=None, most_bytes=1, most_files=1))
         say(book, "memory again")
         assert await events(book) == ["memory again", "small", "file", "memory"]
         assert len(list((tmp_path / "logs").glob("agentvm.jsonl*"))) == 2
-    async with opened(keeping(tmp_path)) as again:
+    async with opened(log_files_of(tmp_path)) as again:
         assert await events(again) == ["small", "file"]
 
 
 async def test_no_entry_is_lost_when_many_threads_log_while_files_are_rotated(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path, most_bytes=2_000, most_files=1_000), recent=10, room=10_000) as book:
+    async with opened(log_files_of(tmp_path, most_bytes=2_000, most_files=1_000), recent=10, room=10_000) as book:
         start = threading.Barrier(4)
 
         def work(name: str) -> None:
@@ -127,7 +127,7 @@ async def test_no_entry_is_lost_when_many_threads_log_while_files_are_rotated(tm
         for thread in threads:
             await anyio.to_thread.run_sync(thread.join, 30)
         assert book.lost == 0
-    async with opened(keeping(tmp_path, most_bytes=2_000, most_files=1_000)) as again:
+    async with opened(log_files_of(tmp_path, most_bytes=2_000, most_files=1_000)) as again:
         entries = await everything(again, EVERY, 1_000)
         assert [entry.number for entry in entries] == list(range(800, 0, -1))
         for name in "abcd":
@@ -136,7 +136,7 @@ async def test_no_entry_is_lost_when_many_threads_log_while_files_are_rotated(tm
 
 
 async def test_who_follows_hears_each_entry_once_and_in_order_across_rotations_also_when_behind(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path, most_bytes=1_000, most_files=1_000), recent=5, room=1_000) as book:
+    async with opened(log_files_of(tmp_path, most_bytes=1_000, most_files=1_000), recent=5, room=1_000) as book:
         say(book, "before")
         heard: list[str] = []
         with anyio.fail_after(20), book.follow(EVERY, ALL) as follower:
@@ -175,20 +175,20 @@ async def test_a_follower_goes_on_behind_a_number(tmp_path: Path) -> None:
 
 async def test_one_question_reads_only_so_much_and_says_where_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_book, "SCAN_BYTES", 2_000)
-    async with opened(keeping(tmp_path), recent=3) as book:
+    async with opened(log_files_of(tmp_path), recent=3) as book:
         say(book, "first", *(["other"] * 200))
-    async with opened(keeping(tmp_path)) as again:
+    async with opened(log_files_of(tmp_path)) as again:
         found = await again.find(LogFilter(event="first"), ALL, limit=10)
         assert (found.entries, found.next is None) == ([], False)
         assert await events(again, LogFilter(event="first")) == ["first"]
 
 
 async def test_errors_are_grouped_from_memory_and_files_and_by_who_may_see_them(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path), recent=2) as book:
+    async with opened(log_files_of(tmp_path), recent=2) as book:
         for tenant in ("a", "b", "a"):
             book.take("agentvm.x", "warning", {"event": "turn_failed", "code": "timeout", "tenant_id": tenant})
             book.take("agentvm.x", "info", {"event": "command_refused", "code": "not_found", "tenant_id": tenant})
-    async with opened(keeping(tmp_path)) as again:
+    async with opened(log_files_of(tmp_path)) as again:
         assert [(one.tenant_id, one.code, one.count) for one in await again.errors(EVERY, ALL)] == [
             ("a", "timeout", 2),
             ("b", "timeout", 1),
@@ -214,7 +214,7 @@ def test_pages_of_a_filter_equal_a_naive_filter(
     on_disk: bool,
 ) -> None:
     async def check() -> None:
-        kept = keeping(tmp_path_factory.mktemp("book"), most_bytes=600, most_files=1_000) if on_disk else None
+        kept = log_files_of(tmp_path_factory.mktemp("book"), most_bytes=600, most_files=1_000) if on_disk else None
         async with opened(kept, recent=3 if on_disk else 2_000) as book:
             for level, facts in said:
                 book.take("agentvm.x", level, facts)
@@ -228,7 +228,7 @@ def test_pages_of_a_filter_equal_a_naive_filter(
 
 
 async def test_warnings_outlive_a_flood_of_other_entries_and_are_seen_once(tmp_path: Path) -> None:
-    async with opened(keeping(tmp_path, most_bytes=2_000, most_files=2), recent=7, room=100_000) as book:
+    async with opened(log_files_of(tmp_path, most_bytes=2_000, most_files=2), recent=7, room=100_000) as book:
         say(book, "first warning", "second warning")
         for number in range(500):
             book.take("agentvm.x", "info", {"event": f"e{number}"})

@@ -155,10 +155,10 @@ async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secre
                 await answer(peer, ask.MessageSend(image_id=image.image_id, content=f"{word} {SAID}"), "r")
             agent = vm.runtime.agent_of(DEFAULT_TENANT, image)
             with anyio.fail_after(20):
-                while sum(vm.observatory.metrics.turns.values()) < 3:
+                while sum(vm.monitor.metrics.turns.values()) < 3:
                     await anyio.lowlevel.checkpoint()
             assert agent is not None
-            known = vm.observatory.metrics.turns["completed"]
+            known = vm.monitor.metrics.turns["completed"]
     resource = collector.traces[0].resource_spans[0].resource
     assert about(resource)["service.name"] == "ours"
     assert len([span for span in collector.spans if span.name.startswith("invoke_agent ")]) == 3

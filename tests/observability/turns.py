@@ -18,10 +18,10 @@ async def one_turn(vm: AgentVM, text: str = "hello") -> float:
     if await container.create(1):
         await answer(peer, ask.ImageCreate(container_id="c1"), "r")
     image = (await container.list_images())[0]
-    before, began = sum(vm.observatory.metrics.turns.values()), time.monotonic()
+    before, began = sum(vm.monitor.metrics.turns.values()), time.monotonic()
     await answer(peer, ask.MessageSend(image_id=image.image_id, content=text), "r")
     with anyio.fail_after(20):
-        while sum(vm.observatory.metrics.turns.values()) == before:
+        while sum(vm.monitor.metrics.turns.values()) == before:
             await anyio.lowlevel.checkpoint()
     vm.detach(peer)
     return time.monotonic() - began

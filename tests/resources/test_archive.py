@@ -18,7 +18,7 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources import archive
-from agentvm.resources.archive import MAX_FILE, MAX_UNPACKED, Bundle, read_archive, write_archive
+from agentvm.resources.archive import FILE_MAX_BYTES, UNPACKED_MAX_BYTES, Bundle, read_archive, write_archive
 
 GOOD = entry()
 GOOD_TAR = pack(files(GOOD))
@@ -66,7 +66,7 @@ def with_manifest(body: bytes) -> bytes:
     return gzip.compress(pack([("bundle.json", body), *files(GOOD)[1:]]))
 
 
-BOMB = gzip.compress(bytes(MAX_UNPACKED + 1024))
+BOMB = gzip.compress(bytes(UNPACKED_MAX_BYTES + 1024))
 UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "traversal": (lambda: with_member("../../etc/passwd"), "'../../etc/passwd' does not belong"),
     "traversal below a good name": (lambda: with_member("blobs/sha256/../../x"), "does not belong"),
@@ -82,25 +82,25 @@ UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "extended header": (with_pax, "an extended header"),
     "long name": (with_long_name, "an extended header"),
     "bomb": (lambda: BOMB, "holds more than"),
-    "ratio": (lambda: gzip.compress(GOOD_TAR + bytes(20 * 1024 * 1024)), "200 times what it has itself"),
-    "too many bytes": (lambda: bytes(archive.MAX_BUNDLE + 1), "and may have"),
-    "too large a file": (lambda: with_member(blob(b"x"), Random(1).randbytes(MAX_FILE + 1)), "and may have"),
+    "ratio": (lambda: gzip.compress(GOOD_TAR + bytes(20 * 1024 * 1024)), "200 times its own size"),
+    "too many bytes": (lambda: bytes(archive.BUNDLE_MAX_BYTES + 1), "and may have"),
+    "too large a file": (lambda: with_member(blob(b"x"), Random(1).randbytes(FILE_MAX_BYTES + 1)), "and may have"),
     "duplicate": (lambda: gzip.compress(pack([*files(GOOD), files(GOOD)[1]])), "twice"),
     "wrong bytes": (lambda: gzip.compress(pack([files(GOOD)[0], (blob(GOOD[1]), b"other")])), "have another digest"),
-    "wrong digest": (lambda: bundle(({**GOOD[0], "digest": digest_of(b"")}, GOOD[1])), "another digest than it says"),
-    "wrong dependency": (lambda: bundle(({**GOOD[0], "schema": {}}, GOOD[1])), "another digest than it says"),
+    "wrong digest": (lambda: bundle(({**GOOD[0], "digest": digest_of(b"")}, GOOD[1])), "does not have the digest it states"),
+    "wrong dependency": (lambda: bundle(({**GOOD[0], "schema": {}}, GOOD[1])), "does not have the digest it states"),
     "truncated gzip": (lambda: gzip.compress(GOOD_TAR)[:-9], "cut off"),
     "truncated tar": (lambda: gzip.compress(GOOD_TAR[:600]), "cut off"),
     "tar without an end": (lambda: gzip.compress(GOOD_TAR[:END]), "its end is missing"),
     "tar with half an end": (lambda: gzip.compress(GOOD_TAR[: END + 512]), "its end is missing"),
     "size that lies": (lambda: gzip.compress(size_changed(GOOD_TAR, b"%011o\0" % 1_000_000)), "is not all there"),
     "size that is too large": (lambda: gzip.compress(size_changed(GOOD_TAR, b"%011o\0" % (8**11 - 1))), "and may have"),
-    "size below nothing": (lambda: gzip.compress(size_changed(GOOD_TAR, b"\xff" * 12)), "a size that means nothing"),
+    "size below nothing": (lambda: gzip.compress(size_changed(GOOD_TAR, b"\xff" * 12)), "an invalid size"),
     "checksum": (lambda: gzip.compress(b"X" + GOOD_TAR[1:]), "no tar in it"),
     "wrong gzip checksum": (lambda: gzip.compress(GOOD_TAR)[:-8] + bytes(8), "damaged"),
-    "bytes after the gzip": (lambda: gzip.compress(GOOD_TAR) + b"more", "something follows its end"),
-    "two gzips": (lambda: gzip.compress(GOOD_TAR) * 2, "something follows its end"),
-    "bytes after the tar": (lambda: gzip.compress(GOOD_TAR + b"more".ljust(512, b"\0")), "something follows it"),
+    "bytes after the gzip": (lambda: gzip.compress(GOOD_TAR) + b"more", "there is data after its end"),
+    "two gzips": (lambda: gzip.compress(GOOD_TAR) * 2, "there is data after its end"),
+    "bytes after the tar": (lambda: gzip.compress(GOOD_TAR + b"more".ljust(512, b"\0")), "there is data after it"),
     "not gzip": (lambda: b"PK\x03\x04 a zip file", "is not gzip"),
     "zlib": (lambda: zlib.compress(GOOD_TAR), "is not gzip"),
     "not a tar": (lambda: gzip.compress(b"hello " * 1000), "no tar in it"),
@@ -109,10 +109,10 @@ UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "an empty tar": (lambda: gzip.compress(pack([])), "There is no bundle.json"),
     "no bundle.json": (lambda: gzip.compress(pack(files(GOOD)[1:])), "There is no bundle.json"),
     "giant bundle.json": (lambda: with_manifest(json.dumps([*range(10**6)]).encode()), "and may have"),
-    "deep JSON": (lambda: with_manifest(b'{"format":1,"root":' + b"[" * 100_000), "is not JSON that can be read"),
-    "deep content": (lambda: with_content(b"[" * 100_000), "is not JSON that can be read"),
-    "JSON that is none": (lambda: with_manifest(b"{"), "is not JSON"),
-    "JSON that is not UTF-8": (lambda: with_manifest(b'"\xff"'), "is not JSON"),
+    "deep JSON": (lambda: with_manifest(b'{"format":1,"root":' + b"[" * 100_000), "is not valid JSON"),
+    "deep content": (lambda: with_content(b"[" * 100_000), "is not valid JSON"),
+    "JSON that is none": (lambda: with_manifest(b"{"), "is not valid JSON"),
+    "JSON that is not UTF-8": (lambda: with_manifest(b'"\xff"'), "is not valid JSON"),
     "unknown format": (lambda: bundle(GOOD, format=2), "The format of the archive is 2"),
     "no format": (lambda: with_manifest(b"{}"), "The format of the archive is None"),
     "a list": (lambda: with_manifest(b"[]"), "bundle.json does not fit"),
@@ -175,7 +175,7 @@ def test_a_bomb_is_not_unpacked_beyond_the_bound(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(archive, "zlib", Zlib)
     with pytest.raises(ResourceTooLarge):
         read_archive(bomb)
-    assert sum(unpacked) <= MAX_UNPACKED + 1
+    assert sum(unpacked) <= UNPACKED_MAX_BYTES + 1
 
 
 def bundles(texts: list[str]) -> Bundle:
@@ -222,8 +222,8 @@ def test_what_is_written_can_be_read_however_well_it_compresses() -> None:
 def test_what_could_not_be_read_is_not_written() -> None:
     one = bundles(["a"])
     with pytest.raises(ResourceTooLarge, match="without deps"):
-        write_archive(Bundle(one.root, one.entries, {digest_of(b"x"): bytes(MAX_FILE + 1)}))
-    many = {digest_of(canonical(index)): bytes(MAX_FILE) for index in range(9)}
+        write_archive(Bundle(one.root, one.entries, {digest_of(b"x"): bytes(FILE_MAX_BYTES + 1)}))
+    many = {digest_of(canonical(index)): bytes(FILE_MAX_BYTES) for index in range(9)}
     with pytest.raises(ResourceTooLarge, match="without deps"):
         write_archive(Bundle(one.root, one.entries, many))
 

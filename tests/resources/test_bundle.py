@@ -122,7 +122,7 @@ async def test_what_is_not_in_view_is_not_exported() -> None:
 async def test_what_is_too_large_for_an_archive_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_world() as world:
         await make_seller(world)
-        monkeypatch.setattr(bundle_module, "MAX_UNPACKED", 100)
+        monkeypatch.setattr(bundle_module, "UNPACKED_MAX_BYTES", 100)
         with pytest.raises(ResourceTooLarge, match="export without deps"):
             await export(world, AGENT)
 

@@ -69,8 +69,8 @@ def test_any_text_and_any_binary_part_may_be_a_file(tmp_path: Path) -> None:
     ("files", "said"),
     [
         ({}, "There is no file"),
-        ({"resource.json": "{"}, "is not JSON"),
-        ({"resource.json": "[" * 100_000}, "is not JSON"),
+        ({"resource.json": "{"}, "is not valid JSON"),
+        ({"resource.json": "[" * 100_000}, "is not valid JSON"),
         ({"resource.json": "[]"}, "it must be an object, not an array"),
         ({"resource.json": '{"type": "virus", "name": "x"}'}, "is no type of resource"),
         ({"resource.json": prompt(colour="red"), "prompt.md": ""}, "there is no field colour"),
@@ -254,7 +254,7 @@ def test_folders_are_found_wherever_they_are_but_not_where_they_are_hidden(tmp_p
 
 
 def test_too_many_are_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "MAX_FOLDERS", 2)
+    monkeypatch.setattr(folder_module, "FOLDERS_MAX", 2)
     for name in "abc":
         put(tmp_path / name, {"resource.json": "{}"})
     with pytest.raises(ResourceTooLarge, match="more than 2 resources"):

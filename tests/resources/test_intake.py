@@ -130,7 +130,7 @@ UNACCEPTABLE: dict[str, tuple[Callable[[], bytes], type[AgentVMError], str]] = {
         lambda: lying(resolved="resource://tools/tone@1.0.0"), ResourceInvalid, "which has another name",
     ),
     "dependency that is no URI": (lambda: lying(resolved="tone"), ResourceUriInvalid, "is not a valid resource URI"),
-    "reference without a lock": (without_lock, ResourceInvalid, "does not say what includes.0 is locked to"),
+    "reference without a lock": (without_lock, ResourceInvalid, "has no lock for includes.0"),
     "content that is not canonical": (
         lambda: bundle(entry("x", {"text": "", "format": "mustache-lite"})), ResourceInvalid, "written unlike its type",
     ),

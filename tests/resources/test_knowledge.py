@@ -4,7 +4,7 @@ from tests.resources.shelf import Shelf
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.resources.kind import accept
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.knowledge import MAX_SEARCHED
+from agentvm.resources.knowledge import SEARCH_TEXT_MAX
 
 KNOWLEDGE = KINDS["knowledge"]
 DOCUMENTS = [
@@ -70,7 +70,7 @@ def test_knowledge_that_cannot_be_is_refused_by_the_name_of_the_member(content: 
 def test_it_is_found_by_titles_first_and_only_so_much_text() -> None:
     text = KNOWLEDGE.text(accept(KNOWLEDGE, {"documents": [{"id": "long", "text": "x" * 200_000}, *DOCUMENTS]}))
     assert text.startswith("long\nfaq\nQuestions\nlogo.png\nxxx")
-    assert len(text) == MAX_SEARCHED
+    assert len(text) == SEARCH_TEXT_MAX
 
 
 def test_its_only_reference_is_its_instructions() -> None:

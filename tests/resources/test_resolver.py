@@ -17,7 +17,7 @@ from agentvm.errors.resource import (
 from agentvm.model.resource import MAX_NODES
 from agentvm.resources import resolver
 from agentvm.resources.registry import NewVersion
-from agentvm.resources.resolver import ARGS_MAX, LIGHT, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
+from agentvm.resources.resolver import ARGS_MAX, INLINE_MAX_BYTES, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
 from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
@@ -310,7 +310,9 @@ async def test_more_arguments_than_any_prompt_needs_are_refused() -> None:
             await world.resolve(uri, args={f"a{number}": "x" for number in range(ARGS_MAX + 1)})
 
 
-@pytest.mark.parametrize(("value", "on_the_loop"), [("x", True), ("x" * LIGHT, False), ([[0]] * LIGHT, False)])
+@pytest.mark.parametrize(
+    ("value", "on_the_loop"), [("x", True), ("x" * INLINE_MAX_BYTES, False), ([[0]] * INLINE_MAX_BYTES, False)]
+)
 async def test_large_arguments_are_rendered_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, value: object, on_the_loop: bool
 ) -> None:

@@ -10,7 +10,7 @@ from agentvm.resources.runnable import why_idle
         ("tools", {"runtime": "http", "entry": "https://x.test"}, "runtime http"),
         ("tools", {"runtime": "builtin", "entry": "hammer"}, "'hammer'"),
         ("sandboxes", {}, "sandboxes"),
-        ("knowledge", {}, "look things up"),
+        ("knowledge", {}, "search knowledge"),
     ],
 )
 def test_what_does_nothing_here_has_a_reason(kind: ResourceType, content: dict[str, object], word: str) -> None:

@@ -121,7 +121,7 @@ def test_merging_with_nothing_changes_nothing(spec: dict[str, Any]) -> None:
     "path", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "a\0b", "a\nb", "a\\b", "x" * 2_000, "a/" * 40 + "a"]
 )
 def test_a_path_that_leads_out_or_is_none_is_refused(path: str) -> None:
-    with pytest.raises(ResourceInvalid, match="is no path"):
+    with pytest.raises(ResourceInvalid, match="is not a valid path"):
         accept(SANDBOXES, {"runtime": "python", "files": {path: ""}})
 
 
@@ -170,17 +170,17 @@ def test_anything_else_cannot_be_allowed(entry: str) -> None:
         ({}, "runtime is missing"),
         ({"extends": "base"}, "extends must be a URI"),
         ({"extends": "resource://prompts/x"}, "extends cannot refer to prompts"),
-        ({"runtime": "python", "env": {"1A": ""}}, "env: '1A' is no name of a variable"),
-        ({"runtime": "python", "env": {"A=B": ""}}, "is no name of a variable"),
+        ({"runtime": "python", "env": {"1A": ""}}, "env: '1A' is not the name of a variable"),
+        ({"runtime": "python", "env": {"A=B": ""}}, "is not the name of a variable"),
         ({"runtime": "python", "env": {"A": "\0"}}, "env.A"),
-        ({"runtime": "python", "env": {"A": 1}}, "env.*: expected a string"),
+        ({"runtime": "python", "env": {"A": 1}}, "env.* must be a string"),
         ({"runtime": "python", "limits": {"cpuSeconds": 0}}, "limits.cpuSeconds"),
         ({"runtime": "python", "limits": {"memoryBytes": -1}}, "limits.memoryBytes"),
         ({"runtime": "python", "network": {"mode": "none", "allow": ["a"]}}, "network.mode is none"),
         ({"runtime": "python", "network": {"allow": ["a"]}}, "network.mode is none"),
         ({"runtime": "python", "network": {"mode": "open"}}, "network.mode must be one of"),
         ({"runtime": "python", "packages": ["a", "a"]}, "packages names something twice"),
-        ({"runtime": "python", "packages": ["a\n"]}, "is no name of a package"),
+        ({"runtime": "python", "packages": ["a\n"]}, "is not the name of a package"),
         ({"runtime": "rm -rf"}, "runtime"),
         ({"runtime": "python", "env": {f"A{i}": "" for i in range(2_000)}}, "env has 2000 variables"),
         ({"runtime": "python", "files": {f"a{i}": "" for i in range(2_000)}}, "files has 2000 files"),

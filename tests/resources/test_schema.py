@@ -8,7 +8,7 @@ from copy import copy
 import pytest
 
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.resources.schema import MAX_MISFITS, check_schema, misfits
+from agentvm.resources.schema import MISFITS_MAX, check_schema, misfits
 
 QUICK = 10.0
 """Seconds; each of these takes milliseconds, and what they guard against takes hours."""
@@ -49,11 +49,11 @@ TREE: dict[str, object] = {
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ({"type": "objct"}, "s.type is no JSON Schema"),
-        ({"properties": {"a": {"type": 3}}}, "s.properties.a.type is no JSON Schema"),
-        ({"pattern": "("}, "s.pattern is no JSON Schema"),
+        ({"type": "objct"}, "s.type is not a valid JSON Schema"),
+        ({"properties": {"a": {"type": 3}}}, "s.properties.a.type is not a valid JSON Schema"),
+        ({"pattern": "("}, "s.pattern is not a valid JSON Schema"),
         ({"pattern": "(?=a)b"}, "lookaround, back-references"),
-        ({"pattern": "((a{1,1000}){1,1000}){1,1000}"}, "s.pattern is no JSON Schema"),
+        ({"pattern": "((a{1,1000}){1,1000}){1,1000}"}, "s.pattern is not a valid JSON Schema"),
         ({"pattern": "a" * 2_000}, "pattern of 2000 characters"),
         ({"patternProperties": {"a" * 2_000: {}}}, "pattern of 2000 characters"),
         ({"allOf": [{"pattern": f"a{i}"} for i in range(200)]}, "more than 100 patterns"),
@@ -67,7 +67,7 @@ TREE: dict[str, object] = {
         ({"$dynamicRef": "#x"}, "$dynamicRef is not supported"),
         ({"$defs": {"a": {"$anchor": "x"}}}, "$anchor is not supported"),
         ({"$defs": {"a": {"$id": "http://example.org/"}}}, "only stand at the top"),
-        ({"$schema": "http://example.org/dialect"}, "is no JSON Schema"),
+        ({"$schema": "http://example.org/dialect"}, "is not a valid JSON Schema"),
         ({"$ref": "#"}, "leads back to itself"),
         ({"allOf": [{"$ref": "#"}]}, "leads back to itself"),
         (
@@ -80,7 +80,7 @@ TREE: dict[str, object] = {
         ({"$schema": "http://json-schema.org/draft-04/schema#"}, "draft 4 is not supported"),
         ({"$ref": "#/x/y", "x": {"$id": "http://example.org/", "y": {}}}, "leads nowhere"),
         (chain(5_000), "a chain of more than 64 parts"),
-        ({"minimum": float("nan")}, "a number that is none"),
+        ({"minimum": float("nan")}, "the number nan"),
     ],
 )
 def test_a_schema_that_is_broken_or_a_bomb_is_refused_quickly(schema: dict[str, object], why: str) -> None:
@@ -196,7 +196,7 @@ def test_a_long_list_compared_with_many_choices_is_refused_before_it_is_counted_
 
 def test_many_misfits_and_large_values_end_soon() -> None:
     with quickly():
-        assert len(misfits("s", {"items": {"type": "string"}}, [1] * 10_000)) == MAX_MISFITS
+        assert len(misfits("s", {"items": {"type": "string"}}, [1] * 10_000)) == MISFITS_MAX
         message = str(misfits("s", {"type": "integer"}, "x" * 1_000_000)[0])
         assert len(message) < 500
 

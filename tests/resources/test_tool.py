@@ -57,10 +57,10 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
     ("change", "why"),
     [
         ({"inputSchema": {"type": "array"}}, "inputSchema must be the schema of an object"),
-        ({"inputSchema": {"type": "objekt"}}, "inputSchema.type is no JSON Schema"),
+        ({"inputSchema": {"type": "objekt"}}, "inputSchema.type is not a valid JSON Schema"),
         ({"outputSchema": {"$ref": "http://example.org"}}, "outputSchema.$ref"),
         ({"runtime": "shell"}, "runtime must be one of builtin"),
-        ({"timeoutMs": 0}, "timeoutMs: expected a whole number >= 1"),
+        ({"timeoutMs": 0}, "timeoutMs must be a whole number, at least 1"),
         ({"secrets": ["a", "a"]}, "secrets names something twice"),
         ({"secrets": [""]}, "secrets.0"),
         ({"sandbox": "box"}, "sandbox must be a URI such as resource://sandboxes/name"),

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolResultsEntry, UserEntry
-from agentvm.drivers.conversation import tell, weigh
+from agentvm.drivers.conversation import conversation_of, count_tokens
 from agentvm.model.exchange import by_turn, ended, extent, size_of
 from agentvm.model.ids import MessageId, RewindId, SummaryId, TurnId
 from agentvm.model.message import (
@@ -145,14 +145,14 @@ class Conversation:
         assert whole[len(whole) - len(said) + begins :] == said[begins:]
         shown = by_turn(rest)
         until = next((place + 1 for place, one in enumerate(shown) if one[0].turn_id == current), len(shown))
-        assert said[begins:] == tuple(one for exchange in shown[:until] for one in tell(exchange))
+        assert said[begins:] == tuple(one for exchange in shown[:until] for one in conversation_of(exchange))
         asked = [one.content for one in said if isinstance(one, UserEntry)]
         assert len(asked) == len(set(map(str, asked)))
         for one, following in zip(said, (*said[1:], None), strict=False):
             if isinstance(one, AssistantEntry) and one.tool_calls:
                 assert isinstance(following, ToolResultsEntry)
                 assert [call.id for call in one.tool_calls] == [result.id for result in following.results]
-        for budget in (0, weigh(said) // 2):
+        for budget in (0, count_tokens(said) // 2):
             short = build(rest, current, system=None, tools=(), budget=budget, summary=text)
             assert not short or short[-1] == said[-1]
 

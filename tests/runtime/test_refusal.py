@@ -3,7 +3,7 @@
 import pytest
 
 from agentvm.drivers.base import UserEntry
-from agentvm.drivers.conversation import tell
+from agentvm.drivers.conversation import conversation_of
 from agentvm.drivers.refusal import explain
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.exchange import by_turn
@@ -170,7 +170,7 @@ def test_what_was_refused_before_or_is_in_no_message_changes_nothing() -> None:
 
 def test_a_note_stands_for_what_was_refused() -> None:
     kept = without(HISTORY, [part("u1", 1), part("a2"), part("u3", 1), part("u4")])
-    said = [str(each) for exchange in by_turn(kept) for each in tell(exchange)]
+    said = [str(each) for exchange in by_turn(kept) for each in conversation_of(exchange)]
     assert "[image cat.png: refused by the provider]" in said[0]
     assert "what is this?" in said[0]
     assert "[what was done here: refused by the provider]" in said[3]

@@ -12,7 +12,7 @@ from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.config.centre import ChangeRequest
 from agentvm.drivers.base import Prompt, UserEntry
-from agentvm.drivers.conversation import weigh
+from agentvm.drivers.conversation import count_tokens
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.errors import ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
@@ -48,7 +48,7 @@ class Chatter:
         self.says: str | None = None
 
     def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
-        usage = Usage(input_tokens=weigh(prompt.conversation) + estimate_tokens(prompt.system or ""), output_tokens=9)
+        usage = Usage(input_tokens=count_tokens(prompt.conversation) + estimate_tokens(prompt.system or ""), output_tokens=9)
         if not asks_for_summary(prompt):
             return reply("Go on.", usage=usage)
         before, self.before = self.before, []
@@ -287,7 +287,7 @@ async def test_it_survives_a_restart_and_goes_on_from_there(tmp_path: Path) -> N
     async with open_chat(data_dir=tmp_path) as (desk, driver):
         await say(desk, image, "What is my cat called?")
         assert FACT in text_of(answers(driver)[-1])
-        assert weigh(answers(driver)[-1].conversation) < 1_000
+        assert count_tokens(answers(driver)[-1].conversation) < 1_000
 
 
 async def test_a_server_that_dies_while_it_sums_up_has_no_summary_and_bills_what_it_asked(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ async def test_in_a_small_window_there_are_fewer_calls_than_turns(window: int) -
         assert len(answers(driver)) == 21
         assert len(summings(driver)) <= 21 // 2
         for prompt in summings(driver):
-            assert weigh(prompt.conversation) + prompt.max_tokens < window
+            assert count_tokens(prompt.conversation) + prompt.max_tokens < window
 
 
 async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() -> None:
@@ -339,7 +339,7 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
         pieces = summings(driver)
         assert len(pieces) > 2
         for prompt in pieces:
-            assert weigh(prompt.conversation) + prompt.max_tokens < 1_500
+            assert count_tokens(prompt.conversation) + prompt.max_tokens < 1_500
         assert FACT in made.text
         assert all("<summary>" in text_of(prompt) for prompt in pieces[1:])
         log = vm.tenancy.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).log(image["sessionId"])

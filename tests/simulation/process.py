@@ -13,18 +13,19 @@ import anyio
 import anyio.abc
 
 from agentvm.blueprint.definition import Definitions
-from agentvm.config import MEMORY, ServerConfig, SystemSettings
+from agentvm.config import ServerConfig
+from agentvm.config.centre import ConfigCentre
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
-from agentvm.live import Resident
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
 from agentvm.observability.log_book import LogBook
+from agentvm.observability.monitor import Monitor
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -43,6 +44,7 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
+from agentvm.wiring import RuntimePresence
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
@@ -166,7 +168,6 @@ class Process:
             suspends=True,
         ) as runtime:
             self._vm = AgentVM(
-                config=ServerConfig(system=SystemSettings(data_dir=MEMORY)),
                 store=store,
                 runtime=runtime,
                 tenancy=Tenancy(
@@ -183,6 +184,8 @@ class Process:
                 clock=hardware.clock,
                 new_id=hardware.new_id,
                 compactor=compactor,
+                settings=ConfigCentre((), store, vault, hardware.clock),
+                monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
                 retainer=Retainer(
                     store, hardware.clock, lambda tenant_id: hardware.retention, Watched(runtime, hardware.thins)
                 ),
@@ -210,7 +213,7 @@ class Process:
             self._emptied.set()
 
 
-class Watched(Resident):
+class Watched(RuntimePresence):
     """Says of which sessions something is about to be dropped."""
 
     def __init__(self, runtime: Runtime, thins: Callable[[SessionId], None]) -> None:

@@ -11,9 +11,9 @@ from agentvm.model.account import Role, User
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
-from agentvm.tenants.authentication import LOOKS, UNKNOWN
+from agentvm.tenants.authentication import READ_ATTEMPTS_MAX, UNKNOWN
 from agentvm.tenants.keys import ALPHABET, make_key
-from agentvm.tenants.recent import AGE_MS, Recent
+from agentvm.tenants.recent import RECENT_AGE_MS, Recent
 
 
 async def refused(world: World, credential: str, why: str | None = None) -> None:
@@ -192,7 +192,7 @@ async def test_a_key_of_a_tenant_that_is_suspended_elsewhere_is_refused_within_t
     await world.access.authenticate(text)
     world.store.tenants[ACME] = replace(world.store.tenants[ACME], status="suspended")
     await world.access.authenticate(text)
-    world.clock.now += AGE_MS
+    world.clock.now += RECENT_AGE_MS
     await refused(world, text, "suspended")
 
 
@@ -203,7 +203,7 @@ async def test_a_good_key_is_looked_up_once_in_thirty_seconds() -> None:
     for _ in range(5):
         await world.access.authenticate(text)
     assert world.store.asked.count("find_key") == 1
-    world.clock.now += AGE_MS
+    world.clock.now += RECENT_AGE_MS
     await world.access.authenticate(text)
     assert world.store.asked.count("find_key") == 2
 
@@ -365,7 +365,7 @@ async def test_who_cannot_be_looked_at_in_peace_is_told_to_try_again() -> None:
     restless(world, ACME)
     with pytest.raises(Refused, match="try again"):
         await world.access.authenticate(text)
-    assert world.store.asked.count("find_key") == LOOKS
+    assert world.store.asked.count("find_key") == READ_ATTEMPTS_MAX
 
 
 async def test_binding_nobody_or_what_is_bound_makes_nobody_look_again() -> None:

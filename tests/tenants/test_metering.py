@@ -129,7 +129,7 @@ async def test_a_prompt_that_may_be_written_to_a_cache_is_set_aside_at_that_pric
     async with opened(credits=(124_000,)) as metering:
         metering._prices.replace({"scripted": rate})
         metering.configure(markup=Decimal(1), allow_unpriced=False)
-        with pytest.raises(WalletEmpty, match=r"\$0\.000125 at least"):
+        with pytest.raises(WalletEmpty, match=r"at least \$0\.000125"):
             await metering.admit(planned(most_input=100))
         held = await metering.admit(planned(most_input=99))
         # All of it was written: it was set aside.

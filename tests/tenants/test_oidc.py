@@ -14,7 +14,7 @@ from tests.tenants.test_authentication import refused
 
 from agentvm.errors import ConfigInvalid
 from agentvm.model.principal import EVERYTHING, MEMBER
-from agentvm.tenants.oidc import FRESH_MS, MAX_DOCUMENT, RETRY_MS, STALE_MS, Claims, Oidc, OidcSettings
+from agentvm.tenants.oidc import DOCUMENT_MAX_BYTES, FRESH_MS, RETRY_MS, STALE_MS, Claims, Oidc, OidcSettings
 from agentvm.testing.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -202,7 +202,7 @@ async def test_while_the_provider_is_away_its_keys_are_good_for_a_day() -> None:
         Answer(steps=[b'{"keys": []}']),
         Answer(steps=[b'{"keys": {}}']),
         Answer(steps=[b"[1]"]),
-        Answer(steps=[b" " * (MAX_DOCUMENT // 2), b" " * (MAX_DOCUMENT // 2), b"{}"]),
+        Answer(steps=[b" " * (DOCUMENT_MAX_BYTES // 2), b" " * (DOCUMENT_MAX_BYTES // 2), b"{}"]),
     ],
 )
 async def test_whatever_the_provider_answers_a_token_is_only_refused(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:

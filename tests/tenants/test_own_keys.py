@@ -141,12 +141,12 @@ async def test_a_change_from_elsewhere_is_seen_after_a_while() -> None:
         assert not await here.keys.has(ACME, None)
         await here.vault.put(ACME, secret_name("openai"), Secret("own"))
         assert not await here.keys.has(ACME, None)
-        here.now += own_keys.REMEMBERED + 1
+        here.now += own_keys.KEY_CACHE_MS + 1
         assert await here.keys.has(ACME, None)
 
 
 async def test_drivers_nobody_uses_are_closed_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_keys, "MAX_OPEN", 2)
+    monkeypatch.setattr(own_keys, "OPEN_DRIVERS_MAX", 2)
     async with shop() as here:
         for number in range(4):
             tenant_id = TenantId(f"t{number}")

@@ -137,7 +137,7 @@ async def test_money_has_a_limit_of_its_own() -> None:
 async def test_an_empty_wallet_refuses_and_credit_opens_it_again() -> None:
     async with opened(credit=1_000) as (quotas, store, _):
         held = await quotas.hold(ACME, None, 1, 700, force=False)
-        with pytest.raises(WalletEmpty, match="add credit"):
+        with pytest.raises(WalletEmpty, match="Add credit"):
             await quotas.hold(ACME, None, 1, 400, force=False)
         held.settle(1, 650)
         (await quotas.hold(ACME, None, 1, 350, force=False)).settle(1, 350)
@@ -232,7 +232,7 @@ async def test_two_who_ask_at_once_share_one_book() -> None:
 
 
 async def test_books_nobody_uses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MAX_BOOKS", 3)
+    monkeypatch.setattr(quota, "BOOKS_MAX", 3)
     async with opened(Quota(metric="tokens_per_day", hard=100)) as (quotas, _, _):
         held = await quotas.hold(ACME, None, 60, 0, force=False)
         for number in range(10):
@@ -318,18 +318,18 @@ async def test_what_is_settled_while_a_limit_is_read_counts_once(monkeypatch: py
 
 
 async def test_a_book_is_not_forgotten_before_the_ledger_has_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MAX_BOOKS", 1)
+    monkeypatch.setattr(quota, "BOOKS_MAX", 1)
     async with opened(credit=100) as (quotas, _, clock):
         (await quotas.hold(ACME, None, 1, 100, force=False)).settle(1, 100)
         await quotas.book(RIVAL)
         assert (await quotas.book(ACME)).balance == 0
-        clock.now += book.UNCOMMITTED
+        clock.now += book.LEDGER_LAG_MS
         await quotas.book(TenantId("third"))
         assert (await quotas.book(ACME)).balance == 100
 
 
 async def test_a_book_is_there_for_who_asks_also_when_all_others_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MAX_BOOKS", 1)
+    monkeypatch.setattr(quota, "BOOKS_MAX", 1)
     async with opened() as (quotas, _, _):
         held = await quotas.hold(ACME, None, 1, 1, force=False)
         assert await quotas.book(RIVAL) is await quotas.book(RIVAL)

@@ -1,6 +1,6 @@
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.principal import Principal
-from agentvm.tenants.recent import AGE_MS, Recent
+from agentvm.tenants.recent import RECENT_AGE_MS, Recent
 
 NOW = 1_000_000
 
@@ -12,11 +12,11 @@ def principal(name: str, tenant: str = "t") -> Principal:
 def test_an_entry_is_found_for_thirty_seconds() -> None:
     recent = Recent()
     recent.put("a", b"d", principal("a"), NOW)
-    found = recent.get("a", NOW + AGE_MS - 1)
+    found = recent.get("a", NOW + RECENT_AGE_MS - 1)
     assert found is not None
     assert (found.digest, found.principal) == (b"d", principal("a"))
-    assert recent.get("a", NOW + AGE_MS) is None
-    assert AGE_MS <= 30_000
+    assert recent.get("a", NOW + RECENT_AGE_MS) is None
+    assert RECENT_AGE_MS <= 30_000
     assert len(recent) == 0
 
 

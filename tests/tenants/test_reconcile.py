@@ -67,7 +67,7 @@ def test_what_only_the_provider_knows_is_not_explained_but_said() -> None:
 def test_estimates_explain_what_they_can_account_for_and_no_more() -> None:
     group = only(reconcile([billed(100)], [entry(100), entry(30, estimated=True)]))
     assert (group.verdict, group.explained, group.estimated_calls) == ("ledger has more", True, 1)
-    assert group.reasons == ("1 call is estimated (30 tokens), because the provider did not say what they used",)
+    assert group.reasons == ("1 call is estimated (30 tokens), because the provider did not report their usage",)
     group = only(reconcile([billed(90)], [entry(100), entry(30, estimated=True)]))
     assert not group.explained
     assert group.reasons[-1].startswith("10 tokens unexplained")

@@ -11,16 +11,16 @@ from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.tenants import rights
 from agentvm.tenants.rights import (
     CAPS,
-    USUAL,
+    DEFAULT_PERMISSIONS,
     check_cap,
     check_name,
     check_patterns,
     check_permissions,
     check_reach,
+    default_permissions,
     home_of,
     homes_of,
     literal,
-    usual,
 )
 
 T = TenantId("t")
@@ -35,14 +35,14 @@ def user(external_id: str) -> User:
 
 
 def test_no_role_reaches_beyond_its_tenant() -> None:
-    assert all("system:admin" not in cap for cap in (*CAPS.values(), *USUAL.values()))
+    assert all("system:admin" not in cap for cap in (*CAPS.values(), *DEFAULT_PERMISSIONS.values()))
     assert CAPS["owner"] == CAPS["admin"] == EVERYTHING - {"system:admin"}
     assert CAPS["member"] == MEMBER
 
 
 def test_a_viewer_only_reads_and_without_a_key_no_more_than_a_member() -> None:
     assert all(permission.endswith(":read") for permission in CAPS["viewer"])
-    assert USUAL["viewer"] < USUAL["member"] < USUAL["admin"]
+    assert DEFAULT_PERMISSIONS["viewer"] < DEFAULT_PERMISSIONS["member"] < DEFAULT_PERMISSIONS["admin"]
 
 
 def test_permissions_are_put_in_order_each_once() -> None:
@@ -131,9 +131,9 @@ def test_a_name_that_looks_like_a_pattern_means_only_itself(name: str, other: st
 
 
 def test_a_key_has_what_members_may_and_of_the_rest_what_its_maker_has() -> None:
-    assert usual("admin", granter("config:read")) == MEMBER | {"config:read"}
-    assert usual("member", granter("config:read")) == MEMBER
-    assert "system:admin" not in usual("owner", granter(*EVERYTHING))
+    assert default_permissions("admin", granter("config:read")) == MEMBER | {"config:read"}
+    assert default_permissions("member", granter("config:read")) == MEMBER
+    assert "system:admin" not in default_permissions("owner", granter(*EVERYTHING))
 
 
 def test_more_than_the_role_may_is_named() -> None:

@@ -6,7 +6,7 @@ from tests.tenants.fakes import FakeClock
 from agentvm.errors import Refused
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
-from agentvm.tenants.tickets import AGE_MS, PREFIX, Tickets
+from agentvm.tenants.tickets import PREFIX, TICKET_AGE_MS, Tickets
 
 
 def principal(tenant: str = "t") -> Principal:
@@ -29,11 +29,11 @@ def test_a_ticket_is_good_for_a_minute() -> None:
     clock = FakeClock()
     tickets = make(clock)
     in_time, late = tickets.give(principal()), tickets.give(principal())
-    clock.now += AGE_MS - 1
+    clock.now += TICKET_AGE_MS - 1
     assert tickets.take(in_time) is not None
     clock.now += 1
     assert tickets.take(late) is None
-    assert AGE_MS == 60_000
+    assert TICKET_AGE_MS == 60_000
 
 
 @pytest.mark.parametrize("token", ["", PREFIX, PREFIX + "x" * 32, "\ud800"])
@@ -53,7 +53,7 @@ def test_who_fills_their_part_is_refused_and_pushes_nobody_out() -> None:
     with pytest.raises(Refused, match="wait a minute"):
         tickets.give(principal())
     assert tickets.take(others) is not None
-    clock.now += AGE_MS
+    clock.now += TICKET_AGE_MS
     tickets.give(principal())
     assert len(tickets) == 1
 

@@ -6,7 +6,7 @@ from tests.tenants.fakes import ACME, NOW, FakeClock, FakeStore
 from agentvm.errors import ConfigInvalid, InvalidInput, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
-from agentvm.tenants.vault import MAX_BYTES, Vault
+from agentvm.tenants.vault import SECRET_MAX_BYTES, Vault
 
 OTHER = TenantId("ten_other")
 
@@ -97,7 +97,7 @@ async def test_a_name_is_plain(name: str) -> None:
         await open_vault(FakeStore()).put(ACME, name, Secret("x"))
 
 
-@pytest.mark.parametrize("value", ["", "x" * (MAX_BYTES + 1)])
+@pytest.mark.parametrize("value", ["", "x" * (SECRET_MAX_BYTES + 1)])
 async def test_a_value_is_neither_empty_nor_huge(value: str) -> None:
     with pytest.raises(InvalidInput, match="bytes"):
         await open_vault(FakeStore()).put(ACME, "a", Secret(value))

@@ -32,7 +32,7 @@ from agentvm.model.resource import (
 )
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import exact_uri
-from agentvm.resources.resolver import LIGHT, VersionClosure, lock_of, warnings_of
+from agentvm.resources.resolver import INLINE_MAX_BYTES, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
@@ -171,7 +171,7 @@ class _Resolution:
 
     async def render(self, merged: Definition, found: Mapping[Reference, VersionClosure]) -> Definition:
         """The snapshot."""
-        if sum(there.weight for there in found.values()) <= LIGHT:
+        if sum(there.weight for there in found.values()) <= INLINE_MAX_BYTES:
             return self._render(merged, found)
         return await anyio.to_thread.run_sync(self._render, merged, found)
 

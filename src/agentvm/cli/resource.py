@@ -13,7 +13,7 @@ from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
 from agentvm.model.resource import SCHEME, TYPES, ResourceUri, parse_uri
 from agentvm.model.semver import Bump
-from agentvm.resources.archive import MAX_BUNDLE
+from agentvm.resources.archive import BUNDLE_MAX_BYTES
 
 EXAMPLES = """\b
 Examples:
@@ -217,9 +217,9 @@ def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps:
 @tenant_command
 def import_archive(api: Api, show: Show, file: Any, on_conflict: str, dry_run: bool) -> None:
     """Import an archive, all of it or nothing."""
-    data = file.read(MAX_BUNDLE + 1)
-    if len(data) > MAX_BUNDLE:
-        raise click.ClickException(f"{plain(file.name)} is larger than {MAX_BUNDLE:,} bytes, the maximum of an archive.")
+    data = file.read(BUNDLE_MAX_BYTES + 1)
+    if len(data) > BUNDLE_MAX_BYTES:
+        raise click.ClickException(f"{plain(file.name)} is larger than {BUNDLE_MAX_BYTES:,} bytes, the maximum of an archive.")
     chosen = {"new-version": "newVersion"}.get(on_conflict, on_conflict)
     report = api.post("resources", "import", body=data, onConflict=chosen, dryRun="true" if dry_run else "false")
     show.items(report.get("items", []), OUTCOMES, none="The archive is empty.")

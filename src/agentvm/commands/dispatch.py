@@ -123,9 +123,8 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None, re
         # What the reply held is given to its frame.
         call.release()
         peer.channel.send(frame)
-        if (metrics := peer.vm.metrics) is not None:
-            micros = (time.perf_counter_ns() - began) // 1000
-            metrics.answered(command.name, refused=reply.error_code is not None, micros=micros)
+        micros = (time.perf_counter_ns() - began) // 1000
+        peer.vm.monitor.metrics.answered(command.name, refused=reply.error_code is not None, micros=micros)
         for then in call.after:
             then()
 

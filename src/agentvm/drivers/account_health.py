@@ -1,10 +1,10 @@
-"""Account health — what the tenants of one provider account have learnt about it, each for itself and all together.
+"""Account health — the experience of tenants with one provider account, each for itself and all together.
 
 Theory of operation. A tenant chooses models, prompts and timeouts, so its failed calls may be its own doing. Therefore a
-failure keeps only that tenant's calls away from the provider (`TenantHealth`). It counts for everybody when the failure
-before it was another tenant's and nobody was answered in between: two tenants rarely make the same mistake at the same
-moment, and in a real outage the second failing call arrives soon. While the account is out for everybody, a probe that fails
-extends the outage only if it belongs to another tenant than the failure before, so one tenant cannot prolong it.
+failure keeps only that tenant's calls away from the provider (`TenantHealth`). It counts for all tenants when the failure
+before it was another tenant's and no call was answered in between: two tenants rarely make the same mistake at the same
+moment, and in a real outage the second failing call arrives soon. During an outage for all tenants a failed probe extends it
+only if it belongs to another tenant than the failure before, so one tenant cannot prolong it.
 """
 
 from collections import OrderedDict
@@ -17,10 +17,10 @@ from agentvm.errors import ProviderError, ProviderTimeout
 from agentvm.model.ids import Clock, TenantId
 
 TENANTS_MAX = 10_000
-"""Tenants whose experience is remembered; beyond, that of those who asked longest ago is forgotten."""
+"""Tenants whose experience is remembered; beyond, the least recent caller's is forgotten."""
 
 _calling: ContextVar["TenantHealth | None"] = ContextVar("calling", default=None)
-"""On whose behalf the current task asks a provider: the response hooks of a client pool serve all tenants."""
+"""The tenant that the current task calls a provider for: the response hooks of a client pool serve all tenants."""
 
 
 def note_rate_limit(seconds: float) -> None:
@@ -36,12 +36,12 @@ class AccountHealth:
     def __init__(self, name: str, clock: Clock, *, silence_seconds: float | None = None) -> None:
         self.name = name
         self.silence_seconds = silence_seconds
-        """How long the operator lets this provider be silent; None for what `defaults.timeout` says."""
+        """Time that the operator lets this provider be silent; None for the value of `defaults.timeout`."""
         self.everybody = HealthTracker(name, clock)
         self._clock = clock
         self._tenants: OrderedDict[TenantId | None, TenantHealth] = OrderedDict()
         self._last_failed: HealthTracker | None = None
-        """Whose outage was the last news; None since somebody was answered."""
+        """The tracker of the last failure; None since a call was answered."""
 
     def of(self, tenant_id: TenantId | None) -> "TenantHealth":
         """The view of one tenant; None for calls that belong to no tenant."""
@@ -56,7 +56,7 @@ class AccountHealth:
 
     @property
     def shown(self) -> HealthTracker:
-        """State for the operator: the outage of a single tenant is shown while nobody has been answered since."""
+        """State for the operator: the outage of a single tenant is shown until any call is answered."""
         return self.everybody if self._last_failed is None or self.everybody.is_out else self._last_failed
 
     def note_answer(self, attempt: Attempt) -> None:
@@ -64,7 +64,7 @@ class AccountHealth:
         attempt.answered()
 
     def note_failure(self, own: HealthTracker, attempt: Attempt, error: ProviderError) -> None:
-        """A failure of the tenant whose own experience is `own`."""
+        """Records a failure of the tenant whose own experience is `own`."""
         outage = is_outage(error) and not attempt.spoken
         if outage and (self._last_failed is None or self._last_failed is own):
             self.everybody.count_failure(error)
@@ -81,7 +81,7 @@ class AccountHealth:
 
 
 class TenantHealth:
-    """One tenant's experience with an account. Its calls are also held back while the account is out for everybody."""
+    """One tenant's experience with an account. Its calls are also held back during an outage for all tenants."""
 
     __slots__ = ("_account", "own")
 
@@ -112,7 +112,7 @@ class TenantHealth:
 
     @property
     def shown(self) -> HealthTracker:
-        """The experience that holds calls back longest: the tenant's own, or everybody's."""
+        """The experience that holds calls back longest: the tenant's own, or that of all."""
         own, everybody = self.own, self._account.everybody
         return everybody if everybody.is_out and everybody.wait >= own.wait else own
 
@@ -125,7 +125,7 @@ class TenantHealth:
         return self.shown.error(first_hand)
 
     def listen(self, changed: anyio.Event) -> None:
-        """Sets the event when something is known anew, until `ignore`."""
+        """Sets the event at each change, until `ignore`."""
         self.own.listen(changed)
         self._account.everybody.listen(changed)
 
@@ -134,13 +134,13 @@ class TenantHealth:
         self._account.everybody.ignore(changed)
 
     def limited(self, seconds: float) -> None:
-        """The provider named the moment to come back to a call whose library retries by itself."""
+        """Records the retry time that the provider named to a call whose library retries by itself."""
         self.own.limited(seconds)
         self._account.note_rate_limit(self.own, seconds)
 
 
 class TenantAttempt:
-    """One call of one tenant; `leave` ends it, whatever came before."""
+    """One call of one tenant; `leave` ends it in any case."""
 
     __slots__ = ("_account", "_everybody", "_own", "_own_health")
 
@@ -166,7 +166,7 @@ class TenantAttempt:
         self._account.note_answer(self._everybody)
 
     def failed(self, error: ProviderError, *, silence_seconds: float | None = None) -> bool:
-        """Notes a failure, and returns whether it says anything about the provider.
+        """Records a failure, and returns whether it tells anything about the provider.
 
         A timeout shorter than the operator's own (`silence_seconds`) does not.
         """

@@ -1,9 +1,9 @@
 """Anthropic — the driver for Claude: the official SDK sends, our decoder reads the events of the Messages API.
 
 The SDK retries before the first output only: 408, 409, 429, 5xx and failed connections, `max_retries` times, waiting as
-Retry-After says (our cap is `failures.MAX_RETRY_AFTER`; the SDK has none worth the name) or 0.5 to 8 s.
+Retry-After says (our cap is `failures.RETRY_AFTER_MAX_SECONDS`; the SDK has none worth the name) or 0.5 to 8 s.
 
-Redacted thinking is a thinking block without text whose signature is `redacted:<data>`; it goes back as it came.
+Redacted thinking is a thinking block without text whose signature is `redacted:<data>`; it goes back unchanged.
 """
 
 import secrets
@@ -36,13 +36,13 @@ from agentvm.drivers.base import (
 from agentvm.drivers.chat_body import RequestJson
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.drivers.failures import Failures, find_error
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, key_remedy, load_sdk, place_of
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, host_of, http_client, key_remedy, load_sdk
 from agentvm.model.usage import Usage
 
 DEFAULT_MODEL = "claude-sonnet-5"
 
 # Smaller windows than the one every model since Opus 4.6 has.
-_WINDOWS = {
+_WINDOW_TOKENS = {
     "claude-haiku-4": 200_000,
     "claude-sonnet-4-2": 200_000,
     "claude-opus-4-2": 200_000,
@@ -50,7 +50,7 @@ _WINDOWS = {
     "claude-sonnet-4-5": 200_000,
     "claude-3": 200_000,
 }
-_WINDOW = 1_000_000
+_DEFAULT_WINDOW_TOKENS = 1_000_000
 
 # `pause_turn` only follows tools the provider runs itself, which we never offer: nothing is left to continue.
 _STOP_REASONS: dict[str, StopReason] = {
@@ -160,7 +160,7 @@ class MessagesDecoder:
         started = MessageStarted(message.id or f"msg_{secrets.token_hex(12)}", message.model or self._model)
         if message.usage is None:
             return (started,)
-        # Reported now as well: the prompt is billed even if nobody waits for the end.
+        # Reported now as well: the prompt is billed even if the caller does not wait for the end.
         self._usage = _merge(self._usage, message.usage)
         return started, UsageReported(self._usage)
 
@@ -229,19 +229,19 @@ class MessagesDecoder:
         return (*self._close_block(), UsageReported(self._usage), MessageStopped(reason))
 
 
-def _merge(known: Usage, told: _MessageUsage) -> Usage:
+def _merge(usage: Usage, update: _MessageUsage) -> Usage:
     """Counts are cumulative, and a count left out has not changed; one below zero says nothing."""
 
     def newest(now: int | None, before: int) -> int:
         return before if now is None or now < 0 else now
 
-    details = told.output_tokens_details
+    details = update.output_tokens_details
     return Usage(
-        input_tokens=newest(told.input_tokens, known.input_tokens),
-        output_tokens=newest(told.output_tokens, known.output_tokens),
-        cache_read_tokens=newest(told.cache_read_input_tokens, known.cache_read_tokens),
-        cache_write_tokens=newest(told.cache_creation_input_tokens, known.cache_write_tokens),
-        thinking_tokens=newest(details.thinking_tokens if details else None, known.thinking_tokens),
+        input_tokens=newest(update.input_tokens, usage.input_tokens),
+        output_tokens=newest(update.output_tokens, usage.output_tokens),
+        cache_read_tokens=newest(update.cache_read_input_tokens, usage.cache_read_tokens),
+        cache_write_tokens=newest(update.cache_creation_input_tokens, usage.cache_write_tokens),
+        thinking_tokens=newest(details.thinking_tokens if details else None, usage.thinking_tokens),
     )
 
 
@@ -260,7 +260,7 @@ class AnthropicDriver:
         self.default_model = settings.model or DEFAULT_MODEL
 
     def context_window(self, model: str) -> int:
-        return next((window for prefix, window in _WINDOWS.items() if model.startswith(prefix)), _WINDOW)
+        return next((window for prefix, window in _WINDOW_TOKENS.items() if model.startswith(prefix)), _DEFAULT_WINDOW_TOKENS)
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         silence = prompt.silence if self._silence is None else self._silence
@@ -280,16 +280,16 @@ class AnthropicDriver:
 
 @asynccontextmanager
 async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver]:
-    """Opens Anthropic's API, or whatever at `settings.base_url` speaks it."""
+    """Opens Anthropic's API, or a compatible one at `settings.base_url`."""
     check_base_url("anthropic", settings.base_url)
     check_key("anthropic", settings.api_key)
     sdk = await load_sdk("anthropic")
     failures = Failures(
         provider=settings.name or "anthropic",
         remedy_key=key_remedy(settings, "anthropic", "check LLM_API_KEY or ANTHROPIC_API_KEY"),
-        remedy_reach="try again; if it stays so, the operator finds why in the server's log",
+        remedy_reach="try again; if it persists, the operator finds the cause in the server's log",
         secret=settings.api_key,
-        address=place_of(settings.base_url),
+        address=host_of(settings.base_url),
     )
     async with http_client(settings) as pool:
         yield AnthropicDriver(sdk, _client(sdk, settings, pool), settings, failures)

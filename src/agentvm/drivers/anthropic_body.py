@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.chat_body import GO_ON, PartRenderer, RequestJson, file_text, newest_user
+from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text, newest_user
 from agentvm.drivers.conversation import thinking_tokens
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
@@ -34,8 +34,8 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
     newest = newest_user(prompt.conversation)
     messages = [
         message
-        for said in prompt.conversation
-        for message in _message(said, PartRenderer(failures, lenient=said is not newest))
+        for entry in prompt.conversation
+        for message in _message(entry, PartRenderer(failures, lenient=entry is not newest))
     ]
     if messages and messages[0]["role"] == "assistant":
         # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
@@ -43,11 +43,11 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
     if prompt.begun.strip():
         # Not as the beginning of the answer itself: not all models take that, and none that thinks first.
         messages.append({"role": "assistant", "content": [{"type": "text", "text": prompt.begun.rstrip()}]})
-        messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
+        messages.append({"role": "user", "content": [{"type": "text", "text": CONTINUE_INSTRUCTION}]})
     _mark_last(messages)
     body: RequestJson = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
-        # The budget is part of what may be answered.
+        # The thinking budget is part of the answer's limit.
         budget = thinking_tokens(prompt.thinking) or 0
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
@@ -66,19 +66,19 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
 
 
 def origins(prompt: Prompt) -> list[MessageOrigin]:
-    """Where each of the request's messages came from."""
-    found: list[MessageOrigin] = []
-    for number, said in enumerate(prompt.conversation):
-        match said:
+    """Returns the origin of each message of the request."""
+    sources: list[MessageOrigin] = []
+    for number, entry in enumerate(prompt.conversation):
+        match entry:
             case UserEntry(content=tuple(parts)):
-                kept = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
-                found.append((number, kept or (None,)))
-            case AssistantEntry() if not _assistant_blocks(said):
+                indexes = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
+                sources.append((number, indexes or (None,)))
+            case AssistantEntry() if not _assistant_blocks(entry):
                 pass
             case _:
-                found.append((number, ()))
-    begins_late = found and isinstance(prompt.conversation[found[0][0] or 0], AssistantEntry)
-    return [(None, ()), *found] if begins_late else found
+                sources.append((number, ()))
+    begins_late = sources and isinstance(prompt.conversation[sources[0][0] or 0], AssistantEntry)
+    return [(None, ()), *sources] if begins_late else sources
 
 
 def _goes_on_without_thinking(conversation: Sequence[ConversationEntry]) -> bool:
@@ -86,8 +86,8 @@ def _goes_on_without_thinking(conversation: Sequence[ConversationEntry]) -> bool
 
     With thinking on, Anthropic refuses results of calls that its own signed thinking does not precede.
     """
-    asked = next((said for said in reversed(conversation) if not isinstance(said, ToolResultsEntry)), None)
-    return isinstance(asked, AssistantEntry) and bool(asked.tool_calls) and not any(map(_thinking, asked.thinking))
+    request = next((entry for entry in reversed(conversation) if not isinstance(entry, ToolResultsEntry)), None)
+    return isinstance(request, AssistantEntry) and bool(request.tool_calls) and not any(map(_thinking, request.thinking))
 
 
 def _mark_last(messages: list[RequestJson]) -> None:
@@ -95,31 +95,31 @@ def _mark_last(messages: list[RequestJson]) -> None:
         blocks[-1]["cache_control"] = _CACHED
 
 
-def _message(said: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
-    match said:
+def _message(entry: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
+    match entry:
         case UserEntry(content=content):
             return [{"role": "user", "content": _user_blocks(content, reader)}]
         case AssistantEntry():
-            blocks = _assistant_blocks(said)
+            blocks = _assistant_blocks(entry)
             return [{"role": "assistant", "content": blocks}] if blocks else []
         case ToolResultsEntry(results=results):
             return [{"role": "user", "content": [_result(result) for result in results]}]
 
 
-def _assistant_blocks(said: AssistantEntry) -> list[RequestJson]:
+def _assistant_blocks(entry: AssistantEntry) -> list[RequestJson]:
     # A text block of white space alone is refused, and so is a message without blocks.
-    text: list[RequestJson] = [{"type": "text", "text": said.text}] if said.text.strip() else []
+    text: list[RequestJson] = [{"type": "text", "text": entry.text}] if entry.text.strip() else []
     calls: list[RequestJson] = [
         {"type": "tool_use", "id": _FOREIGN.sub("_", call.id), "name": call.name, "input": call.input}
-        for call in said.tool_calls
+        for call in entry.tool_calls
     ]
     if not text and not calls:
         return []
-    return [*(block for part in said.thinking for block in _thinking(part)), *text, *calls]
+    return [*(block for part in entry.thinking for block in _thinking(part)), *text, *calls]
 
 
 def _thinking(part: ThinkingPart) -> list[RequestJson]:
-    """Only what Anthropic signed: it refuses any other thinking, such as another provider's."""
+    """Returns the blocks that Anthropic signed: it refuses any other thinking, for example another provider's."""
     if not part.signature:
         return []
     if part.signature.startswith(_REDACTED):
@@ -139,8 +139,8 @@ def _result(result: ToolResult) -> RequestJson:
 def _user_blocks(content: UserContent, reader: PartRenderer) -> list[RequestJson]:
     parts = (TextPart(text=content),) if isinstance(content, str) else content
     # A blank text block is refused, and so is a message without blocks.
-    said = [part for part in parts if not _is_blank(part)]
-    return [reader.render(part, _user_block) for part in said] or [dict(_NOTHING)]
+    visible = [part for part in parts if not _is_blank(part)]
+    return [reader.render(part, _user_block) for part in visible] or [dict(_NOTHING)]
 
 
 def _is_blank(part: UserPart) -> bool:

@@ -66,7 +66,7 @@ class Prompt(Record):
     thinking: int | None = None
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
     temperature: float | None = None
-    """How freely it chooses its words, from 0 to 2 or as far as the provider goes; None leaves it to them."""
+    """Sampling temperature from 0 to 2, capped at the provider's maximum; None for the provider's default."""
     silence: float | None = None
     """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
     begun: str = ""
@@ -74,7 +74,7 @@ class Prompt(Record):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """Something the model produced."""
+    """One piece of a model's output."""
 
 
 class MessageStarted(Output, frozen=True):
@@ -159,12 +159,12 @@ class Driver(Protocol):
         """Tokens a prompt and its answer may have together."""
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        """One model call."""
+        """Makes one model call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
-    """What a driver may need to be opened. Not a Record: it must never become JSON."""
+    """The settings for opening a driver. Not a Record: it must never become JSON."""
 
     api_key: Secret | None = None
     base_url: str | None = field(default=None, repr=False)
@@ -174,12 +174,12 @@ class DriverSettings:
     timeout: float = 600.0
     """Seconds for one whole model call."""
     silence: float | None = None
-    """Seconds that the provider may be silent; None for what each prompt says."""
+    """Time that the provider may be silent; None for the value in each prompt."""
     max_retries: int = 2
     max_calls: int | None = None
-    """Calls at a time, of all tenants together; None for what the driver knows of itself, or plenty."""
+    """Calls at a time, of all tenants together; None for the driver's own limit, or the default."""
     model_dir: Path | None = None
-    """Where the embedded model's weights are."""
+    """The directory of the embedded model's weights."""
     name: str | None = field(default=None, compare=False)
     """The operator's name for the provider, which its errors use; None for the driver's own."""
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.data_url import taken_apart
+from agentvm.drivers.data_url import split_data_url
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
@@ -20,20 +20,20 @@ RequestJson = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
-GO_ON = (
+CONTINUE_INSTRUCTION = (
     "Your answer above was cut off. Go on from exactly where it stopped: "
     "write only what is still missing of it, and repeat nothing."
 )
-"""What a model is told after the beginning of an answer that it has not finished."""
+"""The instruction after the beginning of an unfinished answer."""
 
 _MARK = "field:"
 
 
 def reasoning_mark(field: str) -> str:
-    """The signature of reasoning that has none: the member it came in, and must go back in.
+    """Returns a signature for reasoning without one: the name of the field it came in, and must go back in.
 
-    DeepSeek refuses a tool call that comes back without its `reasoning_content`; OpenAI knows no such member. The colon
-    keeps it apart from a real signature, which is base64.
+    DeepSeek refuses a tool call that comes back without its `reasoning_content`; OpenAI has no such field. The colon keeps it
+    apart from a real signature, which is base64.
     """
     return f"{_MARK}{field}"
 
@@ -41,17 +41,17 @@ def reasoning_mark(field: str) -> str:
 def chat_body(
     prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_tokens", speech_only: bool = False
 ) -> RequestJson:
-    """The whole request. `speech_only` is for models that know neither tools nor files: what tools said becomes text."""
+    """Returns the whole request. `speech_only` is for models without tools and files: tool results become text."""
     messages: list[RequestJson] = []
     if prompt.system:
         messages.append({"role": "system", "content": prompt.system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
     newest = newest_user(prompt.conversation)
-    for said in prompt.conversation:
-        reader = PartRenderer(failures, lenient=said is not newest)
-        messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
+    for entry in prompt.conversation:
+        reader = PartRenderer(failures, lenient=entry is not newest)
+        messages += _text_messages(entry, reader) if speech_only else _messages(entry, field, reader)
     if prompt.begun.strip():
-        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
+        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": CONTINUE_INSTRUCTION}]
     body: RequestJson = {
         "model": prompt.model,
         "messages": messages,
@@ -67,19 +67,19 @@ def chat_body(
 
 
 def origins(prompt: Prompt) -> list[MessageOrigin]:
-    """Where each of the request's messages came from."""
-    found: list[MessageOrigin] = [(None, ())] if prompt.system else []
-    for number, said in enumerate(prompt.conversation):
-        match said:
+    """Returns the origin of each message of the request."""
+    sources: list[MessageOrigin] = [(None, ())] if prompt.system else []
+    for number, entry in enumerate(prompt.conversation):
+        match entry:
             case UserEntry(content=tuple(parts)):
-                found.append((number, tuple(range(len(parts)))))
+                sources.append((number, tuple(range(len(parts)))))
             case ToolResultsEntry(results=results):
-                found += [(number, ())] * len(results)
+                sources += [(number, ())] * len(results)
             case AssistantEntry(text="", tool_calls=()):
                 pass
             case _:
-                found.append((number, ()))
-    return found
+                sources.append((number, ()))
+    return sources
 
 
 def estimate_prompt(body: RequestJson) -> int:
@@ -88,20 +88,20 @@ def estimate_prompt(body: RequestJson) -> int:
 
 
 def newest_user(conversation: tuple[ConversationEntry, ...]) -> UserEntry | None:
-    return next((said for said in reversed(conversation) if isinstance(said, UserEntry)), None)
+    return next((entry for entry in reversed(conversation) if isinstance(entry, UserEntry)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartRenderer:
-    """Renders parts of user content. What the provider cannot take is the current message's error, but must not make an
-    older one, which nobody can change any more, an error for ever: there it becomes a note."""
+    """Renders parts of user content. A part that the provider cannot take is an error in the current message, but an older
+    one, which cannot be changed any more, must not fail for ever: there it becomes a note."""
 
     failures: Failures
     lenient: bool
 
     def render(self, part: UserPart, how: Callable[[UserPart, Failures], RequestJson]) -> RequestJson:
         try:
-            return how(taken_apart(part), self.failures)
+            return how(split_data_url(part), self.failures)
         except ProviderBadRequest:
             if not self.lenient:
                 raise
@@ -109,7 +109,7 @@ class PartRenderer:
 
 
 def note_of(part: UserPart) -> str:
-    """What stands for a part that cannot be sent."""
+    """Returns the note in place of a part that cannot be sent."""
     match part:
         case TextPart(text=text):
             return text
@@ -122,25 +122,25 @@ def _tool(tool: ToolSpec) -> RequestJson:
     return {"type": "function", "function": function}
 
 
-def _messages(said: ConversationEntry, reasoning_field: str | None, reader: PartRenderer) -> list[RequestJson]:
-    match said:
+def _messages(entry: ConversationEntry, reasoning_field: str | None, reader: PartRenderer) -> list[RequestJson]:
+    match entry:
         case UserEntry(content=content):
             return [{"role": "user", "content": _content(content, reader)}]
         case AssistantEntry():
-            return _assistant(said, reasoning_field)
+            return _assistant(entry, reasoning_field)
         case ToolResultsEntry(results=results):
             return [{"role": "tool", "tool_call_id": result.id, "content": result.output.value} for result in results]
 
 
-def _assistant(said: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
-    if not said.text and not said.tool_calls:
+def _assistant(entry: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
+    if not entry.text and not entry.tool_calls:
         return []
-    message: RequestJson = {"role": "assistant", "content": said.text}
-    if said.tool_calls:
-        message["tool_calls"] = [_call(call) for call in said.tool_calls]
+    message: RequestJson = {"role": "assistant", "content": entry.text}
+    if entry.tool_calls:
+        message["tool_calls"] = [_call(call) for call in entry.tool_calls]
         if reasoning_field is not None:
             # Present even when empty: the providers that want it want it in every message with calls.
-            message[reasoning_field] = "".join(part.reasoning for part in said.thinking if _field_of(part) is not None)
+            message[reasoning_field] = "".join(part.reasoning for part in entry.thinking if _field_of(part) is not None)
     return [message]
 
 
@@ -155,9 +155,9 @@ def _field_of(part: ThinkingPart) -> str | None:
 
 def _reasoning_field(conversation: tuple[ConversationEntry, ...]) -> str | None:
     """The member this conversation's provider gives its reasoning in; None when it gives none."""
-    for said in reversed(conversation):
-        if isinstance(said, AssistantEntry):
-            for part in said.thinking:
+    for entry in reversed(conversation):
+        if isinstance(entry, AssistantEntry):
+            for part in entry.thinking:
                 if field := _field_of(part):
                     return field
     return None
@@ -182,21 +182,21 @@ def _part(part: UserPart, failures: Failures) -> RequestJson:
             return {"type": "file", "file": file}
 
 
-def _spoken(said: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
-    match said:
+def _text_messages(entry: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
+    match entry:
         case UserEntry(content=str(text)):
             return [{"role": "user", "content": text}]
         case UserEntry(content=parts):
-            blocks = [reader.render(part, _spoken_part) for part in parts if not isinstance(part, str)]
+            blocks = [reader.render(part, _text_part) for part in parts if not isinstance(part, str)]
             return [{"role": "user", "content": "\n".join(str(block["text"]) for block in blocks)}]
         case AssistantEntry(text=text):
             return [{"role": "assistant", "content": text}] if text else []
         case ToolResultsEntry(results=results):
-            told = "\n".join(f"{result.name}: {result.output.value}" for result in results)
-            return [{"role": "user", "content": told}]
+            text_of_tools = "\n".join(f"{result.name}: {result.output.value}" for result in results)
+            return [{"role": "user", "content": text_of_tools}]
 
 
-def _spoken_part(part: UserPart, failures: Failures) -> RequestJson:
+def _text_part(part: UserPart, failures: Failures) -> RequestJson:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}

@@ -2,12 +2,12 @@
 
 A body is built from a prompt; a decoder turns the chunks of the answer into outputs. Neither does I/O.
 
-Theory of the decoder. Text and reasoning arrive one after the other, but the arguments of parallel tool calls may
-interleave, and no chunk says that a call is complete before the message is. So the first call streams as it comes, and
-whatever arrives for another block while it is open waits until the message ends.
+Theory of the decoder. Text and reasoning arrive one after the other, but the arguments of parallel tool calls may interleave,
+and no chunk says that a call is complete before the message is. So the first call streams as it comes, and chunks for another
+block wait until the message ends.
 
-Usage: `input_tokens` counts what was read at full price; tokens read from the provider's cache are only in
-`cache_read_tokens`, although the wire counts them in both. Reasoning is part of `output_tokens`.
+Usage: `input_tokens` counts tokens at full price; tokens read from the provider's cache are only in `cache_read_tokens`,
+although the wire counts them in both. Reasoning is part of `output_tokens`.
 """
 
 import secrets
@@ -47,7 +47,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-# DeepSeek and OpenRouter: the answer was broken off, and is no answer.
+# DeepSeek and OpenRouter: the answer was broken off, and is incomplete.
 _BROKEN_OFF = frozenset({"insufficient_system_resource", "error"})
 
 
@@ -200,11 +200,11 @@ class ChatDecoder:
         return candidate if isinstance(candidate, kind) else None
 
     def _find_call(self, part: _ToolCall) -> _CallBlock:
-        known = self._last_call if part.index is None else self._calls.get(part.index)
+        open_call = self._last_call if part.index is None else self._calls.get(part.index)
         name = part.function.name if part.function else None
         # A name together with another id begins a call, also at an index already used: not every server counts.
-        if known is not None and not (name and part.id and part.id != known.wire_id):
-            return known
+        if open_call is not None and not (name and part.id and part.id != open_call.wire_id):
+            return open_call
         if not name:
             raise self._failures.protocol("a tool call without a name")
         call = _CallBlock(part.id, self._ids.take(part.id), name)
@@ -261,17 +261,17 @@ class ChatDecoder:
 
 
 def _read_usage(usage: _CompletionUsage) -> Usage:
-    """A count below zero says nothing: nobody is paid for being answered."""
-    read, written, thought = 0, 0, 0
+    """A negative count is ignored: no provider pays for answering."""
+    read, cache_written, thought = 0, 0, 0
     if usage.prompt_tokens_details is not None:
         read = max(0, usage.prompt_tokens_details.cached_tokens or 0)
-        written = max(0, usage.prompt_tokens_details.cache_write_tokens or 0)
+        cache_written = max(0, usage.prompt_tokens_details.cache_write_tokens or 0)
     if usage.completion_tokens_details is not None:
         thought = max(0, usage.completion_tokens_details.reasoning_tokens or 0)
     return Usage(
-        input_tokens=max(0, usage.prompt_tokens - read - written),
+        input_tokens=max(0, usage.prompt_tokens - read - cache_written),
         output_tokens=max(0, usage.completion_tokens),
         cache_read_tokens=read,
-        cache_write_tokens=written,
+        cache_write_tokens=cache_written,
         thinking_tokens=thought,
     )

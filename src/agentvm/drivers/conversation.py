@@ -1,6 +1,6 @@
-"""Conversation — stored messages as a model is told them, and about how many tokens that takes. Pure.
+"""Conversation — turns stored messages into a prompt's conversation, and estimates its tokens. Pure.
 
-A tool call is never separated from its result: one that has none is told to be lost.
+A tool call is never separated from its result: one without a result gets one that says it was lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,39 +34,39 @@ MIN_THINKING_TOKENS = 1_024
 
 _IMAGE_TOKENS = 1_600
 _URL_TOKENS = 25_000
-"""Of a document by URL, which nobody here can look into: ten pages."""
+"""Tokens of a document by URL, which cannot be opened here: ten pages."""
 _LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
 
 
-def thinking_tokens(wanted: int | None) -> int | None:
-    """With how many tokens a model is asked to think; None for one that is not asked to."""
-    return max(MIN_THINKING_TOKENS, wanted) if wanted else None
+def thinking_tokens(budget: int | None) -> int | None:
+    """Returns the thinking budget that a model is given; None without thinking."""
+    return max(MIN_THINKING_TOKENS, budget) if budget else None
 
 
-def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, int]:
-    """How many tokens an answer may have of those wanted, and how many are left for what the model is told."""
-    max_tokens = min(wanted, window // 2)
+def share_window(window: int, requested: int, thinking: int | None) -> tuple[int, int]:
+    """Returns the tokens for the answer, out of those requested, and the tokens left for the prompt."""
+    max_tokens = min(requested, window // 2)
     return max_tokens, window - max_tokens - (thinking or 0)
 
 
-def weigh(said: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
+def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
-    return sum(_weight(each, sizes) for each in said)
+    return sum(_weight(each, sizes) for each in conversation)
 
 
 def estimate_input(prompt: Prompt) -> int:
     """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
     tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
-    return weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
+    return count_tokens(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 
 
-def tell(messages: Sequence[Message]) -> Exchange:
-    """One exchange."""
-    return tuple(said for said, _ in trace(messages))
+def conversation_of(messages: Sequence[Message]) -> Exchange:
+    """Returns the entries of one exchange."""
+    return tuple(entry for entry, _ in trace(messages))
 
 
 def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageId]]:
-    """One exchange, and the message that each thing was said in; results of tools are of the one that asked for them."""
+    """Returns the entries of one exchange, each with its message; tool results belong to the message that called the tools."""
     calls: dict[str, list[ToolCall]] = {}
     results: dict[str, ToolResult] = {}
     for message in messages:
@@ -77,16 +77,16 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
                 results[call_id] = result
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
-    said: list[tuple[ConversationEntry, MessageId]] = []
+    entry: list[tuple[ConversationEntry, MessageId]] = []
     for message in messages:
         match message:
             case UserMessage(id=message_id, content=content):
-                said.append((UserEntry(content=content), message_id))
+                entry.append((UserEntry(content=content), message_id))
             case AssistantMessage(id=message_id, content=parts, text=text):
-                said += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
+                entry += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
-    return said
+    return entry
 
 
 def _assistant(
@@ -95,15 +95,15 @@ def _assistant(
     thinking = tuple(part for part in parts if isinstance(part, ThinkingPart))
     if not text and not calls:
         return []
-    said: list[ConversationEntry] = [AssistantEntry(text=text, thinking=thinking, tool_calls=tuple(calls))]
+    entries: list[ConversationEntry] = [AssistantEntry(text=text, thinking=thinking, tool_calls=tuple(calls))]
     if calls:
         answers = tuple(results.get(call.id) or ToolResult(id=call.id, name=call.name, output=_LOST) for call in calls)
-        said.append(ToolResultsEntry(results=answers))
-    return said
+        entries.append(ToolResultsEntry(results=answers))
+    return entries
 
 
-def _weight(said: ConversationEntry, sizes: Mapping[str, int]) -> int:
-    match said:
+def _weight(entry: ConversationEntry, sizes: Mapping[str, int]) -> int:
+    match entry:
         case UserEntry(content=str(text)):
             return estimate_tokens(text)
         case UserEntry(content=tuple(parts)):
@@ -114,7 +114,7 @@ def _weight(said: ConversationEntry, sizes: Mapping[str, int]) -> int:
         case ToolResultsEntry(results=results):
             return sum(estimate_tokens(result.output.value) for result in results)
         case _:
-            raise AssertionError(said)
+            raise AssertionError(entry)
 
 
 def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]) -> int:

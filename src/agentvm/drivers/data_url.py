@@ -1,4 +1,4 @@
-"""Data URL — parts of messages whose data is written as `data:<type>;base64,<data>`, as all who look at prompts see them."""
+"""Data URL — splits parts of messages whose data is `data:<type>;base64,<data>`, for every reader of prompts."""
 
 import base64
 from urllib.parse import unquote_to_bytes
@@ -8,7 +8,7 @@ import msgspec
 from agentvm.model.message import TextPart, UserPart
 
 
-def taken_apart(part: UserPart) -> UserPart:
+def split_data_url(part: UserPart) -> UserPart:
     """The part with bare base64, and the type that it says itself, if its `data` is a `data:` URL."""
     if isinstance(part, TextPart) or not part.data[:5].lower() == "data:":
         return part

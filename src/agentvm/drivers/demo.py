@@ -1,4 +1,4 @@
-"""Demo — what is special about the embedded default model: it is tiny, knows English only, and is often wrong."""
+"""Demo — the limits of the embedded default model: it is tiny, knows English only, and is often wrong."""
 
 import secrets
 from collections.abc import AsyncGenerator
@@ -22,7 +22,7 @@ ANSWER_TOKENS_MAX = 400
 """A longer answer of so small a model only repeats itself."""
 
 CHINESE_SHARE = 0.5
-"""A message whose letters are Chinese beyond this share is not given to a model that knows no Chinese."""
+"""A message with a larger share of Chinese letters is not given to a model without Chinese."""
 
 NOTICE = "The built-in demo model (SmolLM2-135M) knows English only and is often wrong."
 REMEDY = "For real answers set LLM_API_KEY, or name a model: avm serve --model ..."
@@ -47,11 +47,11 @@ def is_mostly_chinese(text: str) -> bool:
 
 def last_question(prompt: Prompt) -> str:
     """The text of the last user message."""
-    for said in reversed(prompt.conversation):
-        if isinstance(said, UserEntry):
-            if isinstance(said.content, str):
-                return said.content
-            return " ".join(part.text for part in said.content if isinstance(part, TextPart))
+    for entry in reversed(prompt.conversation):
+        if isinstance(entry, UserEntry):
+            if isinstance(entry.content, str):
+                return entry.content
+            return " ".join(part.text for part in entry.content if isinstance(part, TextPart))
     return ""
 
 

@@ -1,12 +1,12 @@
 """Exchange — one streamed model call over HTTP: send, read events under one deadline, decode, close.
 
-The deadline is entered anew for every wait instead of once around them all: a cancel scope must not stay open
-across a `yield`, or it would cancel whoever reads us.
+The deadline is entered again for every wait instead of once around them all: a cancel scope must not stay open across a
+`yield`, or it would cancel the caller.
 
-Silence has a bound of its own, far shorter than the call's. It counts while the connection is made and the answer's head is
+Silence has a bound of its own, far shorter than the call's. It counts while the connection is made and the response head is
 waited for, all attempts together, and from the first byte of the answer on, between any two; comments and pings are bytes.
-Between the head and the first byte it does not count: a provider that has said yes may be thinking. A model in this machine
-(`patient`) says yes late and reads long prompts slowly, so there it counts from the first piece of the answer on.
+Between the head and the first byte it does not count: a provider that has accepted may be thinking. A model in this machine
+(`patient`) accepts late and reads long prompts slowly, so there it counts from the first piece of the answer on.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from agentvm.errors import ProviderBadRequest
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 
 DRAIN_SECONDS = 0.2
-"""How long the end of a finished stream is waited for, so that its connection can be used again."""
+"""Time to wait for the end of a finished stream, so that its connection can be used again."""
 
 
 class Decoder(Protocol):
@@ -35,7 +35,7 @@ class Decoder(Protocol):
 
     @property
     def finished(self) -> bool:
-        """The provider said that it is done."""
+        """Whether the provider has ended its answer."""
 
     def feed(self, data: str) -> Iterable[ModelOutput]:
         """The outputs of one event. Raises a ProviderError for an error event."""
@@ -61,7 +61,7 @@ Begin = Callable[[], tuple[AbstractAsyncContextManager[httpx2.Response], Decoder
 
 
 class _Silent(Exception):
-    """Nothing was heard for too long."""
+    """The provider was silent for too long."""
 
 
 class _WatchedStream(httpx2.AsyncByteStream):
@@ -103,7 +103,7 @@ async def exchange(
 ) -> AsyncGenerator[ModelOutput, None]:
     """Plays one call. Whatever ends the iteration, the response is closed before it has ended.
 
-    `origins` are asked for when the provider refuses the request, to find out what of it that is about.
+    `origins` is called when the provider refuses the request, to find the message that the refusal is about.
     """
     will_report()
     deadline = anyio.current_time() + seconds
@@ -114,7 +114,7 @@ async def exchange(
         except ProviderBadRequest as error:
             explain(error, origins())
             raise
-        # Both hold the prompt, which nobody needs any more.
+        # Both hold the prompt, which is not needed any more.
         del begin, origins
         heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))

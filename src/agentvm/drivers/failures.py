@@ -1,7 +1,7 @@
-"""Failures — the one place where what a provider did wrong becomes an error of ours.
+"""Failures — the one place where a provider's failure becomes an error of ours.
 
-Every message names the provider, what happened and what to do. Text that came from the provider is shortened, and
-anything that looks like a credential is struck out of it, because some providers echo the key they refuse.
+Every message names the provider, the event and the remedy. Text that came from the provider is shortened, and anything that
+looks like a credential is struck out of it, because some providers echo the key they refuse.
 """
 
 import email.utils
@@ -29,13 +29,13 @@ from agentvm.model.secret import Secret
 
 logger = get_logger(__name__)
 
-MAX_RETRY_AFTER = 30.0
+RETRY_AFTER_MAX_SECONDS = 30.0
 """Seconds. A provider that asks for a longer pause is reported at once instead of being waited for."""
 
-LONGEST = 31_536_000.0
-"""Seconds of a year. Nobody waits for what a provider asks beyond it, and it could have hundreds of digits."""
+YEAR_SECONDS = 31_536_000.0
+"""One year. A longer wait is ignored; a provider could send hundreds of digits."""
 
-_MAX_DETAIL = 400
+_DETAIL_MAX = 400
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     401: ProviderAuthFailed,
@@ -102,7 +102,7 @@ class Reported:
     kind: str | None = None
     code: str | int | None = None
     param: str = ""
-    """What of the request it is about."""
+    """The part of the request that the error is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +111,12 @@ class Failures:
 
     provider: str
     remedy_key: str
-    """What to check when the key is refused."""
+    """The remedy when the key is refused."""
     remedy_reach: str
-    """What to check when nobody answers."""
+    """The remedy when the provider does not answer."""
     secret: Secret | None = None
     address: str | None = None
-    """Where it is, if the operator said so: for the log. Those who chat are not told how the server is run."""
+    """The address, if the operator configured one: for the log only. Users do not learn how the server is run."""
 
     def status(self, status: int, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         """An HTTP answer that is not a success."""
@@ -129,11 +129,11 @@ class Failures:
         return self._build(_class_of(status, reported), "mid-stream", reported, None)
 
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
-        """The connection could not be made, broke, or carried something that is not an event stream."""
+        """Returns the error for a connection that failed, broke, or carried anything but an event stream."""
         self._note(error)
-        found = self._transport(error)
-        # Something that is no answer was sent instead of one: nobody is charged for it.
-        return found if isinstance(found, ProviderProtocolError) else _unanswered(found)
+        failure = self._transport(error)
+        # Another document came instead of an answer: it is not charged.
+        return failure if isinstance(failure, ProviderProtocolError) else _unanswered(failure)
 
     def _transport(self, error: httpx2.HTTPError) -> ProviderError:
         match error:
@@ -155,7 +155,7 @@ class Failures:
         return _unanswered(ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}"))
 
     def _note(self, error: BaseException | None) -> None:
-        """Of no tenant: a tenant may read what is logged of it, and how the server is run is the operator's."""
+        """Logs without a tenant: a tenant may read its own log, and how the server is run is the operator's business."""
         about = {"provider": self.provider, "address": self.address, "error": type(error).__name__}
         logger.warning("provider_unreachable", tenant_id=None, **about)
 
@@ -165,24 +165,24 @@ class Failures:
         return _unanswered(ProviderTimeout(text, waited=seconds))
 
     def silent(self, seconds: float) -> ProviderError:
-        """Nothing was heard of it for too long."""
+        """Returns the error for a provider that was silent too long."""
         text = f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout"
         return _unanswered(ProviderTimeout(text, waited=seconds))
 
-    def protocol(self, what: str) -> ProviderError:
+    def protocol(self, problem: str) -> ProviderError:
         """The provider broke its own rules."""
-        return ProviderProtocolError(f"{self.provider} gave an unexpected answer: {what}")
+        return ProviderProtocolError(f"{self.provider} gave an unexpected answer: {problem}")
 
-    def bad_request(self, what: str) -> ProviderError:
-        """The prompt holds something this provider cannot be sent."""
-        return ProviderBadRequest(f"{self.provider} cannot be sent this: {what}")
+    def bad_request(self, problem: str) -> ProviderError:
+        """Returns the error for a prompt with a part that this provider cannot take."""
+        return ProviderBadRequest(f"{self.provider} cannot be sent this: {problem}")
 
     def redact(self, text: str) -> str:
         """The text, short, in one line and without credentials."""
         if self.secret is not None and (value := self.secret.reveal()):
             text = text.replace(value, "***")
         text = _CONTROL.sub(" ", _CREDENTIAL.sub("***", text)).strip()
-        return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"
+        return text if len(text) <= _DETAIL_MAX else f"{text[:_DETAIL_MAX]}…"
 
     def _build(self, kind: type[ProviderError], where: str, reported: Reported, wait: float | None) -> ProviderError:
         text = f"{self.provider} {_DID[kind]} ({where})"
@@ -247,19 +247,19 @@ def _reported(error: dict[object, object]) -> Reported:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the provider asks us to wait: milliseconds, seconds or a date, whichever it used."""
+    """Returns the seconds that the provider asks us to wait: milliseconds, seconds or a date, whichever it used."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             wait = float(headers.get(name, "")) * unit
         except ValueError:
             continue
-        return min(max(0.0, wait), LONGEST) if math.isfinite(wait) else None
+        return min(max(0.0, wait), YEAR_SECONDS) if math.isfinite(wait) else None
     try:
         at = email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
     except (ValueError, OverflowError):
-        # Also a year that no calendar has.
+        # Covers a year that no calendar has.
         return None
-    return min(max(0.0, at - time.time()), LONGEST)
+    return min(max(0.0, at - time.time()), YEAR_SECONDS)
 
 
 async def refuse_long_waits(response: httpx2.Response) -> None:
@@ -269,5 +269,5 @@ async def refuse_long_waits(response: httpx2.Response) -> None:
     user sees nothing.
     """
     wait = retry_after(response.headers)
-    if wait is not None and wait > MAX_RETRY_AFTER:
+    if wait is not None and wait > RETRY_AFTER_MAX_SECONDS:
         response.headers["x-should-retry"] = "false"

@@ -1,9 +1,9 @@
-"""Health — what is known of one provider's account: whether it answers, and when it may be asked again.
+"""Health — the state of one provider account: whether it answers, and when it may be called again.
 
-Whose experience counts for whom is decided in `account_health`. A provider that is out is left alone until the moment it
-named, or for a pause that doubles with each failure; then one call finds out how things are, and nobody else asks before
-that one knows. A failure of a call that was begun before the last bad news is old news: it makes no pause longer, unless the
-provider named a later moment.
+`account_health` decides whose experience counts for which tenant. An unavailable provider is left alone until the moment it
+named, or for a pause that doubles with each failure; then one call probes it, and no other call is made before the result. A
+failure of a call that began before the last failure is old news: it makes no pause longer, unless the provider named a later
+moment.
 
 Errors are remembered by their kind only, because a provider's words about one tenant's call are not for another.
 """
@@ -26,16 +26,16 @@ from agentvm.model.ids import Clock
 
 HealthState = Literal["ok", "limited", "down", "unknown"]
 
-MAX_WAIT = 30.0
-"""Seconds. Nobody waits longer for a provider, and a provider that names a later moment is tried after this time."""
+WAIT_MAX_SECONDS = 30.0
+"""Longest wait for a provider; one that names a later moment is tried after this time."""
 
-FIRST_PAUSE = 1.0
-"""Seconds a provider is left alone that did not say for how long; doubled with each failure up to `MAX_WAIT`."""
+FIRST_PAUSE_SECONDS = 1.0
+"""Seconds a provider is left alone that did not say for how long; doubled with each failure up to `WAIT_MAX_SECONDS`."""
 
 PROBE_SECONDS = 30.0
-"""How long the others leave the finding out to one call that hears nothing."""
+"""Time for which other calls wait for a probe that gets no answer."""
 
-_DID: dict[type[ProviderError], str] = {
+_FAILURES: dict[type[ProviderError], str] = {
     ProviderAuthFailed: "refuses the key or the account",
     ProviderRateLimited: "limits the rate of requests",
     ProviderTimeout: "does not answer in time",
@@ -44,39 +44,40 @@ _DID: dict[type[ProviderError], str] = {
 
 
 class ProviderHealth(Record):
-    """How a provider is, for people to see. Times are ms since 1970; nothing in it is secret."""
+    """The state of a provider, for people. Times are ms since 1970; no field is secret."""
 
     name: str
     driver: str
     default_model: str
     base_url: str | None = None
-    """Without credentials and query; absent for the provider's own address, and for who does not run the server."""
+    """The address without credentials and query; absent for the provider's default address, and for users who do not run
+    the server."""
     role: Literal["default", "fallback"] | None = None
     state: HealthState
     since: int | None = None
-    """When it came into this state."""
+    """The start of this state."""
     last_error: str | None = None
     """A code, see docs/errors.md."""
     retry_at: int | None = None
-    """It is not asked before."""
+    """Earliest time of the next call."""
     calls: int | None = None
-    """Of all tenants together; for who runs the server, as are failures."""
+    """Calls of all tenants together; like failures for operators only."""
     failures: int | None = None
     consecutive_failures: int
     last_success_at: int | None = None
 
 
 def is_outage(error: ProviderError) -> bool:
-    """Whether another provider may do better: this one fails everybody now, whatever they ask.
+    """Whether another provider may do better: this one fails every caller now, whatever the request.
 
-    A key that is refused counts, because users can do nothing about it. A request that is refused does not: the next provider
-    would be asked the same.
+    A refused key counts, because users can do nothing about it. A refused request does not: the next provider would get the
+    same.
     """
     return error.retryable or isinstance(error, ProviderAuthFailed)
 
 
 class Attempt:
-    """One call, as far as its provider's health is concerned; `leave` ends it, whatever came before."""
+    """One call, as far as its provider's health is concerned; `leave` ends it in any case."""
 
     __slots__ = ("_health", "news", "spoken")
 
@@ -88,7 +89,7 @@ class Attempt:
         """Whether the provider has begun to answer."""
 
     def made(self) -> None:
-        """Nothing is in its way any more: the provider is asked now."""
+        """Records that the request is being sent."""
         self._health.calls += 1
 
     def answered(self) -> None:
@@ -99,7 +100,7 @@ class Attempt:
         self._health.note_failure(self, error)
 
     def leave(self) -> None:
-        """It is over; if nobody knows how it would have gone, somebody else finds out."""
+        """Ends the call; without a result another call may probe."""
         self._health.let_probe(self)
 
 
@@ -119,7 +120,7 @@ class HealthTracker:
         self._kind: type[ProviderError] | None = None
         self._free_at = -math.inf
         self._said_at = -math.inf
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self._news = 0
         self._probe: Attempt | None = None
         self._probed_at = -math.inf
@@ -135,7 +136,7 @@ class HealthTracker:
 
     @property
     def reason(self) -> str:
-        """Why it is out, or what was wrong last: a code."""
+        """The code of the current or the last error."""
         return self.last_error or ProviderError.code if self._kind is None else self._kind.code
 
     @property
@@ -145,7 +146,7 @@ class HealthTracker:
 
     @property
     def probed(self) -> bool:
-        """Whether somebody is finding out; it may be known earlier than `wait` says."""
+        """Whether a probe is under way; its result may come earlier than `wait` says."""
         return self._probe is not None
 
     @property
@@ -153,24 +154,25 @@ class HealthTracker:
         """Whether time helps, and soon."""
         if self._kind is None:
             return True
-        return self._kind.retryable and self._said_at - anyio.current_time() <= MAX_WAIT
+        return self._kind.retryable and self._said_at - anyio.current_time() <= WAIT_MAX_SECONDS
 
     @property
     def retry_at(self) -> int | None:
-        """When it may be asked again, in ms since 1970; None when it may be asked now."""
+        """Earliest time of the next call, in ms since 1970; None when it may be called now."""
         if self._kind is None or (wait := self._free_at - anyio.current_time()) <= 0:
             return None
         return self._clock() + math.ceil(wait * 1000)
 
     def begin(self) -> Attempt:
-        """A call is to be made. During an outage it is the one that finds out."""
+        """Begins a call. During an outage it is the probe."""
         attempt = Attempt(self, self._news)
         if self._kind is not None:
             self._probe, self._probed_at = attempt, anyio.current_time()
         return attempt
 
     def error(self, first_hand: ProviderError | None = None) -> ProviderError:
-        """Why it cannot be asked, and when to try again; in its own words for the call that heard them."""
+        """Returns the error of an unavailable provider, with the retry time; in the provider's words for the call that
+        received them."""
         kind = self._kind or ProviderError
         wait = max(self._said_at - anyio.current_time(), self.wait)
         if first_hand is not None:
@@ -178,12 +180,12 @@ class HealthTracker:
                 return first_hand
             kind, text = type(first_hand), str(first_hand)
         else:
-            text = f"{self.name} {_DID.get(kind, 'is overloaded or fails')}"
+            text = f"{self.name} {_FAILURES.get(kind, 'is overloaded or fails')}"
         seconds = max(1, math.ceil(wait))
         return kind(f"{text}; try again in {seconds} s", retry_after=float(seconds))
 
     def limited(self, seconds: float) -> None:
-        """It named the moment to come back to a call whose library tries again by itself."""
+        """Records the retry time that the provider named to a call whose library retries by itself."""
         self._block(ProviderRateLimited, seconds)
 
     def note_answer(self, attempt: Attempt) -> None:
@@ -209,39 +211,39 @@ class HealthTracker:
             if attempt.news == self._news or (error.retry_after or 0.0) > self.wait:
                 self._block(type(error), error.retry_after)
         elif attempt.news == self._news and isinstance(error, ProviderBadRequest):
-            # It reads requests again, and this one deserved it.
+            # The provider reads requests again, and this one was at fault.
             self._recover()
         self.let_probe(attempt)
 
     def let_probe(self, attempt: Attempt) -> None:
-        """Somebody else may find out."""
+        """Lets another call probe."""
         if self._probe is attempt:
             self._probe = None
             self._ring()
 
     def listen(self, changed: anyio.Event) -> None:
-        """Sets the event when something is known anew, until `ignore`."""
+        """Sets the event at each change, until `ignore`."""
         self._waiting[changed] = None
 
     def ignore(self, changed: anyio.Event) -> None:
         self._waiting.pop(changed, None)
 
-    def _block(self, kind: type[ProviderError], said: float | None) -> None:
+    def _block(self, kind: type[ProviderError], retry_after: float | None) -> None:
         now = anyio.current_time()
-        if said:
-            pause = said
+        if retry_after:
+            pause = retry_after
         else:
-            pause, self._pause = self._pause, min(MAX_WAIT, self._pause * 2)
+            pause, self._pause = self._pause, min(WAIT_MAX_SECONDS, self._pause * 2)
         self._news += 1
         self._kind = kind
-        self._free_at = now + min(pause, MAX_WAIT)
+        self._free_at = now + min(pause, WAIT_MAX_SECONDS)
         self._said_at = now + pause
         self._enter("limited" if issubclass(kind, ProviderRateLimited) else "down")
         self._ring()
 
     def _recover(self) -> None:
         self._kind = self._probe = None
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
         self._enter("ok")
         self._ring()
 

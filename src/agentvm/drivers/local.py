@@ -1,11 +1,11 @@
 """Local — the driver of the embedded model: llama.cpp in a process of its own, no key, no network.
 
-The default model, SmolLM2-135M, is there so that a fresh installation can answer at all. It is too small for tools (it
-gets two calls in ten right) and for any language but English: tools are not sent to it, and what tools said earlier
-in a conversation reaches it as text. Any other GGUF file is named by its path and gets tools if its template knows them.
+The default model, SmolLM2-135M, exists so that a fresh installation can answer at all. It is too small for tools (it gets two
+calls in ten right) and for any language but English: tools are not sent to it, and earlier tool results in a conversation
+reach it as text. Any other GGUF file is named by its path and gets tools if its template knows them.
 
-Opening starts nothing. The first call starts the process, and a call whose process dies fails with a ProviderError; the
-next call starts another.
+Opening starts nothing. The first call starts the process, and a call whose process dies fails with a ProviderError; the next
+call starts another.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -30,13 +30,13 @@ from agentvm.errors import ModelUnavailable
 _DEFAULT_SHAPE = Shape(slots=4, window=4096)
 _OTHER_SHAPE = Shape(slots=2, window=8192)
 
-# What its authors recommend, and a penalty without which so small a model repeats itself.
+# The authors' recommendation, and a penalty without which so small a model repeats itself.
 _DEFAULT_SAMPLING: RequestJson = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
 
 _FAILURES = Failures(
     provider="the embedded model",
     remedy_key="restart the server",
-    remedy_reach="try again: it is started anew",
+    remedy_reach="try again: it is being restarted",
 )
 
 
@@ -45,7 +45,7 @@ def _shape_of(model: str) -> Shape:
 
 
 def local_body(prompt: Prompt) -> RequestJson:
-    """The whole request. A temperature that somebody chose goes before the recommended one."""
+    """Returns the whole request. An explicit temperature takes precedence over the recommended one."""
     small = is_demo(prompt.model)
     return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small)
 
@@ -63,11 +63,11 @@ class LocalDriver:
         self._model_dir = settings.model_dir or default_model_dir()
         self.default_model = settings.model or DEFAULT_MODEL
         self.max_calls = _shape_of(self.default_model).slots
-        """More would wait in its process, where whoever comes first is first."""
+        """More calls would wait in its process, where the queue is not fair."""
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the model processes alive now."""
+        """Ids of the model processes alive now."""
         return self._host.process_ids
 
     def context_window(self, model: str) -> int:
@@ -110,10 +110,10 @@ class LocalDriver:
 
 
 def open_pool() -> httpx2.AsyncClient:
-    """Each call has a connection of its own.
+    """Opens a pool in which each call has a connection of its own.
 
-    llama.cpp says that it keeps one open and closes it a moment after each streamed answer: whoever is quick enough to use it
-    again hears nothing.
+    llama.cpp announces a persistent connection and closes it a moment after each streamed answer: a quick second request on it
+    gets no answer.
     """
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
     # No read timeout: the whole call has a deadline, and a slow machine may think long about a long prompt.

@@ -1,11 +1,11 @@
-"""Models — the providers of this process under their names, which of them answers, and who stands in for whom.
+"""Models — the providers of this process under their names, the default one, and the fallbacks.
 
 `<provider>/<model>`, `<provider>` alone, or nothing for the default. A driver's own name is the name of the plain provider of
-that kind. `configure` may be called at any time: turns that run keep the drivers they began with, and a driver that nobody
-wants any more is closed when its last turn has ended.
+that kind. `configure` may be called at any time: running turns keep the drivers they began with, and a driver that is no
+longer configured is closed when its last turn has ended.
 
-A provider that has somebody to stand in for it is opened without retries of its own: while its library waits, another could
-answer. One call then asks it up to `ASKS` times, in between the others. Without anybody, the library's retries stay.
+A provider with fallbacks is opened without retries of its own: while its library waits, another could answer. One call then
+tries it up to `ATTEMPTS_MAX` times, in between the others. Without fallbacks the library's retries stay.
 """
 
 import re
@@ -42,13 +42,13 @@ __all__ = [
 
 logger = get_logger(__name__)
 
-DEFAULT_CALLS = 200
-"""Calls that a provider answers at a time, if nobody says otherwise."""
+DEFAULT_CALLS_MAX = 200
+"""Calls that a provider answers at a time by default."""
 
-MANY_CALLS = 8
+SHARED_CALLS_MIN = 8
 
-ASKS = 3
-"""How often one model call asks a provider whose library does not try again by itself."""
+ATTEMPTS_MAX = 3
+"""Attempts of one model call at a provider whose library does not retry by itself."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -66,27 +66,27 @@ class Provider:
 
 
 class Chosen(NamedTuple):
-    """Who answers; `own_key` when the tenant pays the provider itself."""
+    """The chosen driver and model; `own_key` when the tenant pays the provider itself."""
 
     driver: Driver
     model: str
     health: TenantHealth
     own_key: bool = False
     provider: str = ""
-    """Its name among the providers."""
+    """The name of the provider."""
     asks: int = 1
-    """How often one model call may ask it."""
+    """Attempts that one model call may make."""
     hosted: bool = False
-    """Whether the tenant's own key goes to an address of the operator's, who may charge for it."""
+    """Whether the tenant's own key goes to an address of the operator, who may charge for it."""
     slots: FairSlots | None = None
-    """How many calls it answers at a time, of all tenants together; None for no bound."""
+    """Calls at a time, of all tenants together; None for no bound."""
 
     @property
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
 
     def slot(self, tenant_id: TenantId) -> AbstractAsyncContextManager[object]:
-        """For the time of one call. While the provider answers as many as it may, calls wait, tenant by tenant."""
+        """Holds a slot for one call. At the provider's limit calls wait, tenant by tenant."""
         return nullcontext() if self.slots is None else self.slots.hold(tenant_id)
 
 
@@ -99,7 +99,7 @@ class _OpenedProvider:
     users: int = 0
     gone: bool = False
     over: anyio.Event | None = None
-    """Set to close it; None for one that somebody else has opened."""
+    """Set to close it; None for a driver that the caller has opened."""
     slots: FairSlots = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,8 +112,8 @@ class _OpenedProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is configured; replaced as a whole."""
+class _Configuration:
+    """The configuration; replaced as a whole."""
 
     opened: Mapping[str, _OpenedProvider] = field(default_factory=dict)
     default: str = ""
@@ -137,8 +137,8 @@ class Models:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._alive: set[anyio.Event] = set()
         self._configuring: anyio.Lock | None = None
-        given = {name: self._given(name, driver) for name, driver in (drivers or {}).items()}
-        self._now = _Wanted(given, default, tuple(fallback))
+        preset = {name: self._given(name, driver) for name, driver in (drivers or {}).items()}
+        self._now = _Configuration(preset, default, tuple(fallback))
 
     async def __aenter__(self) -> "Models":
         self._tasks, self._configuring = anyio.create_task_group(), anyio.Lock()
@@ -148,7 +148,7 @@ class Models:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._now = _Wanted()
+        self._now = _Configuration()
         for over in self._alive:
             over.set()
         if self._tasks is not None:
@@ -156,7 +156,7 @@ class Models:
             await self._tasks.__aexit__(None, None, None)
 
     async def configure(self, providers: Sequence[Provider], *, default: str, fallback: Sequence[str] = ()) -> None:
-        """Opens what is new or changed, lets go of what is gone when its last turn has ended.
+        """Opens new and changed providers, and closes removed ones when their last turn has ended.
 
         All or nothing: raises ConfigInvalid, MissingKey or DriverNotFound and changes nothing if one cannot be opened.
         """
@@ -165,27 +165,27 @@ class Models:
         fallback = tuple(dict.fromkeys(fallback))
         _check(providers, default, fallback)
         async with self._configuring:
-            before, made = self._now.opened, list[_OpenedProvider]()
-            wanted: dict[str, _OpenedProvider] = {}
-            whole = False
+            before, fresh = self._now.opened, list[_OpenedProvider]()
+            result: dict[str, _OpenedProvider] = {}
+            complete = False
             try:
                 for provider in providers:
                     effective = _impatient(provider) if _is_backed(provider.name, fallback) else provider
-                    found = before.get(provider.name)
-                    if found is None or found.provider != effective or found.over is None:
-                        found = await self._open(effective, None if found is None else _known(found, effective))
-                        made.append(found)
-                    wanted[provider.name] = found
-                whole = True
+                    current = before.get(provider.name)
+                    if current is None or current.provider != effective or current.over is None:
+                        current = await self._open(effective, None if current is None else _health_of(current, effective))
+                        fresh.append(current)
+                    result[provider.name] = current
+                complete = True
             finally:
-                if not whole:
-                    for opened in made:
+                if not complete:
+                    for opened in fresh:
                         opened.let_go()
-            self._now = _Wanted(wanted, default, fallback)
+            self._now = _Configuration(result, default, fallback)
             for name, opened in before.items():
-                if wanted.get(name) is not opened:
+                if result.get(name) is not opened:
                     opened.let_go()
-        logger.debug("providers_configured", providers=list(wanted), default=default, fallback=list(fallback))
+        logger.debug("providers_configured", providers=list(result), default=default, fallback=list(fallback))
 
     def parse(self, name: str | None) -> tuple[str, str]:
         """The provider's name, and its own for the model, which may be empty."""
@@ -193,7 +193,7 @@ class Models:
         return provider, model
 
     def chain(self, name: str | None) -> tuple[str, ...]:
-        """Who is asked in which order: the one that is named, then those that stand in; each provider once."""
+        """Returns the models in the order in which they are tried: the named one, then the fallbacks; each provider once."""
         first = name or self._now.default
         chain = {self.parse(first)[0]: first}
         for other in self._now.fallback:
@@ -205,7 +205,7 @@ class Models:
         return None if opened is None else opened.provider
 
     def choose(self, name: str | None) -> Chosen:
-        """Who answers under this name while all is well. Does not keep its driver open: see `use`."""
+        """Returns the driver and model under this name, without fallbacks. Does not keep the driver open: see `use`."""
         return _choose(self._find(name), self.parse(name)[1])
 
     @asynccontextmanager
@@ -222,12 +222,12 @@ class Models:
 
     @asynccontextmanager
     async def use_chain(self, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
-        """The one that is named and those that stand in for it, with the server's own keys."""
+        """Yields the named model and its fallbacks, with the server's own keys."""
         async with AsyncExitStack() as stack:
             yield tuple([await stack.enter_async_context(self.use(each)) for each in self.chain(name)])
 
     def new_health(self, name: str, silence_seconds: float | None) -> AccountHealth:
-        """For an account of a tenant's own."""
+        """Returns a tracker for a tenant's own account."""
         return AccountHealth(name, self._clock, silence_seconds=silence_seconds)
 
     def health(self, tenant_id: TenantId | None = None) -> tuple[ProviderHealth, ...]:
@@ -239,7 +239,7 @@ class Models:
                 name=name,
                 driver=opened.provider.driver,
                 default_model=opened.driver.default_model,
-                base_url=_plain(opened.provider.settings.base_url),
+                base_url=_without_secrets(opened.provider.settings.base_url),
                 role="default" if name == default else "fallback" if name in backing else None,
                 state=shown.state,
                 since=shown.since,
@@ -255,11 +255,11 @@ class Models:
         )
 
     def _find(self, name: str | None) -> _OpenedProvider:
-        wanted = self.parse(name)[0]
-        opened = self._now.opened.get(wanted)
+        provider = self.parse(name)[0]
+        opened = self._now.opened.get(provider)
         if opened is None:
-            known = ", ".join(sorted(self._now.opened))
-            raise DriverNotFound(f"No driver named {wanted!r} is configured for model {name!r}; configured: {known}")
+            names = ", ".join(sorted(self._now.opened))
+            raise DriverNotFound(f"No driver named {provider!r} is configured for model {name!r}; configured: {names}")
         return opened
 
     def _given(self, name: str, driver: Driver) -> _OpenedProvider:
@@ -281,19 +281,19 @@ class Models:
         *,
         task_status: anyio.abc.TaskStatus[_OpenedProvider] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """A driver's whole life is in one task: what it starts must be ended by who has started it."""
+        """Runs a driver's whole life in one task: a task group must be left by the task that entered it."""
         assert self._open_one is not None
         async with self._open_one(provider.driver, replace(provider.settings, name=provider.name)) as driver:
             over = anyio.Event()
             self._alive.add(over)
-            task_status.started(_OpenedProvider(provider, health, asks_of(provider.settings), driver, over=over))
+            task_status.started(_OpenedProvider(provider, health, attempts_of(provider.settings), driver, over=over))
             await over.wait()
             self._alive.discard(over)
 
 
 @contextmanager
 def naming(name: str, driver: str) -> Iterator[None]:
-    """What keeps a provider with a name of its own from being opened says which one that is: drivers serve several."""
+    """Names the provider in an error of opening it: drivers serve several."""
     try:
         yield
     except MissingKey as error:
@@ -307,22 +307,22 @@ def naming(name: str, driver: str) -> Iterator[None]:
         raise type(error)(f"llm.providers.{name}: {error}") from None
 
 
-def asks_of(settings: DriverSettings) -> int:
-    """How often one model call asks a driver that was opened so."""
-    return 1 if settings.max_retries else ASKS
+def attempts_of(settings: DriverSettings) -> int:
+    """Returns the attempts of one model call at a driver with these settings."""
+    return 1 if settings.max_retries else ATTEMPTS_MAX
 
 
 def slots_of(settings: DriverSettings, driver: Driver) -> FairSlots:
-    """What the operator says, else what the driver knows of itself (`max_calls`), else plenty.
+    """Returns the operator's limit, else the driver's own (`max_calls`), else the default.
 
-    Where there are many, a quarter is always left to other tenants.
+    Of many slots a quarter is always left to other tenants.
     """
-    calls: int = settings.max_calls or getattr(driver, "max_calls", None) or DEFAULT_CALLS
-    return FairSlots(calls, share=calls - calls // 4 if calls >= MANY_CALLS else calls)
+    calls: int = settings.max_calls or getattr(driver, "max_calls", None) or DEFAULT_CALLS_MAX
+    return FairSlots(calls, share=calls - calls // 4 if calls >= SHARED_CALLS_MIN else calls)
 
 
-def _known(before: _OpenedProvider, provider: Provider) -> AccountHealth | None:
-    """What is known of an account stays known when it is only asked in another way: also the moment that it named."""
+def _health_of(before: _OpenedProvider, provider: Provider) -> AccountHealth | None:
+    """Keeps the health of an account when only the way of calling it changes, its retry time included."""
     old, new = before.provider, provider
     same = (old.driver, old.settings.base_url, old.settings.api_key) == (
         new.driver,
@@ -333,7 +333,7 @@ def _known(before: _OpenedProvider, provider: Provider) -> AccountHealth | None:
 
 
 def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[HealthTracker, HealthTracker]:
-    """Whose state is shown, and whose calls are counted."""
+    """Returns the tracker to show, and the trackers whose calls are counted."""
     if tenant_id is None:
         return account.shown, account.everybody
     health = account.of(tenant_id)
@@ -359,19 +359,19 @@ def _check(providers: Sequence[Provider], default: str, fallback: Sequence[str])
     for name, number in Counter(provider.name for provider in providers).items():
         if not _NAME.fullmatch(name):
             raise ConfigInvalid(
-                f"{shorten(name)!r} cannot name a provider: use up to 64 small letters, digits, '.', '_' and '-'"
+                f"{shorten(name)!r} cannot name a provider: use at most 64 lower-case letters, digits, '.', '_' and '-'"
             )
         if number > 1:
             raise ConfigInvalid(f"There are {number} providers named {name!r}; give each a name of its own")
-    known = {provider.name for provider in providers}
+    names = {provider.name for provider in providers}
     for name in (default, *fallback):
-        if name.partition("/")[0] not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise DriverNotFound(f"No provider is configured for {shorten(name)!r}; configured: {there}")
+        if name.partition("/")[0] not in names:
+            listing = ", ".join(sorted(names)) or "none"
+            raise DriverNotFound(f"No provider is configured for {shorten(name)!r}; configured: {listing}")
 
 
-def _plain(url: str | None) -> str | None:
-    """Where a URL leads, without what may be secret in it."""
+def _without_secrets(url: str | None) -> str | None:
+    """Returns the URL without parts that may be secret."""
     if url is None:
         return None
     parts = urlsplit(url)

@@ -15,7 +15,7 @@ from agentvm.drivers.chat_body import RequestJson, TokenLimit, chat_body, estima
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, key_remedy, load_sdk, place_of
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, host_of, http_client, key_remedy, load_sdk
 
 DEFAULT_MODEL = "gpt-5.4-mini"
 
@@ -29,7 +29,7 @@ _WINDOWS = {
     "o4": 200_000,
     "deepseek": 128_000,
 }
-_UNKNOWN_WINDOW = 32_000
+_DEFAULT_WINDOW_TOKENS = 32_000
 
 
 class OpenAIDriver:
@@ -52,7 +52,7 @@ class OpenAIDriver:
 
     def context_window(self, model: str) -> int:
         name = model.rpartition("/")[2]
-        return next((window for prefix, window in _WINDOWS.items() if name.startswith(prefix)), _UNKNOWN_WINDOW)
+        return next((window for prefix, window in _WINDOWS.items() if name.startswith(prefix)), _DEFAULT_WINDOW_TOKENS)
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         silence = prompt.silence if self._silence is None else self._silence
@@ -83,7 +83,7 @@ async def open_driver(settings: DriverSettings) -> AsyncIterator[OpenAIDriver]:
 
 def _client(sdk: Sdk, settings: DriverSettings, pool: httpx2.AsyncClient) -> Any:
     return sdk.module.AsyncOpenAI(
-        # Never None: the SDK would then take OPENAI_API_KEY and send it to whichever host base_url names.
+        # Never None: the SDK would then send OPENAI_API_KEY to the host that base_url names.
         api_key="unused" if settings.api_key is None else settings.api_key.reveal(),
         base_url=settings.base_url,
         timeout=pool.timeout,
@@ -101,13 +101,13 @@ def _failures(settings: DriverSettings) -> Failures:
         return Failures(
             provider=settings.name or "openai",
             remedy_key=key_remedy(settings, "openai", "check LLM_API_KEY or OPENAI_API_KEY"),
-            remedy_reach="try again; if it stays so, the operator finds why in the server's log",
+            remedy_reach="try again; if it persists, the operator finds the cause in the server's log",
             secret=settings.api_key,
         )
     return Failures(
         provider=settings.name or "openai",
         remedy_key=key_remedy(settings, "openai", "check LLM_API_KEY"),
-        remedy_reach="try again; if it stays so, the operator finds its address and why in the server's log",
+        remedy_reach="try again; if it persists, the operator finds its address and the cause in the server's log",
         secret=settings.api_key,
-        address=place_of(settings.base_url),
+        address=host_of(settings.base_url),
     )

@@ -1,7 +1,8 @@
-"""Refusal — what of a prompt a provider does not take, as far as its error says so. Pure.
+"""Refusal — the part of a prompt that a provider refuses, as far as its error says so. Pure.
 
-Providers name an entry of `messages` by its number, and a part of it: `messages.3.content.1.image` says Anthropic,
-`messages[3].content[1].image_url` or the same with dots OpenAI. Who made the request knows what these numbers stand for.
+Providers name an entry of `messages` by its number, and a part of it: `messages.3.content.1.image` for Anthropic,
+`messages[3].content[1].image_url` or the same with dots for OpenAI. The builder of the request knows the origin of each
+number.
 """
 
 import re
@@ -11,17 +12,17 @@ from typing import Literal
 from agentvm.errors import ProviderBadRequest
 
 MessageOrigin = tuple[int | None, tuple[int | None, ...]]
-"""Where an entry of a request came from: the number of what was said, and the number of the part behind each of its blocks."""
+"""The origin of an entry of a request: the number of the conversation entry, and the number of the part behind each block."""
 
 RefusalKind = Literal["media", "tools", "unknown"]
-"""What is refused: pictures and files, calls of tools, or something that the error does not tell."""
+"""The refused part: images and files, tool calls, or unknown."""
 
 _PLACE = re.compile(r"\bmessages\.?\[?(\d+)\]?(?:\.content\.?\[?(\d+)\]?)?")
 _MEDIA = re.compile(
     r"(?i)\b(images?|pictures?|photos?|pdfs?|documents?|files?|media[ _]?types?|mime|base64|audio|video|image_url|file_data)\b"
 )
 _TOOLS = re.compile(r"(?i)\b(tool_use|tool_result|tool_calls?|tool_call_id|tool_use_id|function_call|role 'tool')")
-# About the request as a whole: nothing that was said is to blame, and nothing that is left out would help.
+# About the request as a whole: no entry is at fault, and leaving one out would not help.
 _ELSEWHERE = re.compile(
     r"(?i)context[ _](length|window|size)|too long|too many tokens|max(imum)?[ _](completion[ _])?tokens|temperature|credit|"
     r"billing|quota|\bmodel\b.*(not (exist|found|support)|unknown|invalid|decommissioned|deprecat)|api[ _-]?version"
@@ -43,23 +44,23 @@ _ELSEWHERE_REASONS = frozenset(
 
 
 def explain(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None:
-    """Notes in the error what of the prompt it names, if it does, and what it is about."""
+    """Adds to the error the entry and the kind that it names, if it does."""
     _locate(error, origins)
     error.kind = _kind_of(error)
 
 
 def _locate(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None:
-    found = _PLACE.search(error.param) or _PLACE.search(error.said)
-    if found is None:
+    match = _PLACE.search(error.param) or _PLACE.search(error.said)
+    if match is None:
         return
-    number = int(found[1])
+    number = int(match[1])
     if number >= len(origins):
         return
-    said, parts = origins[number]
-    if said is None:
+    entry, parts = origins[number]
+    if entry is None:
         return
-    block = None if found[2] is None else int(found[2])
-    error.place = (said, parts[block] if block is not None and block < len(parts) else None)
+    block = None if match[2] is None else int(match[2])
+    error.place = (entry, parts[block] if block is not None and block < len(parts) else None)
 
 
 def _kind_of(error: ProviderBadRequest) -> RefusalKind | None:

@@ -1,7 +1,7 @@
-"""Registry — the drivers by name, and what each needs before it can be opened.
+"""Registry — the drivers by name, and the requirements for opening each.
 
-Names lead to strings, not to modules: a provider's SDK costs seconds and tens of megabytes, so nobody pays for
-those they do not use.
+Names lead to strings, not to modules: a provider's SDK costs seconds and tens of megabytes, so only the drivers in use are
+imported.
 """
 
 import importlib
@@ -27,7 +27,7 @@ def needs_key(name: str, settings: DriverSettings) -> bool:
 
 
 def default_model(driver: str) -> str | None:
-    """The model a driver answers with when nobody names one."""
+    """Returns the default model of a driver."""
     module = importlib.import_module(DRIVERS[driver].partition(":")[0])
     model: str | None = getattr(module, "DEFAULT_MODEL", None)
     return model

@@ -71,7 +71,7 @@ def tool_calls(*calls: tuple[str, str, dict[str, object]], text: str = "") -> li
 
 
 def in_turn(*answers: Sequence[ScriptStep]) -> Script:
-    """Plays the answers one per call, whatever is asked; the last one repeats."""
+    """Plays the answers one per call, whatever the prompt; the last one repeats."""
     calls = iter(answers)
     last: Sequence[ScriptStep] = ()
 
@@ -84,23 +84,23 @@ def in_turn(*answers: Sequence[ScriptStep]) -> Script:
 
 
 def last_user_text(prompt: Prompt) -> str:
-    for said in reversed(prompt.conversation):
-        if isinstance(said, UserEntry):
-            if isinstance(said.content, str):
-                return said.content
-            return " ".join(part.text for part in said.content if isinstance(part, TextPart))
+    for entry in reversed(prompt.conversation):
+        if isinstance(entry, UserEntry):
+            if isinstance(entry.content, str):
+                return entry.content
+            return " ".join(part.text for part in entry.content if isinstance(part, TextPart))
     return ""
 
 
 def echo(prompt: Prompt) -> Iterable[ScriptStep]:
-    """Repeats what the user said, word by word."""
+    """Repeats the user's text, word by word."""
     words = last_user_text(prompt).split(" ")
     return reply(*(word if index == 0 else f" {word}" for index, word in enumerate(words)))
 
 
 DEFAULT_MODEL = "scripted"
 PROMPTS_MAX = 100
-"""Prompts that a driver remembers, unless told otherwise."""
+"""Default number of prompts that a driver remembers."""
 
 
 class ScriptedDriver:
@@ -116,7 +116,7 @@ class ScriptedDriver:
         self._prompts_max = prompts_max
         self.prompts: list[Prompt] = []
         self.closed_early = 0
-        """How many calls were abandoned before their end."""
+        """Calls that were abandoned before their end."""
 
     def context_window(self, model: str) -> int:
         return self._window

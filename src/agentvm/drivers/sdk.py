@@ -1,6 +1,6 @@
 """SDK — a provider's official library as the engine of requests: authentication, retries, error types.
 
-Streams are not read through it: its typed events cost three to nine times what ours do.
+Streams are not read through it: its typed events cost three to nine times as much as ours.
 """
 
 import importlib
@@ -26,14 +26,14 @@ _BUSY = frozenset({429, 503, 529})
 
 
 class StreamedResponse(Protocol):
-    """What both SDKs give for `with_streaming_response`."""
+    """The result of `with_streaming_response` in both SDKs."""
 
     @property
     def http_response(self) -> httpx2.Response: ...
 
 
 class StatusError(Protocol):
-    """What both SDKs raise for an HTTP answer that is not a success."""
+    """The exception of both SDKs for an unsuccessful HTTP response."""
 
     @property
     def response(self) -> httpx2.Response: ...
@@ -62,7 +62,7 @@ class Sdk:
 
 
 def _forget_options(response: StreamedResponse) -> None:
-    """The library keeps what it made the request of, for its own way of reading the answer; see `agentvm.drivers.sent`."""
+    """Drops the request that the library keeps for its own way of reading the answer; see `agentvm.drivers.sent`."""
     options = getattr(response, "_options", None)
     if options is not None and hasattr(options, "json_data"):
         options.json_data = None
@@ -92,13 +92,13 @@ def check_base_url(driver: str, base_url: str | None) -> None:
         )
 
 
-def place_of(base_url: str | None) -> str | None:
-    """Host and port, without what an address may carry besides."""
+def host_of(base_url: str | None) -> str | None:
+    """Returns host and port, without any other part of the address."""
     return None if base_url is None else httpx2.URL(base_url).netloc.decode("ascii", "replace")
 
 
 def key_remedy(settings: DriverSettings, driver: str, plain: str) -> str:
-    """What to check when the key is refused: the setting of a provider with a name of its own, else `plain`."""
+    """Returns the remedy when the key is refused: the setting of a named provider, else `plain`."""
     return plain if settings.name in (None, driver) else f"check llm.providers.{settings.name}.apiKey"
 
 
@@ -106,15 +106,15 @@ def check_key(driver: str, key: Secret | None) -> None:
     """Raises ConfigInvalid for a key that no header can carry, without showing it."""
     if key is not None and not (key.reveal().isascii() and key.reveal().isprintable() and " " not in key.reveal()):
         raise ConfigInvalid(
-            f"the key of the driver {driver!r} holds spaces, line ends or letters that no key has; copy it again"
+            f"the key of the driver {driver!r} contains spaces, line breaks or other characters that no key has; copy it again"
         )
 
 
 def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
-    """The pool one provider's calls share.
+    """Returns the pool that one provider's calls share.
 
-    Redirects are not followed: they would carry the conversation to a host that nobody chose. Connections are not
-    limited here: whoever limits turns limits them.
+    Redirects are not followed: they would carry the conversation to a host that was not configured. Connections are not
+    limited here: the limit on turns limits them.
     """
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),

@@ -1,7 +1,7 @@
 """Sending — whether the request of a model call has left this process.
 
-Who makes a call watches it; a driver that speaks HTTP reports when the last byte of the request was written. A call that is
-stopped before has used nothing, one that is stopped after it has been read. A driver that reports nothing sends at once.
+The caller watches it; a driver that speaks HTTP reports when the last byte of the request was written. A call that is stopped
+before has used nothing, one that is stopped afterwards has been read. A driver that reports nothing sends at once.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Sending:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """What the calling task sends within is this call."""
+        """Requests that the calling task sends within the block belong to this call."""
         token = _watched.set(self)
         try:
             yield
@@ -46,5 +46,5 @@ def will_report() -> None:
 
 
 def watched() -> Sending | None:
-    """The call that the current task makes, if somebody watches it."""
+    """Returns the watched call of the current task, if there is one."""
     return _watched.get()

@@ -1,8 +1,8 @@
-"""Sent — lets go of the body of a request once the provider has begun to answer it.
+"""Sent — releases the body of a request once the provider has begun to answer it.
 
-A prompt with pictures is tens of megabytes, and an answer may take minutes. Libraries keep a request as long as its response
-is read, so its body would stay in memory all that time. Nobody sends it again then: a call is tried anew only before its answer
-has begun, and each attempt makes a request of its own.
+A prompt with images is tens of megabytes, and an answer may take minutes. Libraries keep a request as long as its response is
+read, so its body would stay in memory all that time. It is never sent again then: a call is retried only before its answer has
+begun, and each attempt makes a request of its own.
 """
 
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ class _RequestBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._content
-        # Asked for more, so what there was is written.
+        # The transport asks for more, so the previous part is written.
         if self._call is not None:
             self._call.sent()
 
@@ -28,7 +28,8 @@ class _RequestBody(httpx2.AsyncByteStream):
 
 
 async def hold_body(request: httpx2.Request) -> None:
-    """A request hook: the one body, wherever the request is referred to, and the call is told when all of it was written."""
+    """A request hook: holds the one body wherever the request is referred to, and reports to the call when all of it was
+    written."""
     request.stream = _RequestBody(request.content, watched())
 
 

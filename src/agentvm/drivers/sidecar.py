@@ -1,10 +1,10 @@
-"""Sidecar — the program of the embedded model's process: llama.cpp's HTTP server on a leash.
+"""Sidecar — the program of the embedded model's process: llama.cpp's HTTP server, bound to its parent.
 
-It reads its orders as one line of JSON from stdin, so that the key is in no list of processes; answers with one line,
-`{"url": …}` or `{"error": …}`, on stdout; and serves until stdin closes, which happens when its parent ends in
-whatever way. Loading holds the interpreter's lock, so on Linux the kernel watches the parent as well.
+The program reads its options as one line of JSON from stdin, so that the key is in no process list; answers with one line,
+`{"url": …}` or `{"error": …}`, on stdout; and serves until stdin closes, which happens when its parent ends in any way.
+Loading holds the interpreter's lock, so on Linux the kernel watches the parent as well.
 
-It imports nothing of AgentVM: this process should hold a model, not a server.
+Nothing of AgentVM is imported: this process should hold a model, not a server.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class SidecarOptions(TypedDict):
-    """What the parent asks for. `window` tokens for each of `slots` chats at a time."""
+    """The options from the parent. `window` tokens for each of `slots` chats at a time."""
 
     parent: int
     model: str
@@ -33,7 +33,7 @@ class SidecarOptions(TypedDict):
 def _die_with(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have died before the kernel was told.
+    # The parent may have died before the kernel was told.
     if os.getppid() != parent:
         os._exit(0)
 
@@ -43,7 +43,7 @@ def _serve(orders: SidecarOptions) -> Any:
     xllamacpp = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = orders["model"]
-    # Otherwise it would name itself by its path, to whoever asks.
+    # Otherwise the model would be named by its path, visible to every client.
     params.model_alias = {orders["alias"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
@@ -53,7 +53,7 @@ def _serve(orders: SidecarOptions) -> Any:
     params.n_ctx = orders["slots"] * orders["window"]
     params.cpuparams.n_threads = orders["threads"]
     params.cpuparams_batch.n_threads = orders["threads"]
-    # It would keep up to 8 GiB of old prompts in memory.
+    # The default keeps up to 8 GiB of old prompts in memory.
     params.cache_ram_mib = 0
     params.fit_params = False
     params.ui = False

@@ -1,8 +1,8 @@
 """Sidecar host — starts the embedded model's process when it is needed and ends it when it is not.
 
-A life is one process, owned by one task: born at the first lease, over when it crashes, when nobody has leased it for
-a while, when a caller found it unreachable, or when the host is left. A life that is over is never leased again; the next
-lease begins another. Flags change only between awaits of one event loop, so no lock is needed.
+A life is one process, owned by one task: born at the first lease, over when it crashes, when it was not leased for a while,
+when a caller could not reach it, or when the host is left. A life that is over is never leased again; the next lease begins
+another. Flags change only between awaits of one event loop, so no lock is needed.
 """
 
 import math
@@ -25,19 +25,19 @@ from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreach
 
 IDLE_SECONDS = 300.0
 START_SECONDS = 120.0
-MAX_LIVES = 2
+LIVES_MAX = 2
 """Models in memory at a time."""
 
 _TAIL_BYTES = 2000
 _LINE_BYTES = 65536
 
-# What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
+# The variables that a Python program needs to start, and no others: the child must not inherit any keys.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "TMPDIR", "SYSTEMROOT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How many chats a model holds at a time, and how many tokens each may have."""
+    """The number of chats a model holds at a time, and the tokens of each."""
 
     slots: int
     window: int
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a living sidecar listens, and the key it asks for."""
+    """The address of a living sidecar, and its key."""
 
     url: str
     key: str
@@ -95,7 +95,7 @@ class SidecarHost:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the sidecars alive now."""
+        """Ids of the sidecars alive now."""
         return [life.process_id for life in self._lives.values() if life.process_id is not None and not life.over]
 
     @asynccontextmanager
@@ -112,7 +112,7 @@ class SidecarHost:
                 raise ModelUnavailable(f"the embedded model could not be started: {life.failure}")
             yield life.endpoint
         except (ProviderUnreachable, httpx2.TransportError):
-            # Its death may not have been noticed yet; the next call must not try it again.
+            # The death may not have been noticed yet; the next call must not try it again.
             life.end()
             raise
         finally:
@@ -121,10 +121,10 @@ class SidecarHost:
 
     def _begin(self, model: Path, shape: Shape) -> _Life:
         self._lives = {path: life for path, life in self._lives.items() if not life.over}
-        if len(self._lives) >= MAX_LIVES:
+        if len(self._lives) >= LIVES_MAX:
             idle = next((life for life in self._lives.values() if not life.leases), None)
             if idle is None:
-                raise ProviderOverloaded(f"{MAX_LIVES} other embedded models are at work; try again when one is done")
+                raise ProviderOverloaded(f"{LIVES_MAX} other embedded models are at work; try again when one is done")
             idle.end()
         life = self._lives[model] = _Life()
         self._tasks.start_soon(self._live, life, model, shape)
@@ -136,7 +136,7 @@ class SidecarHost:
             process = await anyio.open_process(
                 self._command,
                 env=_environment(os.environ),
-                # Its own session: a Ctrl-C in our terminal is for us to handle.
+                # A session of its own: a Ctrl-C in our terminal is for us to handle.
                 start_new_session=True,
             )
         except OSError as error:
@@ -167,7 +167,7 @@ async def _start(process: anyio.abc.Process, orders: SidecarOptions, life: _Life
             line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", _LINE_BYTES)
             answer = msgspec.json.decode(line, type=_Answer)
         except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
-            # Its last words are on stderr, which the watcher reads to the end.
+            # The last words are on stderr, which the watcher reads to the end.
             await life.ready.wait()
             return
         except (anyio.DelimiterNotFound, msgspec.DecodeError):
@@ -181,7 +181,7 @@ async def _start(process: anyio.abc.Process, orders: SidecarOptions, life: _Life
 
 
 async def _watch(process: anyio.abc.Process, life: _Life) -> None:
-    """Keeps the end of what the process says, off our terminal, and notices its death."""
+    """Keeps the end of the process's output, off our terminal, and notices its death."""
     assert process.stderr is not None
     tail = b""
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -206,7 +206,7 @@ def _orders(model: Path, shape: Shape) -> SidecarOptions:
 
 
 def _threads() -> int:
-    """One core is left for the server; more threads than cores fall to a tenth of the speed."""
+    """Leaves one core for the server; more threads than cores fall to a tenth of the speed."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, cores - 1)
 
@@ -221,15 +221,15 @@ async def open_host(
     *,
     idle_seconds: float = IDLE_SECONDS,
     start_seconds: float = START_SECONDS,
-    # By path and without the script's directory on the import path: our `openai.py` lies beside it.
+    # Run by path and without the script's directory on the import path: our `openai.py` lies beside it.
     command: Sequence[str] = (sys.executable, "-P", str(Path(__file__).with_name("sidecar.py"))),
 ) -> AsyncIterator[SidecarHost]:
-    """A host whose processes are all gone when the context is left."""
+    """Yields a host whose processes are all gone when the context is left."""
     tasks = anyio.create_task_group()
     await tasks.__aenter__()
     try:
         yield SidecarHost(tasks, idle=idle_seconds, patience=start_seconds, command=command)
     finally:
-        # Not `async with`: it would wrap whatever our caller raises in an exception group.
+        # Not `async with`: it would wrap the caller's exception in an exception group.
         tasks.cancel_scope.cancel()
         await tasks.__aexit__(None, None, None)

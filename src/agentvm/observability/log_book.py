@@ -55,7 +55,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class LogFiles:
     """Whether and how entries are kept in files."""
 
     folder: Path | None
@@ -90,7 +90,7 @@ class LogBook:
         for follower in followers:
             follower.wake()
 
-    async def keep(self, wanted: Keeping) -> None:
+    async def keep(self, wanted: LogFiles) -> None:
         """From now on entries are kept like this."""
         writer = self._writer
         if writer is not None and wanted.folder == self._folder:
@@ -120,7 +120,7 @@ class LogBook:
         """Writes what waits; who follows hears the end."""
         for follower in tuple(self._followers):
             follower.end()
-        await self.keep(Keeping(folder=None, most_bytes=1, most_files=1))
+        await self.keep(LogFiles(folder=None, most_bytes=1, most_files=1))
 
     async def find(self, wanted: LogFilter, sight: Sight, *, before: int | None = None, limit: int) -> Found:
         """The newest entries below `before` that are asked for and seen. There may be fewer than `limit` and still a `next`."""

@@ -19,11 +19,11 @@ from agentvm.resources.kind import (
     check_rendered,
     refuse_fragment,
 )
-from agentvm.resources.tool import MAX_NAME
+from agentvm.resources.tool import TOOL_NAME_MAX
 
 ReferenceName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-MAX_LISTED = 200
-MAX_VARIABLES = 1_000
+LISTED_MAX = 200
+VARIABLES_MAX = 1_000
 
 
 class AgentContent(Content):
@@ -31,16 +31,16 @@ class AgentContent(Content):
 
     description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] | None = None
     system_prompt: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] | None = None
-    """The URI of a prompt, or text that is taken as it is, braces and all."""
+    """The URI of a prompt, or literal text, braces and all."""
     model: ReferenceName | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    tools: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=MAX_LISTED)] | None = None
+    tools: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] | None = None
     sandbox: ReferenceName | None = None
-    knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=MAX_LISTED)] = ()
+    knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
     defaults: JsonObject | None = None
-    """Values for the variables of its prompt; the arguments of who asks go before them."""
+    """Values for the variables of its prompt; the caller's arguments take precedence."""
 
 
 class Agents:
@@ -56,16 +56,16 @@ class Agents:
         for index, tool in enumerate(content.tools or ()):
             if is_reference(tool):
                 check_reference(f"tools.{index}", tool, "tools")
-            elif not tool.isprintable() or len(tool) > MAX_NAME:
+            elif not tool.isprintable() or len(tool) > TOOL_NAME_MAX:
                 raise ResourceInvalid(f"tools.{index}: {shorten(tool)!r} is neither a URI nor the name of a built-in tool")
         if content.sandbox is not None:
             check_reference("sandbox", content.sandbox, "sandboxes")
         for index, uri in enumerate(content.knowledge):
             check_reference(f"knowledge.{index}", uri, "knowledge")
-        if len(content.defaults or ()) > MAX_VARIABLES:
-            raise ResourceInvalid(f"defaults has more than {MAX_VARIABLES} variables")
+        if len(content.defaults or ()) > VARIABLES_MAX:
+            raise ResourceInvalid(f"defaults has more than {VARIABLES_MAX} variables")
         if content.model is not None and is_reference(content.model):
-            raise ResourceInvalid("model must be the name of a model, such as driver/model: models are no resources")
+            raise ResourceInvalid("model must be the name of a model, such as driver/model: a model is not a resource")
 
     def references(self, content: AgentContent) -> Mapping[str, str]:
         members = {"systemPrompt": content.system_prompt, "sandbox": content.sandbox}
@@ -78,7 +78,7 @@ class Agents:
         return "\n".join(filter(None, [content.description, None if is_reference(prompt) else prompt, content.model]))
 
     def render(self, context: RenderContext) -> JsonObject:
-        """The whole definition, without references: what is unset is left out."""
+        """Returns the whole definition, without references; unset fields are left out."""
         refuse_fragment(context)
         check_json(context.args, "args")
         content: AgentContent = context.content
@@ -99,7 +99,9 @@ class Agents:
         if is_reference(content.system_prompt) and content.system_prompt is not None:
             spec["systemPrompt"] = followed(content.system_prompt)[1]
         if content.tools is not None:
-            spec["tools"] = _distinct([followed(one) if is_reference(one) else (None, {"name": one}) for one in content.tools])
+            spec["tools"] = _distinct(
+                [followed(tool) if is_reference(tool) else (None, {"name": tool}) for tool in content.tools]
+            )
         if content.sandbox is not None:
             spec["sandbox"] = followed(content.sandbox)[1]
         manifests = [followed(uri) for uri in content.knowledge]
@@ -108,7 +110,7 @@ class Agents:
 
 
 def to_definition(name: str, content: AgentContent) -> Definition:
-    """As it was written: references stay references."""
+    """Copies the fields as written: references stay references."""
     return Definition(
         name=name,
         description=content.description,
@@ -125,11 +127,11 @@ def to_definition(name: str, content: AgentContent) -> Definition:
 
 
 def _distinct(tools: list[tuple[RenderContext | None, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One of each version, and one name for each: of two that would be called the same, the later gets a number.
+    """Returns one tool of each version, each under its own name: of two equal names the later gets a number.
 
-    Built-in tools keep their names, since it is only by name that they are known.
+    Built-in tools keep their names, because they are found by name only.
     """
-    taken = {spec["name"] for context, spec in tools if context is None}
+    used_names = {spec["name"] for context, spec in tools if context is None}
     seen: set[VersionId] = set()
     distinct: list[dict[str, Any]] = []
     for context, spec in tools:
@@ -140,10 +142,10 @@ def _distinct(tools: list[tuple[RenderContext | None, dict[str, Any]]]) -> list[
             seen.add(version_id)
             name = spec["name"]
             number = 1
-            while name in taken:
+            while name in used_names:
                 number += 1
-                name = f"{spec['name'][: MAX_NAME - 4]}_{number}"
-            taken.add(name)
+                name = f"{spec['name'][: TOOL_NAME_MAX - 4]}_{number}"
+            used_names.add(name)
             spec = {**spec, "name": name}
         distinct.append(spec)
     return distinct

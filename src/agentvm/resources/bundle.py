@@ -8,8 +8,7 @@ from agentvm.errors.resource import ResourceNotFound, ResourceTooLarge
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceUri, digest_of
 from agentvm.resources.archive import (
-    MAX_BUNDLE,
-    MAX_UNPACKED,
+    UNPACKED_MAX_BYTES,
     Bundle,
     BundleDependency,
     BundleEntry,
@@ -27,30 +26,31 @@ from agentvm.storage.sql.resources import ResourceStore
 
 
 async def export_bundle(centre: ResourceCentre, tenant_id: TenantId, uri: ResourceUri, *, deps: bool = True) -> bytes:
-    """An archive of the version, and with `deps` of everything it is locked to."""
-    found = await centre.resolver.find(tenant_id, uri)
-    home = found.root.resource.tenant_id
+    """Returns an archive of the version, and with `deps` of everything it is locked to."""
+    closure = await centre.resolver.find(tenant_id, uri)
+    home = closure.root.resource.tenant_id
     view = centre.store.resources(tenant_id)
     blobs: dict[str, bytes] = {}
     entries: list[BundleEntry] = []
-    for node in found.nodes.values() if deps else (found.root,):
+    for node in closure.nodes.values() if deps else (closure.root,):
         parts = await _parts(view, node)
-        entry = _entry(found, node, home, parts)
+        entry = _entry(closure, node, home, parts)
         entries.append(entry)
         blobs |= {**parts, entry.content: node.content}
-        if sum(map(len, blobs.values())) > MAX_UNPACKED:
-            raise ResourceTooLarge(f"{uri} is too large for an archive, which holds {MAX_UNPACKED} bytes; export without deps")
-    bundle = Bundle(exact_uri(found.root, home), tuple(entries), blobs)
+        if sum(map(len, blobs.values())) > UNPACKED_MAX_BYTES:
+            raise ResourceTooLarge(
+                f"{uri} is too large for an archive, which holds {UNPACKED_MAX_BYTES} bytes; export without deps"
+            )
+    bundle = Bundle(exact_uri(closure.root, home), tuple(entries), blobs)
     return await anyio.to_thread.run_sync(write_archive, bundle)
 
 
 async def import_bundle(
     centre: ResourceCentre, author: Author, data: bytes, *, on_conflict: OnConflict = "fail", dry_run: bool = False
 ) -> list[ImportedEntry]:
-    """Everything in the archive, in one commit. `ResourceInvalid` and the like say why nothing was taken.
+    """Imports the whole archive in one commit. `ResourceInvalid` and its siblings say why nothing was imported.
 
-    `on_conflict` is about versions that are here with other content; `fail` raises `ResourceVersionExists`, unless it is only
-    asked what would happen.
+    `on_conflict` is about versions that exist with other content; `fail` raises `ResourceVersionExists`, except in a dry run.
     """
     bundle = await anyio.to_thread.run_sync(read_archive, data)
     return await take_in(centre, author, bundle, on_conflict=on_conflict, dry_run=dry_run)
@@ -71,21 +71,21 @@ def _named_parts(node: Node) -> frozenset[str]:
     return detach(decode(KINDS[node.resource.type], node.content))[2]
 
 
-def _entry(found: VersionClosure, node: Node, home: TenantId, parts: Mapping[str, bytes]) -> BundleEntry:
-    one, version = node.resource, node.version
-    links = [(link, found.nodes[link.target]) for link in sorted(node.links, key=lambda link: link.alias)]
+def _entry(closure: VersionClosure, node: Node, home: TenantId, parts: Mapping[str, bytes]) -> BundleEntry:
+    resource, version = node.resource, node.version
+    links = [(link, closure.nodes[link.target]) for link in sorted(node.links, key=lambda link: link.alias)]
     return BundleEntry(
         uri=exact_uri(node, home),
-        type=one.type,
-        name=one.name,
+        type=resource.type,
+        name=resource.name,
         version=version.version,
         digest=version.digest,
         content=digest_of(node.content),
         blobs=tuple(sorted(parts)),
-        description=one.description,
-        tags=one.tags,
-        visibility=one.visibility,
-        deprecated=one.deprecated,
+        description=resource.description,
+        tags=resource.tags,
+        visibility=resource.visibility,
+        deprecated=resource.deprecated,
         schema=version.schema,
         dependencies=tuple(
             BundleDependency(alias=link.alias, uri=link.uri, resolved=exact_uri(target, home), digest=target.version.digest)
@@ -94,4 +94,4 @@ def _entry(found: VersionClosure, node: Node, home: TenantId, parts: Mapping[str
     )
 
 
-__all__ = ["MAX_BUNDLE", "ImportedEntry", "OnConflict", "export_bundle", "import_bundle"]
+__all__ = ["ImportedEntry", "OnConflict", "export_bundle", "import_bundle"]

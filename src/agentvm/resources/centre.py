@@ -11,10 +11,10 @@ from agentvm.storage.sql.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceCentre:
-    """One per server."""
+    """The parts of a server that deal with resources."""
 
     store: Store
-    """For what needs no more than to be read."""
+    """The store, for callers that only read."""
     resolver: Resolver
     registry: Registry
 

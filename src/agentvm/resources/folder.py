@@ -1,12 +1,13 @@
-"""Folder — a resource as files, for people and for git: a `resource.json`, and beside it whatever is better read alone.
+"""Folder — a resource as files, for people and for git: a `resource.json`, and beside it the texts that are better read alone.
 
     sales/
       resource.json      {"type": "prompts", "name": "sales", "version": "1.0.0", ...}
       prompt.md
 
 Anywhere in `content`, `{"$file": "prompt.md"}` stands for the text of a file, or for its bytes where a binary part belongs.
-Where both can stand it is the text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` is for what would
-be read as one of these. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere else.
+Where both are possible the file is text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` escapes an
+object of one of these forms. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere
+else.
 """
 
 import mimetypes
@@ -34,8 +35,8 @@ from agentvm.resources.registry import NewVersion, check_draft
 
 MANIFEST = "resource.json"
 PROMPT = "prompt.md"
-MAX_FOLDERS = 1_000
-MAX_FILE_NAME = 80
+FOLDERS_MAX = 1_000
+FILE_NAME_MAX = 80
 
 _FILE, _LITERAL, _BINARY = "$file", "$literal", "binary"
 _ANYTHING = inspect.AnyType()
@@ -61,12 +62,12 @@ class FolderItem(Record, forbid_unknown_fields=True):
     content: Any = None
 
     def references(self) -> dict[str, str]:
-        """By alias: those that the content names, and those that are declared."""
+        """Returns the URIs by alias: those in the content, and those that are declared."""
         kind = KINDS[self.type]
         return {**kind.references(accept(kind, self.content)), **(self.dependencies or {})}
 
     def digest(self) -> str:
-        """What a server says it is. Everything that a server would refuse by itself is refused here."""
+        """Returns the digest that a server would compute. Refuses everything that a server would refuse by itself."""
         draft = NewVersion(
             type=self.type,
             name=self.name,
@@ -82,18 +83,18 @@ class FolderItem(Record, forbid_unknown_fields=True):
 
 def find_folders(root: Path) -> list[Path]:
     """Every folder with a resource in it, by name. Hidden ones, and links to folders, are passed over."""
-    found = []
+    folders = []
     for folder, below, files in os.walk(root):
         below[:] = sorted(name for name in below if not name.startswith("."))
         if MANIFEST in files:
-            found.append(Path(folder))
-            if len(found) > MAX_FOLDERS:
-                raise ResourceTooLarge(f"There are more than {MAX_FOLDERS} resources in {root}; give a folder that has fewer")
-    return found
+            folders.append(Path(folder))
+            if len(folders) > FOLDERS_MAX:
+                raise ResourceTooLarge(f"There are more than {FOLDERS_MAX} resources in {root}; give a folder that has fewer")
+    return folders
 
 
 def read_folder(folder: Path) -> FolderItem:
-    """`InvalidInput` names the file and what is wrong with it."""
+    """Reads a resource; `InvalidInput` names the file and the fault."""
     raw = _read_manifest(folder)
     try:
         if isinstance(raw, dict) and isinstance(raw.get("type"), str):
@@ -111,7 +112,8 @@ def read_folder(folder: Path) -> FolderItem:
 
 
 def write_folder(folder: Path, item: FolderItem) -> None:
-    """Texts of more than one line, and binary parts, go into files of their own. What `read_folder` reads is the same again."""
+    """Writes texts of more than one line, and binary parts, into files of their own. `read_folder` reads the same resource
+    again."""
     files = _files_of(item)
     folder.mkdir(parents=True, exist_ok=True)
     for name, body in files.items():
@@ -119,17 +121,17 @@ def write_folder(folder: Path, item: FolderItem) -> None:
 
 
 def differing(folder: Path, item: FolderItem) -> list[str]:
-    """The files that `write_folder` would write, and that are there and say something else."""
+    """Returns the files that `write_folder` would change."""
     return [name for name, body in _files_of(item).items() if _inside(folder, name).exists() and _read(folder, name) != body]
 
 
 def item_of(bundle: Bundle) -> FolderItem:
-    """The root of what was exported."""
+    """Returns the root of an exported bundle."""
     entry = next(entry for entry in bundle.entries if entry.uri == bundle.root)
     kind = KINDS[entry.type]
     content = decode(kind, bundle.blobs[entry.content])
     named = kind.references(content)
-    declared = {one.alias: one.uri for one in entry.dependencies if one.alias not in named}
+    declared = {dependency.alias: dependency.uri for dependency in entry.dependencies if dependency.alias not in named}
     return FolderItem(
         type=entry.type,
         name=entry.name,
@@ -155,20 +157,20 @@ def pretty(value: object) -> bytes:
 
 
 def _read_manifest(folder: Path) -> object:
-    # Editors of some systems put a mark before the text, which is no part of it.
+    # Editors of some systems put a byte order mark before the text.
     return read_json(_read(folder, MANIFEST).removeprefix(BOM_UTF8), str(folder / MANIFEST))
 
 
 def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
     """The content with its files in it."""
     if isinstance(value, list):
-        return [_read_in(folder, one, _inner(kind, None)) for one in value]
+        return [_read_in(folder, item, _inner(kind, None)) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {_LITERAL}:
         return value[_LITERAL]
     if _FILE not in value:
-        return {name: _read_in(folder, one, _inner(kind, name)) for name, one in value.items()}
+        return {name: _read_in(folder, item, _inner(kind, name)) for name, item in value.items()}
     name = value[_FILE]
     if not isinstance(name, str) or not value.keys() <= {_FILE, _BINARY}:
         raise ResourceInvalid(f'{folder / MANIFEST}: write {{"{_FILE}": "the name of a file"}}')
@@ -181,7 +183,7 @@ def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
 
 
 def _files_of(item: FolderItem) -> dict[str, bytes]:
-    """What stands in a folder's files by their names."""
+    """The files of a folder by their names."""
     writer = _Writer(item)
     content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
     raw = {**msgspec.to_builtins(item), "content": content}
@@ -191,7 +193,7 @@ def _files_of(item: FolderItem) -> dict[str, bytes]:
 
 
 class _Writer:
-    """Finds names for what goes into files."""
+    """Finds names for the files that a content is split into."""
 
     def __init__(self, item: FolderItem) -> None:
         self.files: dict[str, bytes] = {}
@@ -205,7 +207,7 @@ class _Writer:
             is_prompt = self._item.type == "prompts" and path == ("text",)
             return {_FILE: self._add(path, value.encode())} if "\n" in value or is_prompt else value
         if isinstance(value, list | tuple):
-            return [self.write_out(one, _inner(kind, None), (*path, index)) for index, one in enumerate(value)]
+            return [self.write_out(item, _inner(kind, None), (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         if _takes_binary(kind) and value.keys() <= {"data", "size"} and isinstance(value.get("data"), str):
@@ -214,7 +216,7 @@ class _Writer:
             return {_FILE: self._add(path, body), **({_BINARY: True} if forced else {})}
         if _FILE in value or _LITERAL in value:
             return {_LITERAL: value}
-        return {name: self.write_out(one, _inner(kind, name), (*path, name)) for name, one in value.items()}
+        return {name: self.write_out(item, _inner(kind, name), (*path, name)) for name, item in value.items()}
 
     def _add(self, path: tuple[str | int, ...], body: bytes) -> str:
         name = self._free(self._name(path))
@@ -224,7 +226,7 @@ class _Writer:
         return name
 
     def _name(self, path: tuple[str | int, ...]) -> str:
-        """A good name for what stands there."""
+        """Returns a descriptive file name for the value at this path."""
         item, content = self._item, self._item.content
         match item.type, path:
             case (kind, (str(member),)) if (kind, member) in _NAMES:
@@ -242,7 +244,7 @@ class _Writer:
         return f"{_plain('-'.join(map(str, path)))}.txt"
 
     def _free(self, name: str) -> str:
-        """That name, or one like it that nothing else has; letters of both sizes are the same to some disks."""
+        """Returns the name, or a similar one that is not used yet; some disks ignore the case of letters."""
         folder, _, leaf = name.rpartition("/")
         if any(str(parent).lower() in self._taken for parent in PurePosixPath(name).parents):
             folder = "more"
@@ -257,14 +259,14 @@ class _Writer:
 
 
 def _inner(kind: inspect.Type, member: str | None) -> inspect.Type:
-    """What may stand in that member of an object, or for None in an array, where `kind` may stand."""
-    for one in _options(kind):
-        if isinstance(one, inspect.StructType) and member is not None and one.cls is not Binary:
-            return next((field.type for field in one.fields if field.encode_name == member), _ANYTHING)
-        if isinstance(one, inspect.DictType) and member is not None:
-            return one.value_type
-        if isinstance(one, inspect.VarTupleType | inspect.ListType) and member is None:
-            return one.item_type
+    """Returns the type of that field of an object, or for None of the items of an array."""
+    for option in _options(kind):
+        if isinstance(option, inspect.StructType) and member is not None and option.cls is not Binary:
+            return next((field.type for field in option.fields if field.encode_name == member), _ANYTHING)
+        if isinstance(option, inspect.DictType) and member is not None:
+            return option.value_type
+        if isinstance(option, inspect.VarTupleType | inspect.ListType) and member is None:
+            return option.item_type
     return _ANYTHING
 
 
@@ -272,23 +274,23 @@ def _options(kind: inspect.Type) -> Iterator[inspect.Type]:
     if isinstance(kind, inspect.Metadata):
         yield from _options(kind.type)
     elif isinstance(kind, inspect.UnionType):
-        for one in kind.types:
-            yield from _options(one)
+        for option in kind.types:
+            yield from _options(option)
     else:
         yield kind
 
 
 def _takes_binary(kind: inspect.Type) -> bool:
-    return any(isinstance(one, inspect.StructType) and one.cls is Binary for one in _options(kind))
+    return any(isinstance(option, inspect.StructType) and option.cls is Binary for option in _options(kind))
 
 
 def _takes_text(kind: inspect.Type) -> bool:
-    return any(isinstance(one, inspect.StrType | inspect.AnyType) for one in _options(kind))
+    return any(isinstance(option, inspect.StrType | inspect.AnyType) for option in _options(kind))
 
 
 def _plain(text: str) -> str:
     """A name that every disk takes."""
-    return re.sub(r"[^\w.-]+", "-", text)[:MAX_FILE_NAME].strip(".-_ ") or "file"
+    return re.sub(r"[^\w.-]+", "-", text)[:FILE_NAME_MAX].strip(".-_ ") or "file"
 
 
 def _named_part(document: dict[str, Any]) -> str:
@@ -336,7 +338,7 @@ def _write(folder: Path, name: str, body: bytes) -> None:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Where the name leads, if that is in the folder, links and all."""
+    """Returns the path of a name, links resolved, if it is within the folder."""
     home = folder.resolve()
     try:
         path = (home / name).resolve()

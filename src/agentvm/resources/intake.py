@@ -1,8 +1,8 @@
-"""Intake — what comes in with an archive, checked, linked and published in one batch.
+"""Intake — checks, links and publishes the content of an archive in one batch.
 
-What is taken in becomes the importer's. Versions that come together are linked to each other, whatever else goes by their names
-here, so an agent from elsewhere gets the very prompt it was published with. What others own and is here already, unchanged, is
-linked to and not copied. What an archive names but does not hold must be here.
+The importer becomes the owner. Versions that come together are linked to each other, whatever else has their names here, so an
+agent from elsewhere gets the very prompt it was published with. An unchanged version of another owner that exists here is
+linked to and not copied. A version that an archive names but does not hold must exist here.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -47,7 +47,7 @@ ImportTarget = VersionId | int
 
 
 class ImportedEntry(Record):
-    """What became of an entry: as it is here now, or would be."""
+    """The result for one entry: the version that exists now, or would exist after a dry run."""
 
     uri: str
     type: ResourceType
@@ -68,10 +68,10 @@ async def take_in(
     redescribe: bool = False,
     absent: Collection[tuple[ResourceType, str]] = (),
 ) -> list[ImportedEntry]:
-    """All of a bundle whose digests are known to be right, what others depend on first; or nothing, and an error says why.
+    """Publishes a bundle with verified digests, dependencies first; or nothing, and an error says why.
 
-    `redescribe` is whether a new version also brings its description and tags to a resource that is there. `absent` are names
-    that the author is known to have nothing under: they need not be looked up.
+    `redescribe` is whether a new version also brings its description and tags to a resource that exists. `absent` are names
+    under which the author is known to have no resource: they need not be looked up.
     """
     intake = _Intake(centre, author, bundle, on_conflict, redescribe=redescribe)
     intake.assume_absent(absent)
@@ -81,7 +81,7 @@ async def take_in(
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
         raise ResourceVersionExists(
-            f"Here with other content: {', '.join(conflicts[:5])}. Nothing was imported; choose what becomes of them: "
+            f"Here with other content: {', '.join(conflicts[:5])}. Nothing was imported; choose "
             "onConflict=skip or newVersion, with avm --on-conflict skip or new-version",
             details={"conflicts": conflicts},
         )
@@ -91,9 +91,12 @@ async def take_in(
 
 
 def in_order(entries: Iterable[BundleEntry]) -> list[BundleEntry]:
-    """Each after those it depends on; `ResourceCycle` if that cannot be."""
+    """Sorts the entries so that each comes after its dependencies; `ResourceCycle` if that is impossible."""
     named = {entry.uri: entry for entry in sorted(entries, key=lambda entry: entry.uri)}
-    graph = {uri: [one.resolved for one in entry.dependencies if one.resolved in named] for uri, entry in named.items()}
+    graph = {
+        uri: [dependency.resolved for dependency in entry.dependencies if dependency.resolved in named]
+        for uri, entry in named.items()
+    }
     try:
         return [named[uri] for uri in TopologicalSorter(graph).static_order()]
     except CycleError as error:
@@ -101,7 +104,7 @@ def in_order(entries: Iterable[BundleEntry]) -> list[BundleEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _OwnVersion:
     """A version of one of the importer's resources, there or in the batch."""
 
     version: str
@@ -110,17 +113,17 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _ImportedName:
-    """What the importer has under a name."""
+class _OwnVersions:
+    """The versions that the importer has under one name."""
 
-    versions: dict[Version, _Kept] = field(default_factory=dict)
+    versions: dict[Version, _OwnVersion] = field(default_factory=dict)
     is_new: bool = True
-    """Nothing is there, and nothing in the batch makes it yet."""
+    """Whether the resource does not exist and no entry of the batch creates it yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class _VisibleVersions:
-    """Everything that a version leads to, itself included, and how far down."""
+class _Closure:
+    """All versions that a version leads to, itself included, and the depth."""
 
     places: frozenset[ImportTarget]
     height: int
@@ -128,7 +131,7 @@ class _VisibleVersions:
 
 
 class _Intake:
-    """One import. `batch` is what must be published for it."""
+    """One import. `batch` holds the versions to publish."""
 
     def __init__(
         self, centre: ResourceCentre, author: Author, bundle: Bundle, on_conflict: OnConflict, *, redescribe: bool
@@ -142,44 +145,44 @@ class _Intake:
         self._view = centre.store.resources(author.tenant_id)
         self._digests = {entry.uri: entry.digest for entry in bundle.entries}
         self._placed: dict[str, ImportTarget] = {}
-        self._shelves: dict[tuple[ResourceType, str], _ImportedName] = {}
-        self._reached: dict[ImportTarget, _VisibleVersions] = {}
+        self._own_versions: dict[tuple[ResourceType, str], _OwnVersions] = {}
+        self._closures: dict[ImportTarget, _Closure] = {}
 
     def assume_absent(self, names: Iterable[tuple[ResourceType, str]]) -> None:
-        self._shelves.update((name, _ImportedName()) for name in names)
+        self._own_versions.update((name, _OwnVersions()) for name in names)
 
     async def add(self, entry: BundleEntry) -> ImportedEntry:
-        """Its dependencies were added before."""
+        """Adds an entry; its dependencies were added before."""
         uri = _checked(entry)
         # Large contents take a while, and others wait for the same loop.
         content = await anyio.to_thread.run_sync(_with_parts, entry, self._bundle.blobs)
-        if uri.owner is not None and (found := await self._find(uri, entry.digest)) is not None:
-            self._placed[entry.uri] = found.root.version.version_id
-            exact = exact_uri(found.root, self._author.tenant_id)
-            return _reported(entry, "unchanged", found.root.version.version, exact)
-        shelf = await self._shelf(entry.type, entry.name)
-        wanted = parse_version(entry.version)
-        there = shelf.versions.get(wanted)
-        if there is None:
-            return await self._create(entry, content, shelf, entry.version, "created")
-        if there.digest != entry.digest and self._on_conflict == "newVersion":
-            same = next((kept for kept in shelf.versions.values() if kept.digest == entry.digest), None)
+        if uri.owner is not None and (elsewhere := await self._find(uri, entry.digest)) is not None:
+            self._placed[entry.uri] = elsewhere.root.version.version_id
+            exact = exact_uri(elsewhere.root, self._author.tenant_id)
+            return _reported(entry, "unchanged", elsewhere.root.version.version, exact)
+        own = await self._versions_of(entry.type, entry.name)
+        version = parse_version(entry.version)
+        existing = own.versions.get(version)
+        if existing is None:
+            return await self._create(entry, content, own, entry.version, "created")
+        if existing.digest != entry.digest and self._on_conflict == "newVersion":
+            same = next((candidate for candidate in own.versions.values() if candidate.digest == entry.digest), None)
             if same is None:
-                return await self._create(entry, content, shelf, str(max(shelf.versions).bumped("patch")), "renumbered")
-            there = same
-        self._placed[entry.uri] = there.place
-        if there.digest == entry.digest:
-            return _reported(entry, "unchanged", there.version)
+                return await self._create(entry, content, own, str(max(own.versions).bumped("patch")), "renumbered")
+            existing = same
+        self._placed[entry.uri] = existing.place
+        if existing.digest == entry.digest:
+            return _reported(entry, "unchanged", existing.version)
         outcome: ImportOutcome = "conflict" if self._on_conflict == "fail" else "skipped"
-        return msgspec.structs.replace(_reported(entry, outcome, there.version), digest=there.digest)
+        return msgspec.structs.replace(_reported(entry, outcome, existing.version), digest=existing.digest)
 
     async def _create(
-        self, entry: BundleEntry, content: object, shelf: _ImportedName, version: str, outcome: ImportOutcome
+        self, entry: BundleEntry, content: object, own: _OwnVersions, version: str, outcome: ImportOutcome
     ) -> ImportedEntry:
-        targets = {one.alias: await self._target(entry, one) for one in entry.dependencies}
+        targets = {dependency.alias: await self._target(entry, dependency) for dependency in entry.dependencies}
         is_public = await self._measure(entry, targets.values())
         visibility: Visibility = "public" if is_public else "private"
-        is_new = shelf.is_new
+        is_new = own.is_new
         describes = is_new or self._redescribe
         draft = NewVersion(
             type=entry.type,
@@ -187,8 +190,8 @@ class _Intake:
             content=content,
             version=version,
             schema=entry.schema,
-            dependencies={one.alias: one.uri for one in entry.dependencies},
-            # Of a resource that is here already its owner has said what is to be said.
+            dependencies={dependency.alias: dependency.uri for dependency in entry.dependencies},
+            # The owner of an existing resource has already described it.
             description=entry.description if describes else None,
             tags=entry.tags if describes else None,
             visibility=visibility if describes else None,
@@ -201,105 +204,114 @@ class _Intake:
             )
         place = len(self.batch)
         self.batch.append(publication)
-        shelf.versions[parse_version(version)] = _Kept(version, entry.digest, place)
-        shelf.is_new = False
+        own.versions[parse_version(version)] = _OwnVersion(version, entry.digest, place)
+        own.is_new = False
         self._placed[entry.uri] = place
         return msgspec.structs.replace(_reported(entry, outcome, version), is_new_resource=is_new)
 
-    async def _target(self, entry: BundleEntry, one: BundleDependency) -> ImportTarget:
-        """What a dependency is linked to: in the bundle, else here by its digest, else here by what was written."""
-        written, resolved = parse_uri(one.uri), parse_uri(one.resolved)
-        if (written.type, written.name) != (resolved.type, resolved.name):
+    async def _target(self, entry: BundleEntry, dependency: BundleDependency) -> ImportTarget:
+        """Returns the target of a dependency: in the bundle, else here by its digest, else here by the URI as written."""
+        requested, resolved = parse_uri(dependency.uri), parse_uri(dependency.resolved)
+        if (requested.type, requested.name) != (resolved.type, resolved.name):
             raise ResourceInvalid(
-                f"{shorten(entry.uri)} in the archive says that {one.uri} is {one.resolved}, which has another name"
+                f"{shorten(entry.uri)} in the archive locks {dependency.uri} to {dependency.resolved}, which has another name"
             )
-        if one.resolved in self._placed:
-            if self._digests[one.resolved] != one.digest:
-                raise ResourceInvalid(f"{shorten(entry.uri)} needs {one.resolved} with another digest than that in the archive")
-            return self._placed[one.resolved]
-        found = await self._find(resolved, one.digest) or await self._find(written, one.digest) or await self._find(written)
-        if found is None:
+        if dependency.resolved in self._placed:
+            if self._digests[dependency.resolved] != dependency.digest:
+                raise ResourceInvalid(
+                    f"{shorten(entry.uri)} needs {dependency.resolved} with another digest than that in the archive"
+                )
+            return self._placed[dependency.resolved]
+        node = (
+            await self._find(resolved, dependency.digest)
+            or await self._find(requested, dependency.digest)
+            or await self._find(requested)
+        )
+        if node is None:
             raise ResourceInvalid(
-                f"{shorten(entry.uri)} needs {one.uri}, which is neither in the archive nor here; import that first, or export "
-                "with what it depends on"
+                f"{shorten(entry.uri)} needs {dependency.uri}, which is neither in the archive nor here; "
+                "import that first, or export with dependencies"
             )
-        return found.root.version.version_id
+        return node.root.version.version_id
 
     async def _find(self, uri: ResourceUri, digest: str | None = None) -> VersionClosure | None:
         try:
-            wanted = uri if digest is None else parse_uri(str(msgspec.structs.replace(uri, selector=digest, fragment=None)))
-            return await self._centre.resolver.find(self._author.tenant_id, wanted)
+            target = uri if digest is None else parse_uri(str(msgspec.structs.replace(uri, selector=digest, fragment=None)))
+            return await self._centre.resolver.find(self._author.tenant_id, target)
         except ResourceNotFound:
             return None
 
-    async def _shelf(self, kind: ResourceType, name: str) -> _ImportedName:
-        known = self._shelves.get((kind, name))
-        if known is not None:
-            return known
+    async def _versions_of(self, kind: ResourceType, name: str) -> _OwnVersions:
+        cached = self._own_versions.get((kind, name))
+        if cached is not None:
+            return cached
         resource = await self._view.find(kind, name)
         if resource is not None and resource.tenant_id != self._author.tenant_id:
             resource = None
-        shelf = _ImportedName(is_new=resource is None)
+        own = _OwnVersions(is_new=resource is None)
         if resource is not None:
-            for one in (await self._view.history(resource.resource_id)).versions:
-                shelf.versions[parse_version(one.version)] = _Kept(one.version, one.digest, one.version_id)
-        self._shelves[kind, name] = shelf
-        return shelf
+            for version in (await self._view.history(resource.resource_id)).versions:
+                own.versions[parse_version(version.version)] = _OwnVersion(version.version, version.digest, version.version_id)
+        self._own_versions[kind, name] = own
+        return own
 
     async def _measure(self, entry: BundleEntry, targets: Iterable[ImportTarget]) -> bool:
         """Whether it can be public. `ResourceTooDeep` when it would refer to too much, or too far down."""
-        below = [await self._reach(target) for target in targets]
+        below = [await self._closure_of(target) for target in targets]
         place = len(self.batch)
-        reach = _VisibleVersions(
-            frozenset({place}).union(*(one.places for one in below)),
-            max((one.height + 1 for one in below), default=0),
-            entry.visibility == "public" and self._author.may_publish and all(one.is_public for one in below),
+        closure = _Closure(
+            frozenset({place}).union(*(child.places for child in below)),
+            max((child.height + 1 for child in below), default=0),
+            entry.visibility == "public" and self._author.may_publish and all(child.is_public for child in below),
         )
-        if len(reach.places) > MAX_NODES or reach.height > MAX_DEPTH:
+        if len(closure.places) > MAX_NODES or closure.height > MAX_DEPTH:
             raise ResourceTooDeep(
                 f"{shorten(entry.uri)} refers to more than {MAX_NODES} versions, or more than {MAX_DEPTH} levels down"
             )
-        self._reached[place] = reach
-        return reach.is_public
+        self._closures[place] = closure
+        return closure.is_public
 
-    async def _reach(self, place: ImportTarget) -> _VisibleVersions:
-        if place not in self._reached:
+    async def _closure_of(self, place: ImportTarget) -> _Closure:
+        if place not in self._closures:
             assert not isinstance(place, int)
             nodes = await self._view.closure(place, limit=MAX_NODES + 1)
             if place not in nodes:
                 raise ResourceNotFound(place)
             level, height = {place}, -1
             while level:
-                level, height = {link.target for one in level for link in nodes[one].links if link.target in nodes}, height + 1
-            self._reached[place] = _VisibleVersions(frozenset(nodes), height, nodes[place].resource.visibility == "public")
-        return self._reached[place]
+                level, height = (
+                    {link.target for version_id in level for link in nodes[version_id].links if link.target in nodes},
+                    height + 1,
+                )
+            self._closures[place] = _Closure(frozenset(nodes), height, nodes[place].resource.visibility == "public")
+        return self._closures[place]
 
 
 def _checked(entry: BundleEntry) -> ResourceUri:
-    """The URI says what the other members do, so that what is shown is what is done."""
+    """Checks that the URI agrees with the other fields, so that the shown name is the imported one."""
     uri = parse_uri(entry.uri)
     named = ResourceUri(type=entry.type, owner=uri.owner, name=entry.name, selector=entry.version)
     if str(named) != entry.uri or parse_uri(str(named)) != named:
-        raise InvalidInput(f"{shorten(entry.uri)} in the archive has another type, name or version than it says")
+        raise InvalidInput(f"{shorten(entry.uri)} in the archive has another type, name or version than its URI")
     parse_version(entry.version)
     return uri
 
 
 def _with_parts(entry: BundleEntry, blobs: Mapping[str, bytes]) -> object:
-    """The content as somebody would send it, with the data of its binary parts; they must be those that the entry names."""
+    """Returns the content with the data of its binary parts; they must be those that the entry names."""
     raw = read_json(blobs[entry.content], f"The content of {shorten(entry.uri)}")
     content = accept(KINDS[entry.type], raw)
     _, data, digests = detach(content)
     if data or digests != set(entry.blobs):
         raise ResourceInvalid(f"The binary parts of {shorten(entry.uri)} are not those that the archive names")
-    named = {one.alias for one in entry.dependencies}
+    named = {dependency.alias for dependency in entry.dependencies}
     if missing := sorted(KINDS[entry.type].references(content).keys() - named):
-        raise ResourceInvalid(f"{shorten(entry.uri)} in the archive does not say what {shorten(missing[0])} is locked to")
+        raise ResourceInvalid(f"{shorten(entry.uri)} in the archive has no lock for {shorten(missing[0])}")
     return msgspec.to_builtins(attach(content, blobs)) if digests else raw
 
 
 def attach(value: Any, blobs: Mapping[str, bytes]) -> Any:
-    """A content with the data of its binary parts in place of their digests: what `detach` undoes."""
+    """Puts the data of binary parts in place of their digests: the inverse of `detach`."""
     match value:
         case Binary(blob=str(digest)):
             return Binary(data=blobs[digest])
@@ -307,9 +319,9 @@ def attach(value: Any, blobs: Mapping[str, bytes]) -> Any:
             members = {name: attach(getattr(value, name), blobs) for name in value.__struct_fields__}
             return msgspec.structs.replace(value, **members)
         case dict():
-            return {name: attach(one, blobs) for name, one in value.items()}
+            return {name: attach(item, blobs) for name, item in value.items()}
         case tuple():
-            return tuple(attach(one, blobs) for one in value)
+            return tuple(attach(item, blobs) for item in value)
         case _:
             return value
 

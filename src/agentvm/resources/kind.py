@@ -1,4 +1,4 @@
-"""Kind — what a type of resource must be able to say about its content; one file for each beside this one.
+"""Kind — the interface of a type of resource; one file for each type beside this one.
 
 Content is data: it is checked, its references are found and it is rendered, all without running anything or touching the
 network.
@@ -32,18 +32,18 @@ from agentvm.model.resource import (
 )  # fmt: skip
 from agentvm.storage.resources import Node
 
-MAX_VALUES = 500_000
+VALUES_MAX = 500_000
 """Texts, numbers, arrays and so on, each as often as it stands: in YAML a few lines can stand for billions."""
-MAX_NESTING = 64
+NESTING_MAX = 64
 """Levels of arrays and objects; beyond some hundred neither JSON nor its schemas can be read back."""
 
 
 class Content(Record, forbid_unknown_fields=True):
-    """What a version holds. A member nobody knows is a typo, so refused."""
+    """The content of a version. An unknown field is a typo, so refused."""
 
 
 class Binary(Record, forbid_unknown_fields=True):
-    """A binary part: `data` (base64) as it comes in, `blob` and `size` as it is kept."""
+    """A binary part: `data` (base64) as it comes in, `blob` and `size` as it is stored."""
 
     data: bytes | None = None
     blob: str | None = None
@@ -54,7 +54,7 @@ JsonObject = dict[str, Any]
 """`Any` and not `object`, because only of the former a JSON Schema can be made."""
 
 ContentType = type[Content]
-"""Named here because a kind's own `type` is something else."""
+"""An alias, because a kind's own `type` hides the builtin."""
 
 
 class ResourceKind(Protocol):
@@ -65,27 +65,27 @@ class ResourceKind(Protocol):
 
     @property
     def content(self) -> ContentType:
-        """What its content must be; `GET /v1/resources/types` shows its JSON Schema."""
+        """The class of its content; `GET /v1/resources/types` shows its JSON Schema."""
 
     def check(self, content: Any) -> None:
-        """What the types of the members cannot say; `ResourceInvalid` names the member."""
+        """Checks rules beyond the types of the fields; `ResourceInvalid` names the field."""
 
     def references(self, content: Any) -> Mapping[str, str]:
         """URIs in the content, by an alias that says where each stands (`systemPrompt`, `tools.0`)."""
 
     def text(self, content: Any) -> str:
-        """What a search should find it by, besides its name, tags and description."""
+        """Returns the text that a search matches, besides name, tags and description."""
 
     def render(self, context: "RenderContext") -> object:
-        """What somebody gets who uses it, as JSON: the table is in docs/resources.md."""
+        """Returns the resource as its users get it, as JSON: the table is in docs/resources.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderContext:
-    """A version that is being rendered, with what it is locked to, and the arguments of who asks."""
+    """A version that is being rendered, with its locked dependencies and the caller's arguments."""
 
     viewer: TenantId
-    """Who asks: URIs are written for them."""
+    """The tenant that asks: URIs are written for it."""
     node: Node
     nodes: Mapping[VersionId, Node]
     kinds: Mapping[ResourceType, ResourceKind]
@@ -95,7 +95,7 @@ class RenderContext:
 
     @property
     def uri(self) -> str:
-        """With the exact version."""
+        """The URI with the exact version."""
         return exact_uri(self.node, self.viewer)
 
     @property
@@ -104,7 +104,7 @@ class RenderContext:
 
     @property
     def content(self) -> Any:
-        """Of the kind's own type: the kind knows which."""
+        """The decoded content, of the kind's own class."""
         return decode(self.kind, self.node.content)
 
     @property
@@ -114,7 +114,7 @@ class RenderContext:
         return written
 
     def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "RenderContext":
-        """What a URI of this version was locked to when it was published."""
+        """Returns the context of the version that a URI was locked to at publication."""
         if self.depth >= MAX_DEPTH:
             raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {self.uri}")
         target = next((link.target for link in self.node.links if link.uri == uri), None)
@@ -131,9 +131,10 @@ class RenderContext:
             depth=self.depth + 1,
         )
 
-    def lacks(self, what: str, names: Sequence[str]) -> ResourceNotFound:
-        """About a fragment that there is not. What there is, is told of what was asked for, not of what lies behind it."""
-        there = "" if self.depth else f"it has {some_of(names, what)}" if names else f"it has no {what}s"
+    def lacks(self, noun: str, names: Sequence[str]) -> ResourceNotFound:
+        """Returns the error for a missing fragment. Available names are listed only for the requested resource, not for one
+        behind it."""
+        there = "" if self.depth else f"it has {some_of(names, noun)}" if names else f"it has no {noun}s"
         return ResourceNotFound(f"{self.uri}#{self.fragment}", there)
 
     def render(self) -> object:
@@ -141,14 +142,14 @@ class RenderContext:
 
 
 def exact_uri(node: Node, viewer: TenantId) -> str:
-    """With the exact version, and with the owner unless it is the viewer: one's own names need none."""
-    one = node.resource
-    owner = None if one.tenant_id == viewer else one.owner
-    return str(ResourceUri(type=one.type, owner=owner, name=one.name, selector=node.version.version))
+    """Returns the URI with the exact version, and with the owner unless that is the viewer."""
+    resource = node.resource
+    owner = None if resource.tenant_id == viewer else resource.owner
+    return str(ResourceUri(type=resource.type, owner=owner, name=resource.name, selector=node.version.version))
 
 
 def accept(kind: ResourceKind, raw: object) -> Content:
-    """The content that somebody wants to publish; `ResourceInvalid` and `ResourceTooLarge` say what is wrong with it."""
+    """Decodes content to publish; `ResourceInvalid` and `ResourceTooLarge` name the fault."""
     check_json(raw, f"The content of {kind.type}")
     try:
         content: Content = msgspec.convert(raw, type=kind.content)
@@ -175,17 +176,17 @@ def encode(content: Content) -> bytes:
 
 
 def detach(content: Content) -> tuple[Content, dict[str, bytes], frozenset[str]]:
-    """The content with every binary part as its digest; the parts themselves; and the digests that stood there already.
+    """Returns the content with every binary part as its digest; the parts; and the digests that were already in it.
 
-    Whoever publishes must be able to see the last: only to know a digest gives no right to what it names.
+    The publisher must be able to see the last: knowledge of a digest gives no right to its bytes.
     """
     blobs: dict[str, bytes] = {}
-    kept: set[str] = set()
+    existing: set[str] = set()
 
     def replaced(value: Any) -> Any:
         if isinstance(value, Binary):
             if value.data is None:
-                kept.add(value.blob or "")
+                existing.add(value.blob or "")
                 return value
             digest = digest_of(value.data)
             blobs[digest] = value.data
@@ -193,13 +194,13 @@ def detach(content: Content) -> tuple[Content, dict[str, bytes], frozenset[str]]
         if isinstance(value, msgspec.Struct):
             return msgspec.structs.replace(value, **{name: replaced(getattr(value, name)) for name in value.__struct_fields__})
         if isinstance(value, dict):
-            return {name: replaced(one) for name, one in value.items()}
+            return {name: replaced(item) for name, item in value.items()}
         if isinstance(value, tuple):
             return tuple(map(replaced, value))
         return value
 
     bare: Content = replaced(content)
-    return bare, blobs, frozenset(kept)
+    return bare, blobs, frozenset(existing)
 
 
 def binaries(value: object, where: str = "") -> Iterator[tuple[str, Binary]]:
@@ -210,79 +211,79 @@ def binaries(value: object, where: str = "") -> Iterator[tuple[str, Binary]]:
         for name, wire in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
             yield from binaries(getattr(value, name), f"{where}.{wire}" if where else wire)
     elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from binaries(one, f"{where}.{name}")
+        for name, item in value.items():
+            yield from binaries(item, f"{where}.{name}")
     elif isinstance(value, tuple):
-        for index, one in enumerate(value):
-            yield from binaries(one, f"{where}.{index}")
+        for index, item in enumerate(value):
+            yield from binaries(item, f"{where}.{index}")
 
 
 def _check_binary(where: str, part: Binary) -> None:
     if (part.data is None) == (part.blob is None):
-        raise ResourceInvalid(f"{shorten(where)} must have either data (base64) or blob (the digest of a part that is kept)")
+        raise ResourceInvalid(f"{shorten(where)} must have either data (base64) or blob (the digest of an existing part)")
     if part.blob is not None and not is_digest(part.blob):
-        raise ResourceInvalid(f"{shorten(where)}.blob must be a digest, sha256: and 64 small hexadecimal digits")
+        raise ResourceInvalid(f"{shorten(where)}.blob must be a digest, sha256: and 64 lower-case hexadecimal digits")
     if part.blob is not None and (part.size is None or part.size < 0):
-        raise ResourceInvalid(f"{shorten(where)}.size must say how many bytes the part has that blob names")
+        raise ResourceInvalid(f"{shorten(where)}.size must be the size of the part that blob names")
     if part.data is not None and part.size not in (None, len(part.data)):
         raise ResourceInvalid(f"{shorten(where)}.size is {part.size}, but data has {len(part.data)} bytes")
 
 
-def check_json(raw: object, what: str) -> None:
-    """Refuses what JSON cannot carry or could not be read back. YAML has dates, odd keys and numbers that are none."""
+def check_json(raw: object, subject: str) -> None:
+    """Refuses values that JSON cannot carry or that could not be read back. YAML has dates, odd keys and infinite numbers."""
     stack: list[tuple[object, int]] = [(raw, 0)]
     count = 0
     while stack:
         value, depth = stack.pop()
         count += 1
-        if count > MAX_VALUES:
-            raise ResourceTooLarge(f"{what} has more than {MAX_VALUES} values")
+        if count > VALUES_MAX:
+            raise ResourceTooLarge(f"{subject} has more than {VALUES_MAX} values")
         match value:
             case None | bool() | bytes():
                 pass
             case str():
-                _check_text(value, what)
+                _check_text(value, subject)
             case int():
                 if not -(2**63) <= value < 2**64:
-                    raise ResourceInvalid(f"{what} has a whole number of more than 64 bits; write it as a text")
+                    raise ResourceInvalid(f"{subject} has a whole number of more than 64 bits; write it as a string")
             case float():
                 if not math.isfinite(value):
-                    raise ResourceInvalid(f"{what} has a number that is none ({value}), which JSON cannot say")
+                    raise ResourceInvalid(f"{subject} has the number {value}, which JSON cannot hold")
             case Mapping() | list() | tuple():
-                if depth >= MAX_NESTING:
-                    raise ResourceInvalid(f"{what} is nested more than {MAX_NESTING} levels deep")
+                if depth >= NESTING_MAX:
+                    raise ResourceInvalid(f"{subject} is nested more than {NESTING_MAX} levels deep")
                 if isinstance(value, Mapping):
-                    stack += ((name, depth + 1) for name in value if _check_key(name, what))
-                stack += ((one, depth + 1) for one in (value.values() if isinstance(value, Mapping) else value))
+                    stack += ((name, depth + 1) for name in value if _check_key(name, subject))
+                stack += ((item, depth + 1) for item in (value.values() if isinstance(value, Mapping) else value))
             case _:
-                raise ResourceInvalid(f"{what} has a {type(value).__name__}, which JSON cannot say; write it as a text")
+                raise ResourceInvalid(f"{subject} has a {type(value).__name__}, which JSON cannot hold; write it as a string")
 
 
-def _check_key(name: object, what: str) -> bool:
+def _check_key(name: object, subject: str) -> bool:
     if not isinstance(name, str):
-        raise ResourceInvalid(f"{what} has a member named {shorten(repr(name))}, but names are texts; put it in quotes")
+        raise ResourceInvalid(f"{subject} has a member named {shorten(repr(name))}, but names are strings; put it in quotes")
     return True
 
 
-def _check_text(text: str, what: str) -> None:
+def _check_text(text: str, subject: str) -> None:
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ResourceInvalid(f"{what} has a text with half a character (a lone surrogate)") from None
+            raise ResourceInvalid(f"{subject} has a text with a lone surrogate") from None
 
 
 def check_reference(member: str, text: str, *allowed: ResourceType, fragment: bool = False) -> ResourceUri:
-    """A URI that stands in a member; `ResourceInvalid` names the member, and what may stand there."""
-    wanted = " or ".join(f"resource://{kind}/name" for kind in allowed)
+    """Parses a URI in a field; `ResourceInvalid` names the field and the allowed types."""
+    examples = " or ".join(f"resource://{kind}/name" for kind in allowed)
     if not is_reference(text):
-        raise ResourceInvalid(f"{member} must be a URI such as {wanted}, not {shorten(text)!r}")
+        raise ResourceInvalid(f"{member} must be a URI such as {examples}, not {shorten(text)!r}")
     try:
         uri = parse_uri(text)
     except ResourceUriInvalid as error:
         raise ResourceInvalid(f"{member}: {error}") from None
     if uri.type not in allowed:
-        raise ResourceInvalid(f"{member} cannot refer to {uri.type}; it takes {wanted}")
+        raise ResourceInvalid(f"{member} cannot refer to {uri.type}; it takes {examples}")
     if uri.fragment is not None and not fragment:
         raise ResourceInvalid(f"{member} takes the whole of a resource: leave out #{shorten(uri.fragment)}")
     return uri
@@ -294,6 +295,6 @@ def check_rendered(uri: str, size: int) -> None:
 
 
 def refuse_fragment(context: RenderContext) -> None:
-    """For kinds without parts that have names."""
+    """Refuses a fragment, for kinds without named parts."""
     if context.fragment is not None:
         raise ResourceNotFound(f"{context.uri}#{context.fragment}")

@@ -1,4 +1,4 @@
-"""Kinds — the table of what types of resources there are; adding one is a line here and a file beside this one."""
+"""Kinds — the table of all types of resources; adding one is a line here and a file beside this one."""
 
 import msgspec
 
@@ -16,21 +16,21 @@ KINDS: dict[ResourceType, ResourceKind] = {kind.type: kind for kind in _ALL}
 
 _ABOUT: dict[ResourceType, tuple[str, str]] = {
     "prompts": ("prompt", "Text for a model, with variables and parts of other prompts and documents"),
-    "tools": ("tool", "What a model can call: what it is told about it, and what runs"),
-    "sandboxes": ("sandbox", "Where tools run: what they may use, see and reach"),
+    "tools": ("tool", "A function that a model can call: its description, and the code that runs"),
+    "sandboxes": ("sandbox", "The environment of tools: limits, files, packages and network"),
     "agents": ("agent", "A definition of agents: prompt, model, tools, sandbox and knowledge"),
     "knowledge": ("knowledge", "Documents that agents look things up in"),
 }
 
 
 class TypeDescription(Record):
-    """What `GET /v1/resources/types` says about a type."""
+    """The description of a type in `GET /v1/resources/types`."""
 
     type: ResourceType
     singular: str
     description: str
     schema: dict[str, object]
-    """Of the content, as JSON Schema."""
+    """The JSON Schema of the content."""
 
 
 def describe_types() -> tuple[TypeDescription, ...]:

@@ -11,15 +11,15 @@ from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType
 from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, RenderContext, check_reference, check_rendered
 
-MAX_DOCUMENTS = 10_000
-MAX_SEARCHED = 100_000
+DOCUMENTS_MAX = 10_000
+SEARCH_TEXT_MAX = 100_000
 """Characters of the documents that a search for resources looks at; a search in them is another thing."""
 
 DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Document(Record, forbid_unknown_fields=True):
-    """Either `text` or `file`. The id is what follows # in a URI."""
+    """A document with either `text` or `file`. The id is the fragment of a URI."""
 
     id: DocumentName
     title: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
@@ -30,7 +30,7 @@ class Document(Record, forbid_unknown_fields=True):
 
 
 class Chunking(Record, forbid_unknown_fields=True):
-    """In characters."""
+    """Sizes in characters."""
 
     size: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
     overlap: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -44,7 +44,7 @@ class Retrieval(Record, forbid_unknown_fields=True):
 class KnowledgeContent(Content):
     """`instructions` is the URI of a prompt that says how to use it."""
 
-    documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=MAX_DOCUMENTS)]
+    documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=DOCUMENTS_MAX)]
     chunking: Chunking | None = None
     retrieval: Retrieval | None = None
     instructions: Annotated[str, msgspec.Meta(max_length=512)] | None = None
@@ -79,19 +79,19 @@ class Knowledge:
 
     def text(self, content: KnowledgeContent) -> str:
         """Titles first, so that long documents do not hide them."""
-        names = [word for one in content.documents for word in (one.id, one.title) if word]
-        return "\n".join([*names, *(one.text for one in content.documents if one.text)])[:MAX_SEARCHED]
+        names = [word for document in content.documents for word in (document.id, document.title) if word]
+        return "\n".join([*names, *(document.text for document in content.documents if document.text)])[:SEARCH_TEXT_MAX]
 
     def render(self, context: RenderContext) -> object:
         """The manifest, with the instructions rendered; for a fragment the text of that document."""
         content: KnowledgeContent = context.content
         if context.fragment is not None:
             return _document(context, content, context.fragment)
-        documents = [_entry(one) for one in content.documents]
+        documents = [_entry(document) for document in content.documents]
         manifest: dict[str, Any] = {
             "documents": documents,
             "count": len(documents),
-            "bytes": sum(one["size"] for one in documents),
+            "bytes": sum(document["size"] for document in documents),
         }
         for member in ("chunking", "retrieval"):
             if (value := getattr(content, member)) is not None:
@@ -112,10 +112,10 @@ def _entry(document: Document) -> dict[str, Any]:
     return {"id": document.id, **title, "mime": mime, "size": size}
 
 
-def _document(context: RenderContext, content: KnowledgeContent, wanted: str) -> str:
-    found = next((one for one in content.documents if one.id == wanted), None)
-    if found is None:
-        raise context.lacks("document", [one.id for one in content.documents])
-    if found.text is None:
-        raise ResourceInvalid(f"{context.uri}#{shorten(wanted)} is a file, not text; only its bytes can be read")
-    return found.text
+def _document(context: RenderContext, content: KnowledgeContent, document_id: str) -> str:
+    document = next((candidate for candidate in content.documents if candidate.id == document_id), None)
+    if document is None:
+        raise context.lacks("document", [candidate.id for candidate in content.documents])
+    if document.text is None:
+        raise ResourceInvalid(f"{context.uri}#{shorten(document_id)} is a file, not text; only its bytes can be read")
+    return document.text

@@ -1,8 +1,8 @@
 """Prompts — texts with variables and with parts of other texts.
 
-Values are the arguments of who asks, else the defaults of the prompt's own schema. A text goes in as it is, anything else as
-JSON; what goes in is never read as a template again, so an argument cannot add anything but itself. A prompt that is included
-sees the same arguments and its own defaults; its schema judges the arguments that it names, and not those that are for others.
+Values are the caller's arguments, else the defaults of the prompt's own schema. A text is inserted unchanged, any other value
+as JSON; an inserted value is never read as a template again, so an argument cannot add anything but itself. An included prompt
+sees the same arguments and its own defaults; its schema checks the arguments that it names, and no others.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from agentvm.resources.schema import check_schema, misfits
 from agentvm.resources.sections import section, section_names
 from agentvm.resources.template import Include, TemplatePart, Variable, parse
 
-MAX_TEXT = 1024 * 1024
-MAX_INCLUDES = 10_000
-MAX_PARTS = 100_000
+PROMPT_TEXT_MAX = 1024 * 1024
+INCLUDES_MAX = 10_000
+PARTS_MAX = 100_000
 """Both in one rendering, however little each adds: prompts that include each other twice, sixteen levels deep, are many."""
 
 _NOTHING = object()
@@ -30,13 +30,13 @@ _NOTHING = object()
 class PromptContent(Content):
     """`variables` is the JSON Schema of the arguments, an object; `plain` is text without variables."""
 
-    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+    text: Annotated[str, msgspec.Meta(max_length=PROMPT_TEXT_MAX)]
     variables: JsonObject | None = None
     format: Literal["mustache-lite", "plain"] = "mustache-lite"
 
 
 class Prompts:
-    """A fragment is a section of the text, as it was written, before it is rendered."""
+    """Prompts. A fragment is a section of the text as written, before it is rendered."""
 
     type: ResourceType = "prompts"
     content: ContentType = PromptContent
@@ -44,11 +44,11 @@ class Prompts:
     def check(self, content: PromptContent) -> None:
         if content.variables is not None:
             check_schema("variables", content.variables, of_object=True)
-        if content.format != "plain" and len(parse(content.text)) > MAX_PARTS:
-            raise ResourceInvalid(f"text has more than {MAX_PARTS} variables and pieces of text")
+        if content.format != "plain" and len(parse(content.text)) > PARTS_MAX:
+            raise ResourceInvalid(f"text has more than {PARTS_MAX} variables and pieces of text")
         for alias, uri in self.references(content).items():
-            found = check_reference(alias, uri, "prompts", "knowledge", fragment=True)
-            if found.type == "knowledge" and found.fragment is None:
+            target = check_reference(alias, uri, "prompts", "knowledge", fragment=True)
+            if target.type == "knowledge" and target.fragment is None:
                 raise ResourceInvalid(f"{alias} must name a document: {shorten(uri)}#its-id")
 
     def references(self, content: PromptContent) -> Mapping[str, str]:
@@ -72,21 +72,21 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """One prompt in a rendering: read, and its arguments judged, once however often it is included."""
+    """One prompt in a rendering: its text is parsed and its arguments are checked once, however often it is included."""
 
     content: PromptContent
     sections: dict[str | None, list[TemplatePart]] = field(default_factory=dict)
 
 
 class _Rendering:
-    """One prompt and all that it includes, in order, with what they may come to together."""
+    """One prompt and all that it includes, in order, within common limits."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.unresolved: dict[str, None] = {}
         self._size = 0
         self._includes = 0
-        self._parts_left = MAX_PARTS
+        self._parts_left = PARTS_MAX
         self._judged: dict[VersionId, _Judged] = {}
         self._documents: dict[tuple[VersionId, str | None], str] = {}
 
@@ -95,7 +95,7 @@ class _Rendering:
         parts = self._parts(context, judged)
         self._parts_left -= len(parts)
         if self._parts_left < 0:
-            raise ResourceTooLarge(f"{context.uri} is part of a prompt with more than {MAX_PARTS} variables and pieces of text")
+            raise ResourceTooLarge(f"{context.uri} is part of a prompt with more than {PARTS_MAX} variables and pieces of text")
         for part in parts:
             match part:
                 case str():
@@ -111,8 +111,8 @@ class _Rendering:
 
     def _include(self, context: RenderContext, uri: str) -> None:
         self._includes += 1
-        if self._includes > MAX_INCLUDES:
-            raise ResourceTooLarge(f"{context.uri} is part of a prompt that includes others more than {MAX_INCLUDES} times")
+        if self._includes > INCLUDES_MAX:
+            raise ResourceTooLarge(f"{context.uri} is part of a prompt that includes others more than {INCLUDES_MAX} times")
         inner = context.follow(uri)
         if inner.kind.type == "prompts":
             self.add(inner)
@@ -129,21 +129,23 @@ class _Rendering:
 
     def _judge(self, context: RenderContext) -> _Judged:
         version_id = context.node.version.version_id
-        known = self._judged.get(version_id)
-        if known is None:
-            known = _Judged(context.content)
-            if known.content.variables is not None:
-                self._judge_args(context, known.content.variables, is_included=bool(self._judged))
-            self._judged[version_id] = known
-        return known
+        judged = self._judged.get(version_id)
+        if judged is None:
+            judged = _Judged(context.content)
+            if judged.content.variables is not None:
+                self._judge_args(context, judged.content.variables, is_included=bool(self._judged))
+            self._judged[version_id] = judged
+        return judged
 
     def _judge_args(self, context: RenderContext, schema: Mapping[str, object], *, is_included: bool) -> None:
         named = schema.get("properties")
         properties = named if isinstance(named, Mapping) else {}
-        given = {name: value for name, value in context.args.items() if name in properties or not is_included}
-        defaults = {name: one["default"] for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
+        args = {name: value for name, value in context.args.items() if name in properties or not is_included}
+        defaults = {
+            name: spec["default"] for name, spec in properties.items() if isinstance(spec, Mapping) and "default" in spec
+        }
         wrong: dict[str, str] = {}
-        for misfit in misfits("variables", schema, {**defaults, **given}):
+        for misfit in misfits("variables", schema, {**defaults, **args}):
             if misfit.missing is not None and not misfit.path:
                 self.unresolved[misfit.missing] = None
             else:
@@ -176,8 +178,8 @@ def variables(body: bytes) -> set[str]:
 
 
 def _value(path: list[str], args: Mapping[str, object], schema: object) -> object:
-    given = _look(path, args)
-    return _default(path, schema) if given is _NOTHING else given
+    value = _look(path, args)
+    return _default(path, schema) if value is _NOTHING else value
 
 
 def _look(path: list[str], value: object) -> object:
@@ -190,12 +192,12 @@ def _look(path: list[str], value: object) -> object:
 
 def _default(path: list[str], schema: object) -> object:
     """The innermost: a member's own default goes before that of the object around it."""
-    found = _NOTHING
+    default = _NOTHING
     for index in range(len(path) + 1):
         if not isinstance(schema, Mapping):
             break
-        if "default" in schema and (here := _look(path[index:], schema["default"])) is not _NOTHING:
-            found = here
+        if "default" in schema and (nested := _look(path[index:], schema["default"])) is not _NOTHING:
+            default = nested
         properties = schema.get("properties")
         schema = properties.get(path[index]) if index < len(path) and isinstance(properties, Mapping) else None
-    return found
+    return default

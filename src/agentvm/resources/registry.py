@@ -1,4 +1,4 @@
-"""Registry — how resources come to be: checked, locked to what they refer to, and stored as versions that never change."""
+"""Registry — publishes resources: checks them, locks their references, and stores versions that never change."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,29 +43,29 @@ from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
 
 FIRST = "1.0.0"
-MAX_TEXT = 32_768
+INDEXED_TEXT_MAX = 32_768
 """Characters of a version that are searched."""
-MAX_DESCRIPTION = 2_000
-MAX_TAGS = 32
-MAX_TAG = 64
-MAX_ALIAS = 128
-TRIES = 5
-"""How often a version that nobody chose is numbered anew, because another writer has taken the number."""
+DESCRIPTION_MAX = 2_000
+TAGS_MAX = 32
+TAG_MAX = 64
+ALIAS_MAX = 128
+NUMBERING_ATTEMPTS_MAX = 5
+"""Attempts to number a version without an explicit number, because another writer may take the number first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who writes; `actor` is for the record."""
+    """The writer; `actor` is for the record."""
 
     tenant_id: TenantId
     actor: str
     may_publish: bool
-    """Whether what they write may be public."""
+    """Whether their resources may be public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVersion:
-    """What somebody wants to be a version. `content` is as it came in."""
+    """A version to publish. `content` is as received."""
 
     type: ResourceType
     name: str
@@ -73,7 +73,7 @@ class NewVersion:
     version: str | None = None
     schema: dict[str, object] | None = None
     dependencies: Mapping[str, str] | None = None
-    """URIs by alias, besides those that the content names."""
+    """URIs by alias, besides those in the content."""
     description: str | None = None
     tags: tuple[str, ...] | None = None
     visibility: Visibility | None = None
@@ -86,7 +86,7 @@ NO_CHANGES = Changes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:
-    """A new version of what there is: what is not given stays as it was. Either `version` or `bump` says its number."""
+    """A new version of an existing resource: absent fields stay. Either `version` or `bump` sets its number."""
 
     content: object = None
     schema: dict[str, object] | UnsetType | None = UNSET
@@ -105,7 +105,7 @@ Targets = Mapping[str, VersionId | int]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a draft says by itself, checked."""
+    """The checked parts of a draft that need no look at other resources."""
 
     content: Content
     body: bytes
@@ -117,7 +117,7 @@ class _Read:
 
 
 class Registry:
-    """One per server."""
+    """Publishes, changes and deletes the resources of all tenants."""
 
     def __init__(
         self, store: Store, resolver: Resolver, kinds: Mapping[ResourceType, ResourceKind], clock: Clock, new_id: NewId
@@ -129,29 +129,29 @@ class Registry:
         self.new_id = new_id
 
     async def register(self, author: Author, draft: NewVersion) -> Published:
-        """A new resource. `ResourceExists` when there is one of that name, unless it is the very same version."""
+        """Creates a resource. `ResourceExists` when the name is taken, unless by the very same version."""
         publication = await self.prepare(author, draft)
         return (await self.publish(author, [replace(publication, is_new=True)]))[0]
 
     async def revise(self, author: Author, resource_id: ResourceId, revision: VersionChange) -> Published:
         """A new version of an own resource."""
         resource = await self.own(author, resource_id)
-        for attempt in range(TRIES):
+        for attempt in range(NUMBERING_ATTEMPTS_MAX):
             history = await self._view(author).history(resource_id)
             version = revision.version or str(_next(history.versions, revision.bump))
             draft = await self._revised(author, resource, latest_of(history.versions), revision, version)
             publication = await self.prepare(author, draft)
             try:
-                (done,) = await self.publish(author, [replace(publication, expected=revision.expected)])
+                (published,) = await self.publish(author, [replace(publication, expected=revision.expected)])
             except ResourceVersionExists:
-                if revision.version is not None or attempt == TRIES - 1:
+                if revision.version is not None or attempt == NUMBERING_ATTEMPTS_MAX - 1:
                     raise
             else:
-                return done
+                return published
         raise AssertionError("unreachable")
 
     async def prepare(self, author: Author, draft: NewVersion, targets: Targets | None = None) -> Publication:
-        """Everything that can be checked before the commit. `targets` says what each alias is locked to, if that is known."""
+        """Does every check that is possible before the commit. `targets` is the target of each alias, if known."""
         name, version = check_name(draft.name), draft.version or FIRST
         parse_version(version)
         # Large contents take a while, and others wait for the same loop.
@@ -190,7 +190,7 @@ class Registry:
             self._resolver.forget()
 
     async def change(self, author: Author, resource_id: ResourceId, changes: Changes) -> Resource:
-        """What needs no new version."""
+        """Changes the fields that need no new version."""
         await self.own(author, resource_id)
         self._check_visibility(author, changes.visibility)
         check_description(changes.description)
@@ -212,40 +212,40 @@ class Registry:
     async def yank(self, author: Author, resource_id: ResourceId, version: str, *, yanked: bool) -> ResourceVersion:
         resource = await self.own(author, resource_id)
         now = self.clock()
-        found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
+        version_found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
         self._resolver.forget()
-        if found is None:
+        if version_found is None:
             raise await self._lacks(author, resource, version)
-        return found
+        return version_found
 
     async def delete(self, author: Author, resource_id: ResourceId, *, force: bool) -> None:
         await self.own(author, resource_id)
-        gone = await self._view(author).delete(resource_id, force=force, now=self.clock())
+        deleted = await self._view(author).delete(resource_id, force=force, now=self.clock())
         self._resolver.forget()
-        if not gone:
+        if not deleted:
             raise ResourceNotFound(resource_id)
 
     async def find(self, tenant_id: TenantId, named: str) -> Resource:
-        """By id or URI; what follows the name in a URI says nothing here."""
+        """Finds a resource by id or URI; a selector or a fragment in the URI is ignored."""
         view = self._store.resources(tenant_id)
         if "/" in named or ":" in named:
             uri = parse_uri(named)
-            found = await view.find(uri.type, uri.name, uri.owner)
+            resource = await view.find(uri.type, uri.name, uri.owner)
         else:
-            found = await view.get(ResourceId(named))
-        if found is None:
+            resource = await view.get(ResourceId(named))
+        if resource is None:
             raise ResourceNotFound(named)
-        return found
+        return resource
 
     async def own(self, author: Author, resource_id: ResourceId) -> Resource:
-        """`AccessDenied` for what can be seen but belongs to others."""
-        found = await self._view(author).get(resource_id)
-        if found is None:
+        """Returns an own resource; `AccessDenied` for one that is visible but belongs to another tenant."""
+        resource = await self._view(author).get(resource_id)
+        if resource is None:
             raise ResourceNotFound(resource_id)
-        if found.tenant_id != author.tenant_id:
-            whose = "ships with the server" if found.tenant_id == SYSTEM_TENANT else f"belongs to {found.owner}"
-            raise AccessDenied(f"{found.name} {whose} and cannot be changed; register one of your own instead")
-        return found
+        if resource.tenant_id != author.tenant_id:
+            whose = "ships with the server" if resource.tenant_id == SYSTEM_TENANT else f"belongs to {resource.owner}"
+            raise AccessDenied(f"{resource.name} {whose} and cannot be changed; register one of your own instead")
+        return resource
 
     async def _lacks(self, author: Author, resource: Resource, selector: str) -> ResourceNotFound:
         history = await self._view(author).history(resource.resource_id)
@@ -260,7 +260,7 @@ class Registry:
             raise PermissionDenied("resources:publish")
 
     async def _check_kept(self, author: Author, content: Content, digests: Collection[str]) -> int:
-        """How many bytes the parts have that are there already; each must be in view, and as large as the content says."""
+        """Returns the total size of existing parts; each must be visible, and as large as the content states."""
         sizes: dict[str, int] = {}
         for digest in digests:
             size = await self._view(author).blob_size(digest)
@@ -275,7 +275,7 @@ class Registry:
     async def _revised(
         self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: VersionChange, version: str
     ) -> NewVersion:
-        """The draft of the next version: what the revision leaves open is that of the latest."""
+        """Returns the draft of the next version: absent fields come from the latest."""
         content, schema, dependencies = revision.content, revision.schema, revision.dependencies
         if latest is not None:
             node = (await self._view(author).closure(latest.version_id, limit=1)).get(latest.version_id)
@@ -285,7 +285,7 @@ class Registry:
             schema = latest.schema if schema is UNSET else schema
             dependencies = self._declared(node) if dependencies is None else dependencies
         if content is None:
-            raise InvalidInput("content is needed: there is no version to take it from")
+            raise InvalidInput("content is required: there is no earlier version to take it from")
         changes = revision.changes
         return NewVersion(
             type=resource.type,
@@ -310,8 +310,8 @@ class Registry:
     async def _lock(
         self, author: Author, draft: NewVersion, references: Mapping[str, str], targets: Targets | None
     ) -> tuple[NewDependency, ...]:
-        """What each reference means now. Its whole closure must be small enough, together with the new version."""
-        made: list[NewDependency] = []
+        """Resolves each reference as of now. Its whole closure, together with the new version, must be small enough."""
+        dependencies: list[NewDependency] = []
         nodes: dict[VersionId, Node] = {}
         for alias, text in references.items():
             uri = parse_uri(text)
@@ -321,22 +321,22 @@ class Registry:
             if targets is not None:
                 target: VersionId | int = targets[alias]
             else:
-                found = await self._resolver.find(author.tenant_id, uri)
-                nodes |= found.nodes
-                target = found.root.version.version_id
+                closure = await self._resolver.find(author.tenant_id, uri)
+                nodes |= closure.nodes
+                target = closure.root.version.version_id
                 check_size(nodes, target, text, above=1)
-            made.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
-        return tuple(made)
+            dependencies.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
+        return tuple(dependencies)
 
     async def _is_own(self, author: Author, uri: ResourceUri) -> bool:
         if uri.owner is None:
             return True
-        found = await self._view(author).find(uri.type, uri.name, uri.owner)
-        return found is not None and found.tenant_id == author.tenant_id
+        resource = await self._view(author).find(uri.type, uri.name, uri.owner)
+        return resource is not None and resource.tenant_id == author.tenant_id
 
 
 def check_draft(kind: ResourceKind, draft: NewVersion) -> str:
-    """What can be checked of a draft by itself, without the things it refers to; gives its digest."""
+    """Checks a draft without the resources it refers to; returns its digest."""
     check_name(draft.name)
     parse_version(draft.version or FIRST)
     check_description(draft.description)
@@ -352,8 +352,8 @@ def _check_content(size: int) -> None:
 
 
 def check_description(text: str | None) -> str | None:
-    if text is not None and len(text) > MAX_DESCRIPTION:
-        raise InvalidInput(f"A description has at most {MAX_DESCRIPTION} characters, not {len(text)}")
+    if text is not None and len(text) > DESCRIPTION_MAX:
+        raise InvalidInput(f"A description has at most {DESCRIPTION_MAX} characters, not {len(text)}")
     return text
 
 
@@ -361,30 +361,30 @@ def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The words a resource is found by."""
     if tags is None:
         return None
-    if len(tags) > MAX_TAGS:
-        raise InvalidInput(f"A resource has at most {MAX_TAGS} tags, not {len(tags)}")
+    if len(tags) > TAGS_MAX:
+        raise InvalidInput(f"A resource has at most {TAGS_MAX} tags, not {len(tags)}")
     for tag in tags:
-        if not tag.strip() or len(tag) > MAX_TAG or not tag.isprintable():
-            raise InvalidInput(f"A tag has 1 to {MAX_TAG} characters that can be printed")
+        if not tag.strip() or len(tag) > TAG_MAX or not tag.isprintable():
+            raise InvalidInput(f"A tag has 1 to {TAG_MAX} characters that can be printed")
     return tuple(dict.fromkeys(tags))
 
 
 def _read(kind: ResourceKind, draft: NewVersion) -> _Read:
-    content, blobs, kept = detach(accept(kind, draft.content))
+    content, blobs, existing = detach(accept(kind, draft.content))
     body = encode(content)
     if draft.schema is not None:
         check_schema("schema", draft.schema)
     references = _references(draft, kind.references(content))
     digest = version_digest(draft.type, msgspec.json.decode(body), draft.schema, references)
-    return _Read(content, body, blobs, kept, references, digest, kind.text(content)[:MAX_TEXT])
+    return _Read(content, body, blobs, existing, references, digest, kind.text(content)[:INDEXED_TEXT_MAX])
 
 
 def _references(draft: NewVersion, named: Mapping[str, str]) -> dict[str, str]:
-    """Those that the content names and those that were declared, as written."""
+    """Returns the references in the content and the declared ones, as written."""
     declared = draft.dependencies or {}
     for alias, uri in declared.items():
-        if not 0 < len(alias) <= MAX_ALIAS or not alias.isprintable():
-            raise InvalidInput(f"The name of a dependency has 1 to {MAX_ALIAS} characters that can be printed")
+        if not 0 < len(alias) <= ALIAS_MAX or not alias.isprintable():
+            raise InvalidInput(f"The name of a dependency has 1 to {ALIAS_MAX} characters that can be printed")
         if named.get(alias, uri) != uri:
             raise ResourceInvalid(f"The dependency {alias} is {uri}, but the content says {named[alias]}")
     both = {**named, **declared}
@@ -395,5 +395,5 @@ def _references(draft: NewVersion, named: Mapping[str, str]) -> dict[str, str]:
 
 def _next(versions: Sequence[ResourceVersion], bump: Bump) -> Version:
     """After the highest there is, withdrawn or not: its number is not given out again."""
-    highest = max((parse_version(one.version) for one in versions), default=None)
+    highest = max((parse_version(version.version) for version in versions), default=None)
     return parse_version(FIRST) if highest is None else highest.bumped(bump)

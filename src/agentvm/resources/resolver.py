@@ -1,8 +1,8 @@
-"""Resolver — from a URI to one version, everything it is locked to, and what it renders to.
+"""Resolver — from a URI to one version, everything it is locked to, and its rendered form.
 
-Pure: nothing is run, nothing is fetched, nothing is written. What a version is locked to was decided when it was published, so
-a URI that names an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up.
-Closures are cached until something is published or changed here, and for a few seconds at most.
+Pure: nothing is run, nothing is fetched, nothing is written. The dependencies of a version were locked when it was published,
+so a URI with an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up each
+time. Resolved closures are cached until the next publication or change on this server, and for a few seconds at most.
 """
 
 from collections import OrderedDict
@@ -45,22 +45,22 @@ from agentvm.storage.sql.store import Store
 
 Expand = Literal["none", "content", "closure"]
 REMEMBERED_MS = 5_000
-MOST_BYTES = 32 * 1024 * 1024
-"""Of content that is remembered, of all closures together."""
-FIXED_BYTES = 2_000
-"""What a node costs besides its content, roughly."""
-LIGHT = 16 * 1024
-"""What weighs more is shown and rendered in a thread: others wait for the same loop."""
+CACHE_MAX_BYTES = 32 * 1024 * 1024
+"""Content of all cached closures together."""
+NODE_OVERHEAD_BYTES = 2_000
+"""Rough size of a node besides its content."""
+INLINE_MAX_BYTES = 16 * 1024
+"""A larger closure is shown and rendered in a thread: other work waits for the same loop."""
 ARGS_MAX = 1_000
 """Arguments of one request."""
 WARNED_ARGS_MAX = 20
-"""Unknown arguments that are told one by one: each is compared with all variables."""
+"""Unknown arguments that get a warning each: each is compared with all variables."""
 COMPARED_NAMES_MAX = 200
 """Variables that an unknown argument is compared with."""
 
 
 class Manifest(Record):
-    """What is known about a version besides its content."""
+    """The facts about a version besides its content."""
 
     resource_id: ResourceId
     type: ResourceType
@@ -77,10 +77,10 @@ class Manifest(Record):
 
 
 class Dependency(Record):
-    """Something that a version was locked to. `content` only with `expand=closure`."""
+    """A version that another was locked to. `content` only with `expand=closure`."""
 
     uri: str
-    """As it was written."""
+    """The URI as written."""
     resolved: str
     digest: str
     type: ResourceType
@@ -88,7 +88,7 @@ class Dependency(Record):
 
 
 class Warned(Record):
-    """Something that whoever uses the resource should know; `code` is deprecated, yanked, duplicate or argument."""
+    """A warning for users of the resource; `code` is deprecated, yanked, duplicate or argument."""
 
     code: Literal["deprecated", "yanked", "duplicate", "argument"]
     uri: str
@@ -96,7 +96,7 @@ class Warned(Record):
 
 
 class Resolved(Record):
-    """What a URI came to. `rendered` is what its kind makes of it: a prompt's text, a tool's spec, an agent's definition."""
+    """The resolved URI. `rendered` is the rendered form of its kind: a prompt's text, a tool's spec, an agent's definition."""
 
     uri: str
     resolved: str
@@ -112,7 +112,7 @@ class Resolved(Record):
 
 
 class Pinned(Record):
-    """An entry of a lock that somebody kept, as `Resolved.lock` gave it."""
+    """An entry of a stored lock, as `Resolved.lock` gave it."""
 
     uri: str
     digest: str
@@ -127,11 +127,11 @@ class VersionClosure:
 
     @property
     def weight(self) -> int:
-        return sum(len(node.content) + FIXED_BYTES for node in self.nodes.values())
+        return sum(len(node.content) + NODE_OVERHEAD_BYTES for node in self.nodes.values())
 
 
 class Resolver:
-    """One per server."""
+    """Resolves URIs for all tenants."""
 
     def __init__(self, store: Store, kinds: Mapping[ResourceType, ResourceKind], clock: Clock) -> None:
         self._store = store
@@ -150,28 +150,30 @@ class Resolver:
         expand: Expand = "content",
         lock: Sequence[Pinned] | None = None,
     ) -> Resolved:
-        """`ResourceNotFound` for what is absent or not the asker's; `ResourceLockMismatch` when the lock says otherwise."""
+        """Resolves a URI. `ResourceNotFound` when it is absent or not visible; `ResourceLockMismatch` when the lock differs."""
         uri = parse_uri(text)
         if args is not None and len(args) > ARGS_MAX:
             raise InvalidInput(f"A resource is resolved with at most {ARGS_MAX} args, not {len(args)}")
-        found = await self.find(tenant_id, uri)
+        closure = await self.find(tenant_id, uri)
 
         def make() -> Resolved:
-            shown = _show(tenant_id, uri, found, expand)
+            shown = _show(tenant_id, uri, closure, expand)
             if lock is not None:
                 _compare(shown, lock)
             if expand == "none":
                 return shown
-            warnings = (*shown.warnings, *_unused(found, shown.resolved, args or {}))
-            return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args), warnings=warnings)
+            warnings = (*shown.warnings, *_unused(closure, shown.resolved, args or {}))
+            return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, closure, args), warnings=warnings)
 
-        return make() if _is_light(args, LIGHT - found.weight) else await anyio.to_thread.run_sync(make)
+        return make() if _is_light(args, INLINE_MAX_BYTES - closure.weight) else await anyio.to_thread.run_sync(make)
 
-    def render(self, tenant_id: TenantId, uri: ResourceUri, found: VersionClosure, args: Mapping[str, object] | None) -> object:
+    def render(
+        self, tenant_id: TenantId, uri: ResourceUri, closure: VersionClosure, args: Mapping[str, object] | None
+    ) -> object:
         context = RenderContext(
             viewer=tenant_id,
-            node=found.root,
-            nodes=found.nodes,
+            node=closure.root,
+            nodes=closure.nodes,
             kinds=self._kinds,
             args=args or {},
             fragment=uri.fragment,
@@ -183,20 +185,20 @@ class Resolver:
         return rendered
 
     async def find(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
-        """The version that is meant, and everything it is locked to."""
+        """Returns the version that a URI selects, and everything it is locked to."""
         key = (tenant_id, str(msgspec.structs.replace(uri, fragment=None)))
-        known = self._remembered.get(key)
-        if known is not None and 0 <= self._clock() - known[0] < REMEMBERED_MS:
+        cached = self._remembered.get(key)
+        if cached is not None and 0 <= self._clock() - cached[0] < REMEMBERED_MS:
             self._remembered.move_to_end(key)
-            return known[1]
+            return cached[1]
         changes = self._changes
-        found = await self._look_up(tenant_id, uri)
+        closure = await self._look_up(tenant_id, uri)
         if changes == self._changes:
-            self._remember(key, found)
-        return found
+            self._remember(key, closure)
+        return closure
 
     def forget(self) -> None:
-        """Something was published, changed or deleted."""
+        """Clears the cache after a publication, a change or a deletion."""
         self._changes += 1
         self._remembered.clear()
         self._weight = 0
@@ -218,31 +220,31 @@ class Resolver:
         check_size(nodes, version_id, str(uri))
         return VersionClosure(nodes[version_id], nodes)
 
-    def _remember(self, key: tuple[TenantId, str], found: VersionClosure) -> None:
+    def _remember(self, key: tuple[TenantId, str], closure: VersionClosure) -> None:
         before = self._remembered.pop(key, None)
         if before is not None:
             self._weight -= before[1].weight
-        self._remembered[key] = (self._clock(), found)
-        self._weight += found.weight
-        while self._weight > MOST_BYTES:
+        self._remembered[key] = (self._clock(), closure)
+        self._weight += closure.weight
+        while self._weight > CACHE_MAX_BYTES:
             _, (_, dropped) = self._remembered.popitem(last=False)
             self._weight -= dropped.weight
 
 
 async def _select(store: ResourceStore, resource: Resource, selector: str | None) -> ResourceVersion | None:
-    """The version that is meant. Most often it is known which, and then the others, which may be many, are not read."""
+    """Returns the selected version. Most often its number is known, and then the others, which may be many, are not read."""
     only = resource.latest if selector in (None, LATEST) else selector if is_version(selector or "") else None
     if only is not None:
         history = await store.history(resource.resource_id, only)
         # The latest may have been withdrawn meanwhile.
-        if (found := select(history.versions, history.tags, selector)) is not None:
-            return found
+        if (version := select(history.versions, history.tags, selector)) is not None:
+            return version
     history = await store.history(resource.resource_id)
     return select(history.versions, history.tags, selector)
 
 
 async def _what_there_is(store: ResourceStore, resource: Resource | None) -> str:
-    """For who may see the resource, and asked for a version that it does not have."""
+    """Lists the available versions, for a caller that may see the resource and asked for one it does not have."""
     if resource is None:
         return ""
     history = await store.history(resource.resource_id)
@@ -266,9 +268,11 @@ def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, ab
         reached += 1
 
 
-def lock_of(found: VersionClosure, viewer: TenantId) -> tuple[Locked, ...]:
+def lock_of(closure: VersionClosure, viewer: TenantId) -> tuple[Locked, ...]:
     """The root first, then the rest by their URIs."""
-    rest = sorted((node for node in found.nodes.values() if node is not found.root), key=lambda node: exact_uri(node, viewer))
+    rest = sorted(
+        (node for node in closure.nodes.values() if node is not closure.root), key=lambda node: exact_uri(node, viewer)
+    )
     return tuple(
         Locked(
             uri=exact_uri(node, viewer),
@@ -276,66 +280,53 @@ def lock_of(found: VersionClosure, viewer: TenantId) -> tuple[Locked, ...]:
             digest=node.version.digest,
             version_id=node.version.version_id,
         )
-        for node in (found.root, *rest)
+        for node in (closure.root, *rest)
     )
 
 
-def _show(viewer: TenantId, uri: ResourceUri, found: VersionClosure, expand: Expand) -> Resolved:
-    root = found.root
-    one, version = root.resource, root.version
-    own = msgspec.structs.replace(uri, owner=None) if one.tenant_id == viewer else uri
+def _show(viewer: TenantId, uri: ResourceUri, closure: VersionClosure, expand: Expand) -> Resolved:
+    root = closure.root
+    resource, version = root.resource, root.version
+    own = msgspec.structs.replace(uri, owner=None) if resource.tenant_id == viewer else uri
     return Resolved(
         uri=str(own),
         resolved=exact_uri(root, viewer),
         digest=version.digest,
-        type=one.type,
+        type=resource.type,
         manifest=manifest_of(root),
         schema=version.schema,
         content=None if expand == "none" else msgspec.json.decode(root.content),
-        dependencies=tuple(_dependencies(found, viewer, with_content=expand == "closure")),
-        lock=lock_of(found, viewer),
-        warnings=tuple(warnings_of(found, viewer)),
+        dependencies=tuple(_dependencies(closure, viewer, with_content=expand == "closure")),
+        lock=lock_of(closure, viewer),
+        warnings=tuple(warnings_of(closure, viewer)),
     )
 
 
 def manifest_of(node: Node) -> Manifest:
-    one, version = node.resource, node.version
-    return Manifest(
-        resource_id=one.resource_id,
-        type=one.type,
-        owner=one.owner,
-        name=one.name,
-        version=version.version,
-        size=version.size,
-        visibility=one.visibility,
-        created_at=version.created_at,
-        description=one.description,
-        tags=one.tags,
-        deprecated=one.deprecated,
-        dependencies=version.dependencies,
-    )
+    facts = msgspec.structs.asdict(node.resource) | msgspec.structs.asdict(node.version)
+    return Manifest(**{name: facts[name] for name in Manifest.__struct_fields__})
 
 
-def in_order(found: VersionClosure) -> Iterator[tuple[Node, str]]:
-    """What the root depends on, each before what depends on it, with a URI that leads there as it was written."""
-    done: set[VersionId] = {found.root.version.version_id}
-    # Iterative: what it walks over may be deep, but not circular, since a version can only be locked to older ones.
-    waiting: list[tuple[VersionId, str, bool]] = [(link.target, link.uri, False) for link in reversed(found.root.links)]
+def in_order(closure: VersionClosure) -> Iterator[tuple[Node, str]]:
+    """Yields the dependencies of the root, each before its dependents, with a URI that leads there as written."""
+    visited: set[VersionId] = {closure.root.version.version_id}
+    # Iterative: the graph may be deep, but not circular, since a version can only be locked to older ones.
+    waiting: list[tuple[VersionId, str, bool]] = [(link.target, link.uri, False) for link in reversed(closure.root.links)]
     while waiting:
         version_id, uri, ready = waiting.pop()
-        if version_id in done:
+        if version_id in visited:
             continue
-        node = found.nodes[version_id]
+        node = closure.nodes[version_id]
         if ready or not node.links:
-            done.add(version_id)
+            visited.add(version_id)
             yield node, uri
         else:
             waiting.append((version_id, uri, True))
             waiting += [(link.target, link.uri, False) for link in reversed(node.links)]
 
 
-def _dependencies(found: VersionClosure, viewer: TenantId, *, with_content: bool) -> Iterator[Dependency]:
-    for node, uri in in_order(found):
+def _dependencies(closure: VersionClosure, viewer: TenantId, *, with_content: bool) -> Iterator[Dependency]:
+    for node, uri in in_order(closure):
         yield Dependency(
             uri=uri,
             resolved=exact_uri(node, viewer),
@@ -345,30 +336,30 @@ def _dependencies(found: VersionClosure, viewer: TenantId, *, with_content: bool
         )
 
 
-def warnings_of(found: VersionClosure, viewer: TenantId) -> Iterator[Warned]:
-    """What whoever uses it should know."""
+def warnings_of(closure: VersionClosure, viewer: TenantId) -> Iterator[Warned]:
+    """Yields warnings for users of the resource."""
     versions: dict[ResourceId, list[str]] = {}
-    for node in found.nodes.values():
-        one, uri = node.resource, exact_uri(node, viewer)
-        if one.deprecated is not None:
-            yield Warned(code="deprecated", uri=uri, message=one.deprecated)
+    for node in closure.nodes.values():
+        resource, uri = node.resource, exact_uri(node, viewer)
+        if resource.deprecated is not None:
+            yield Warned(code="deprecated", uri=uri, message=resource.deprecated)
         if node.version.yanked_at is not None:
             yield Warned(code="yanked", uri=uri, message="This version was withdrawn; move to another")
-        versions.setdefault(one.resource_id, []).append(uri)
+        versions.setdefault(resource.resource_id, []).append(uri)
     for uris in versions.values():
         if len(uris) > 1:
             yield Warned(code="duplicate", uri=uris[0], message=f"More than one version is used: {', '.join(sorted(uris))}")
 
 
-def _unused(found: VersionClosure, uri: str, args: Mapping[str, object]) -> Iterator[Warned]:
+def _unused(closure: VersionClosure, uri: str, args: Mapping[str, object]) -> Iterator[Warned]:
     """Arguments that a prompt which declares its variables has no use for: probably they are misspelt."""
-    if not args or found.root.resource.type != "prompts" or not declares(found.root.content):
+    if not args or closure.root.resource.type != "prompts" or not declares(closure.root.content):
         return
-    known = {name for node in found.nodes.values() if node.resource.type == "prompts" for name in variables(node.content)}
-    unknown = [name for name in args if name not in known]
-    compared = sorted(known)[:COMPARED_NAMES_MAX]
+    names = {name for node in closure.nodes.values() if node.resource.type == "prompts" for name in variables(node.content)}
+    unknown = [name for name in args if name not in names]
+    compared = sorted(names)[:COMPARED_NAMES_MAX]
     for name in unknown[:WARNED_ARGS_MAX]:
-        message = f"There is no variable {shorten(name)}; {suggest(name, compared)}" if known else "It has no variables"
+        message = f"There is no variable {shorten(name)}; {suggest(name, compared)}" if names else "It has no variables"
         yield Warned(code="argument", uri=uri, message=message)
     if len(unknown) > WARNED_ARGS_MAX:
         yield Warned(code="argument", uri=uri, message=f"There are {len(unknown) - WARNED_ARGS_MAX} more unknown arguments")
@@ -391,10 +382,10 @@ def _is_light(args: Mapping[str, object] | None, room: int) -> bool:
 
 
 def _compare(shown: Resolved, lock: Sequence[Pinned]) -> None:
-    given = {(entry.uri, entry.digest) for entry in lock}
+    expected = {(entry.uri, entry.digest) for entry in lock}
     now = {(entry.uri, entry.digest) for entry in shown.lock}
-    if given != now:
-        changed = sorted({uri for uri, _ in given ^ now})
+    if expected != now:
+        changed = sorted({uri for uri, _ in expected ^ now})
         raise ResourceLockMismatch(
-            f"{shown.uri} does not resolve to what the lock says: {', '.join(changed[:10])}", details={"changed": changed}
+            f"{shown.uri} does not resolve to the locked versions: {', '.join(changed[:10])}", details={"changed": changed}
         )

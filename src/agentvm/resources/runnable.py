@@ -1,4 +1,4 @@
-"""Runnable — which resources this server can act upon; what it cannot is kept, and said so wherever it is accepted."""
+"""Runnable — the resources that this server can act upon; any other is stored, with a warning wherever it is accepted."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,15 +6,15 @@ from agentvm.model.resource import ResourceType
 
 
 def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collection[str]) -> str | None:
-    """The reason why a resource does nothing here; None if it does something. `tools` are the names of built-in tools."""
+    """Returns the reason why a resource has no effect here; None if it has one. `tools` are the names of built-in tools."""
     match kind:
         case "tools" if content.get("runtime") != "builtin":
-            return f"tools with the runtime {content.get('runtime')} cannot run on this server yet; models are not told of it"
+            return f"tools with the runtime {content.get('runtime')} cannot run on this server yet; models do not see it"
         case "tools" if content.get("entry") not in tools:
-            return f"there is no built-in tool {content.get('entry')!r} on this server; models are not told of it"
+            return f"there is no built-in tool {content.get('entry')!r} on this server; models do not see it"
         case "sandboxes":
-            return "it is kept, but nothing runs in sandboxes on this server yet"
+            return "it is stored, but nothing runs in sandboxes on this server yet"
         case "knowledge":
-            return "it is kept, but agents cannot look things up on this server yet"
+            return "it is stored, but agents cannot search knowledge on this server yet"
         case _:
             return None

@@ -1,4 +1,5 @@
-"""Sandboxes — where tools run: what they may use, see and reach. One may extend another and say only what differs.
+"""Sandboxes — the environment of tools: limits, files, packages and network. One may extend another and state only the
+differences.
 
 Here a sandbox is only described; nothing is started.
 """
@@ -28,10 +29,10 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 RuntimeName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._:/-]{0,127}$")]
 Package = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 FileText = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
-MAX_ENTRIES = 1_000
-MAX_PATH = 1_024
-MAX_FOLDERS = 32
-MAX_VALUE = 32 * 1024
+ENTRIES_MAX = 1_000
+PATH_MAX = 1_024
+PATH_DEPTH_MAX = 32
+ENV_VALUE_MAX = 32 * 1024
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -41,7 +42,7 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
 class SandboxLimits(Record, forbid_unknown_fields=True):
-    """What is not given is the server's to choose."""
+    """Limits of a sandbox. The server chooses an absent one."""
 
     timeout_ms: Positive | None = None
     memory_bytes: Positive | None = None
@@ -55,22 +56,22 @@ class SandboxNetwork(Record, forbid_unknown_fields=True):
     """`allow` holds hosts, with or without a port; `*.example.org` is every host below."""
 
     mode: Literal["none", "allowlist"] | None = None
-    allow: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_ENTRIES)] | None = None
+    allow: Annotated[tuple[str, ...], msgspec.Meta(max_length=ENTRIES_MAX)] | None = None
 
 
 class SandboxContent(Content):
-    """Unset is not the same as empty: what is unset comes from the sandbox that this one extends."""
+    """A sandbox. Unset is not the same as empty: an unset field comes from the sandbox that this one extends."""
 
     extends: Annotated[str, msgspec.Meta(max_length=512)] | None = None
     runtime: RuntimeName | None = None
-    """What runs in it: `python`, `node`, `shell`, or an image of that kind. Needed unless it extends another."""
+    """The runtime: `python`, `node`, `shell`, or an image of that kind. Required unless it extends another."""
     isolator: RuntimeName | None = None
-    """What keeps it apart: `process`, `docker`, `remote`. Never replaced by a weaker one."""
+    """The isolation: `process`, `docker`, `remote`. Never replaced by a weaker one."""
     limits: SandboxLimits | None = None
     network: SandboxNetwork | None = None
     env: dict[str, str] | None = None
     files: dict[str, FileText | Binary] | None = None
-    packages: Annotated[tuple[Package, ...], msgspec.Meta(max_length=MAX_ENTRIES)] | None = None
+    packages: Annotated[tuple[Package, ...], msgspec.Meta(max_length=ENTRIES_MAX)] | None = None
     persistent: bool | None = None
 
 
@@ -90,8 +91,8 @@ class Sandboxes:
         packages = content.packages or ()
         if len(set(packages)) < len(packages):
             raise ResourceInvalid("packages names something twice")
-        if odd := next((one for one in packages if not one.isprintable() or one != one.strip()), None):
-            raise ResourceInvalid(f"packages: {shorten(odd)!r} is no name of a package")
+        if odd := next((package for package in packages if not package.isprintable() or package != package.strip()), None):
+            raise ResourceInvalid(f"packages: {shorten(odd)!r} is not the name of a package")
 
     def references(self, content: SandboxContent) -> Mapping[str, str]:
         return {} if content.extends is None else {"extends": content.extends}
@@ -100,7 +101,7 @@ class Sandboxes:
         return "\n".join(filter(None, [content.runtime, content.isolator, *(content.packages or ())]))
 
     def render(self, context: RenderContext) -> JsonObject:
-        """All that it says and all that those say which it extends, nearest first."""
+        """Returns all fields, merged with those of the sandboxes it extends, nearest first."""
         refuse_fragment(context)
         content: SandboxContent = context.content
         spec = context.written
@@ -125,33 +126,40 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         merged["packages"] = list(dict.fromkeys([*base["packages"], *over["packages"]]))
     network = merged.get("network")
     if network is not None and network.get("mode") == "none":
-        # Who closes the network closes it for what the other allowed too.
+        # Closing the network also closes it for the hosts that the extended sandbox allowed.
         merged["network"] = {"mode": "none"}
     return merged
 
 
 def _check_env(env: Mapping[str, str]) -> None:
-    if len(env) > MAX_ENTRIES:
-        raise ResourceInvalid(f"env has {len(env)} variables, and may have {MAX_ENTRIES}")
+    if len(env) > ENTRIES_MAX:
+        raise ResourceInvalid(f"env has {len(env)} variables, and may have {ENTRIES_MAX}")
     for name, value in env.items():
         if _ENV_NAME.fullmatch(name) is None:
-            raise ResourceInvalid(f"env: {shorten(name)!r} is no name of a variable: letters, digits and _, no digit first")
-        if "\0" in value or len(value) > MAX_VALUE:
-            raise ResourceInvalid(f"env.{name} must have at most {MAX_VALUE} characters, and no NUL")
+            raise ResourceInvalid(
+                f"env: {shorten(name)!r} is not the name of a variable: letters, digits and _, no digit first"
+            )
+        if "\0" in value or len(value) > ENV_VALUE_MAX:
+            raise ResourceInvalid(f"env.{name} must have at most {ENV_VALUE_MAX} characters, and no NUL")
 
 
 def _check_paths(paths: list[str]) -> None:
-    if len(paths) > MAX_ENTRIES:
-        raise ResourceInvalid(f"files has {len(paths)} files, and may have {MAX_ENTRIES}")
-    known = set(paths)
+    if len(paths) > ENTRIES_MAX:
+        raise ResourceInvalid(f"files has {len(paths)} files, and may have {ENTRIES_MAX}")
+    existing = set(paths)
     for path in paths:
         parts = path.split("/")
-        if not 0 < len(path) <= MAX_PATH or not {"", ".", ".."}.isdisjoint(parts) or _is_odd(path) or len(parts) > MAX_FOLDERS:
+        if (
+            not 0 < len(path) <= PATH_MAX
+            or not {"", ".", ".."}.isdisjoint(parts)
+            or _is_odd(path)
+            or len(parts) > PATH_DEPTH_MAX
+        ):
             raise ResourceInvalid(
-                f"files: {shorten(path)!r} is no path: it must be relative, such as data/words.txt, without . and .., "
+                f"files: {shorten(path)!r} is not a valid path: it must be relative, such as data/words.txt, without . and .., "
                 "backslashes and control characters"
             )
-        above = next((one for i in range(1, len(parts)) if (one := "/".join(parts[:i])) in known), None)
+        above = next((folder for i in range(1, len(parts)) if (folder := "/".join(parts[:i])) in existing), None)
         if above is not None:
             raise ResourceInvalid(f"files: {shorten(above)!r} cannot be a file and the folder of {shorten(path)!r}")
 

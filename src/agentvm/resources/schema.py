@@ -1,4 +1,4 @@
-"""Schema — JSON Schemas that others wrote: whether they are sound, and whether a value fits.
+"""Schema — foreign JSON Schemas: whether they are sound, and whether a value fits.
 
 Nothing is ever fetched. A schema refers only into itself (`#/$defs/x`); patterns are of the kind that takes linear time, so
 without lookaround and back-references; and since references can make few lines mean billions of comparisons, the work that a
@@ -17,19 +17,19 @@ from agentvm.resources.kind import check_json
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-MAX_SCHEMA = 256 * 1024
-MAX_PATTERNS = 100
-MAX_PATTERN = 1_000
-MAX_COMPILED = 256 * 1024
+SCHEMA_MAX_BYTES = 256 * 1024
+PATTERNS_MAX = 100
+PATTERN_MAX = 1_000
+COMPILED_MAX_BYTES = 256 * 1024
 """Bytes of one pattern, compiled: `(a{1,1000}){1,1000}` is short only on paper."""
-MAX_WORK = 250_000
-MAX_STEPS = 200_000
-"""Of the count itself."""
-MAX_CHAIN = 64
+COMPARISONS_MAX = 250_000
+STEPS_MAX = 200_000
+"""Limit of the counting itself."""
+CHAIN_MAX = 64
 """Parts that apply to the same value, one within the other: each takes some of the stack of the thread."""
-_AGAIN = 4
-"""How often what `unevaluatedProperties` asks for is gone through, at most; three times were measured."""
-MAX_MISFITS = 20
+_PASSES_MAX = 4
+"""Upper bound of the passes that `unevaluatedProperties` causes; three were measured."""
+MISFITS_MAX = 20
 
 _ONE = frozenset({
     "not", "if", "then", "else", "contains", "items", "additionalItems", "unevaluatedItems", "additionalProperties",
@@ -40,8 +40,8 @@ _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "depe
 _IN_PLACE = frozenset({"not", "if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"})
 _NOT_APPLIED = frozenset({"$defs", "definitions", "contentSchema"})
 _DEEPER = _ONE | _MANY | _NAMED | {"$ref"}
-_SAID = frozenset({"default", "examples", "title", "description", "$comment", "$id", "$schema"})
-"""What nothing is compared with."""
+_ANNOTATIONS = frozenset({"default", "examples", "title", "description", "$comment", "$id", "$schema"})
+"""Keywords that compare nothing."""
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _REFUSED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
 _PATTERN_HINT = "; lookaround, back-references and huge counts of repetition are not supported"
@@ -50,10 +50,10 @@ JsonSchema = Mapping[str, object]
 
 
 def check_schema(member: str, schema: Mapping[str, object], *, of_object: bool = False) -> None:
-    """`ResourceInvalid` names the member and what is wrong in its schema."""
+    """Checks a schema; `ResourceInvalid` names the field and the fault."""
     check_json(schema, member)
-    if (size := len(canonical(schema))) > MAX_SCHEMA:
-        raise ResourceInvalid(f"{member} has {size} bytes, and a schema may have {MAX_SCHEMA}")
+    if (size := len(canonical(schema))) > SCHEMA_MAX_BYTES:
+        raise ResourceInvalid(f"{member} has {size} bytes, and a schema may have {SCHEMA_MAX_BYTES}")
     if "draft-04" in str(schema.get("$schema", "")):
         raise ResourceInvalid(f"{member}.$schema: draft 4 is not supported; draft 6 and all later ones are")
     _check_parts(member, schema)
@@ -63,21 +63,21 @@ def check_schema(member: str, schema: Mapping[str, object], *, of_object: bool =
 
 
 def misfits(member: str, schema: Mapping[str, object], value: object) -> list["Misfit"]:
-    """What is wrong with a value, at most some twenty things; empty if it fits. The schema has been checked."""
+    """Returns the faults of a value, at most `MISFITS_MAX`; empty if it fits. The schema has been checked."""
     check_json(value, "The value")
     validator = _compile(member, schema)
     _check_work(member, schema, value)
-    found: list[Misfit] = []
+    faults: list[Misfit] = []
     for error in validator.iter_errors(value):
-        found.append(_misfit(error))
-        if len(found) >= MAX_MISFITS:
+        faults.append(_misfit(error))
+        if len(faults) >= MISFITS_MAX:
             break
-    return found
+    return faults
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """One thing that is wrong: where in the value, and what, for people."""
+    """One fault: its place in the value, and a sentence for people."""
 
     path: tuple[str | int, ...]
     message: str
@@ -95,21 +95,21 @@ def _misfit(error: "ValidationError") -> Misfit:
 
 
 def _compile(member: str, schema: Mapping[str, object]) -> "Validator":
-    # It takes 26 ms to import, and most servers start without a schema to look at.
+    # The import takes 26 ms, and most servers start without a schema to check.
     from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415
 
     try:
         return validator_for(
             dict(schema),
             retriever=_refuse,
-            pattern_options=RegexOptions(size_limit=MAX_COMPILED, dfa_size_limit=MAX_COMPILED),
+            pattern_options=RegexOptions(size_limit=COMPILED_MAX_BYTES, dfa_size_limit=COMPILED_MAX_BYTES),
         )
     except ValueError as error:
-        # Its errors are ValueErrors, and so is what it says about too deep a schema.
+        # The library raises ValueError for its own faults and for schemas that are too deep.
         why = getattr(error, "message", str(error))
         at = ".".join(map(str, getattr(error, "instance_path", ())))
         hint = _PATTERN_HINT if why.endswith('"regex"') else ""
-        raise ResourceInvalid(f"{member}{f'.{at}' if at else ''} is no JSON Schema: {shorten(why)}{hint}") from None
+        raise ResourceInvalid(f"{member}{f'.{at}' if at else ''} is not a valid JSON Schema: {shorten(why)}{hint}") from None
 
 
 def _refuse(uri: str, /) -> Any:
@@ -128,9 +128,9 @@ def _check_parts(member: str, root: JsonSchema) -> None:
         seen.add(id(part))
         _check_keywords(f"{member}{where}", part, inner=bool(where))
         patterns += _count_patterns(f"{member}{where}", part)
-        if patterns > MAX_PATTERNS:
-            raise ResourceInvalid(f"{member} has more than {MAX_PATTERNS} patterns")
-        stack += ((f"{where}.{keyword}", one) for keyword, _, one in _subschemas(part))
+        if patterns > PATTERNS_MAX:
+            raise ResourceInvalid(f"{member} has more than {PATTERNS_MAX} patterns")
+        stack += ((f"{where}.{keyword}", subschema) for keyword, _, subschema in _subschemas(part))
         if "$ref" in part:
             stack.append((f"{where}.$ref", _target(f"{member}{where}", root, part["$ref"])))
     _check_loops(member, root)
@@ -150,8 +150,8 @@ def _count_patterns(where: str, part: JsonSchema) -> int:
     if "pattern" in part:
         patterns.append(part["pattern"])
     for pattern in patterns:
-        if isinstance(pattern, str) and len(pattern) > MAX_PATTERN:
-            raise ResourceInvalid(f"{where} has a pattern of {len(pattern)} characters, and it may have {MAX_PATTERN}")
+        if isinstance(pattern, str) and len(pattern) > PATTERN_MAX:
+            raise ResourceInvalid(f"{where} has a pattern of {len(pattern)} characters, and it may have {PATTERN_MAX}")
     return len(patterns)
 
 
@@ -159,11 +159,11 @@ def _subschemas(part: JsonSchema) -> Iterator[tuple[str, str, object]]:
     """The keyword, the name under it if it has names, and the schema."""
     for keyword, value in part.items():
         if keyword in _MANY and isinstance(value, list | tuple):
-            yield from ((keyword, "", one) for one in value)
+            yield from ((keyword, "", subschema) for subschema in value)
         elif keyword in _ONE:
             yield keyword, "", value
         elif keyword in _NAMED and isinstance(value, Mapping):
-            yield from ((keyword, name, one) for name, one in value.items())
+            yield from ((keyword, name, subschema) for name, subschema in value.items())
 
 
 def _target(where: str, root: JsonSchema, ref: object) -> object:
@@ -186,7 +186,7 @@ def _target(where: str, root: JsonSchema, ref: object) -> object:
 
 def _in_place(member: str, root: JsonSchema, part: JsonSchema) -> list[object]:
     """The parts that apply to the same value as this one."""
-    same = [one for keyword, _, one in _subschemas(part) if keyword in _IN_PLACE]
+    same = [subschema for keyword, _, subschema in _subschemas(part) if keyword in _IN_PLACE]
     return [*same, _target(member, root, part["$ref"])] if "$ref" in part else same
 
 
@@ -199,37 +199,39 @@ def _check_loops(member: str, root: JsonSchema) -> None:
         while stack:
             part, leaving = stack.pop()
             inner = (
-                [one for one in _in_place(member, root, part) if isinstance(one, Mapping)] if id(part) not in heights else []
+                [subschema for subschema in _in_place(member, root, part) if isinstance(subschema, Mapping)]
+                if id(part) not in heights
+                else []
             )
             if leaving:
                 open_.discard(id(part))
-                heights[id(part)] = 1 + max((heights[id(one)] for one in inner), default=0)
-                if heights[id(part)] > MAX_CHAIN:
-                    raise ResourceInvalid(f"{member} has a chain of more than {MAX_CHAIN} parts that each refer to the next")
+                heights[id(part)] = 1 + max((heights[id(subschema)] for subschema in inner), default=0)
+                if heights[id(part)] > CHAIN_MAX:
+                    raise ResourceInvalid(f"{member} has a chain of more than {CHAIN_MAX} parts that each refer to the next")
             elif id(part) in open_:
                 raise ResourceInvalid(f"{member} has a $ref that leads back to itself without going into the value")
             elif id(part) not in heights:
                 open_.add(id(part))
                 stack.append((part, True))
                 # A part that is open is looked at again, and found; one that only waits on the stack is not open yet.
-                stack += ((one, False) for one in inner)
+                stack += ((subschema, False) for subschema in inner)
 
 
 def _every_part(member: str, root: JsonSchema) -> list[JsonSchema]:
-    found: dict[int, JsonSchema] = {}
+    parts: dict[int, JsonSchema] = {}
     stack: list[object] = [root]
     while stack:
         part = stack.pop()
-        if isinstance(part, Mapping) and id(part) not in found:
-            found[id(part)] = part
-            stack += (one for _, _, one in _subschemas(part))
+        if isinstance(part, Mapping) and id(part) not in parts:
+            parts[id(part)] = part
+            stack += (subschema for _, _, subschema in _subschemas(part))
             if "$ref" in part:
                 stack.append(_target(member, root, part["$ref"]))
-    return list(found.values())
+    return list(parts.values())
 
 
 def _check_work(member: str, root: JsonSchema, value: object) -> None:
-    """How many comparisons it would be at most. Each pair of parts is counted once and multiplied, so this itself is quick."""
+    """Bounds the number of comparisons. Each pair of parts is counted once and multiplied, so the count itself is quick."""
     counted: dict[tuple[int, int], int] = {}
     widths: dict[int, int] = {}
     steps = 0
@@ -244,7 +246,7 @@ def _check_work(member: str, root: JsonSchema, value: object) -> None:
             continue
         applied = list(_applied(member, root, part, one))
         steps += max(len(applied), _width(part, widths)) + 1
-        # What has no parts of its own counts by what it says itself, and need not be looked at.
+        # A part without subschemas counts by its own keywords, and need not be visited.
         needed = [(inner, at) for inner, at in applied if isinstance(inner, Mapping) and not _DEEPER.isdisjoint(inner)]
         waiting = [(inner, at) for inner, at in needed if (id(inner), id(at)) not in counted]
         if waiting:
@@ -255,21 +257,21 @@ def _check_work(member: str, root: JsonSchema, value: object) -> None:
             )
             counted[pair] = _width(part, widths) + leaves + sum(counted[id(inner), id(at)] for inner, at in needed)
             stack.pop()
-        if steps > MAX_STEPS or counted.get(pair, 0) > MAX_WORK:
+        if steps > STEPS_MAX or counted.get(pair, 0) > COMPARISONS_MAX:
             raise ResourceInvalid(f"{member}: to compare the value with this schema would take too long; make either simpler")
 
 
-def _width(part: object, known: dict[int, int]) -> int:
-    """How much a part says itself that one value is compared with: what it requires, the values it allows, its members."""
+def _width(part: object, widths: dict[int, int]) -> int:
+    """Returns how much of a part one value is compared with: its required names, allowed values and members."""
     if not isinstance(part, Mapping):
         return 1
-    if id(part) not in known:
-        known[id(part)] = 1 + sum(
+    if id(part) not in widths:
+        widths[id(part)] = 1 + sum(
             _sized(value) if keyword in _DEEPER else _values(value)
             for keyword, value in part.items()
-            if keyword not in _SAID and keyword not in _NOT_APPLIED
+            if keyword not in _ANNOTATIONS and keyword not in _NOT_APPLIED
         )
-    return known[id(part)]
+    return widths[id(part)]
 
 
 def _sized(value: object) -> int:
@@ -277,18 +279,18 @@ def _sized(value: object) -> int:
 
 
 def _values(value: object) -> int:
-    """How many there are in it, itself included."""
+    """Returns the number of values in a value, itself included."""
     count, stack = 0, [value]
     while stack:
-        one = stack.pop()
+        current = stack.pop()
         count += 1
-        stack += one.values() if isinstance(one, Mapping) else one if isinstance(one, list | tuple) else ()
+        stack += current.values() if isinstance(current, Mapping) else current if isinstance(current, list | tuple) else ()
     return count
 
 
 def _applied(member: str, root: JsonSchema, part: JsonSchema, value: object) -> Iterator[tuple[object, object]]:
-    """What a part of a schema compares with what, at most."""
-    times = 1 if _UNEVALUATED.isdisjoint(part) else _AGAIN
+    """Yields the pairs of subschema and value that a part compares, at most."""
+    times = 1 if _UNEVALUATED.isdisjoint(part) else _PASSES_MAX
     yield from ((one, value) for one in _in_place(member, root, part) for _ in range(times))
     items = value if isinstance(value, list | tuple) else ()
     members = value if isinstance(value, Mapping) else {}
@@ -306,4 +308,4 @@ def _applied(member: str, root: JsonSchema, part: JsonSchema, value: object) -> 
             yield from ((one, inner) for inner in items)
 
 
-__all__ = ["MAX_SCHEMA", "Misfit", "check_schema", "misfits"]
+__all__ = ["SCHEMA_MAX_BYTES", "Misfit", "check_schema", "misfits"]

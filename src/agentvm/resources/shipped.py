@@ -1,7 +1,8 @@
-"""Shipped — what comes with the server: agents, their prompts, the built-in tools and a sandbox, owned by `system`.
+"""Shipped — the resources that come with the server: agents, their prompts, the built-in tools and a sandbox, owned by
+`system`.
 
-They are folders beside this file, so that a change of a prompt is read like any other. A version that was released is never
-changed: tests know the digests, and who changes one gives it another number.
+They are folders beside this file, so that a change of a prompt is reviewed like any other. A released version is never
+changed: tests know the digests, and a change takes another number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,32 +29,32 @@ from agentvm.resources.folder import MANIFEST, FolderItem, find_folders, read_fo
 from agentvm.resources.intake import in_order, take_in
 from agentvm.resources.kind import accept, decode, detach, encode
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.registry import MAX_TEXT, Author
+from agentvm.resources.registry import INDEXED_TEXT_MAX, Author
 from agentvm.storage.resources import NewDependency, Publication, Search
 
 logger = get_logger(__name__)
 
 HOME = Path(__file__).parent / "system"
 AUTHOR = Author(tenant_id=SYSTEM_TENANT, actor=SYSTEM, may_publish=True)
-MANY = 1_000
+SEARCH_MAX = 1_000
 
 
 async def ship(centre: ResourceCentre) -> None:
-    """Publishes what is missing. When nothing is, that costs one read; so does every start but the first of a release."""
-    wanted = _versions(HOME)
-    found = await centre.store.resources(SYSTEM_TENANT).search(Search(scope="own", limit=MANY))
-    latest = {(hit.resource.type, hit.resource.name): hit.resource.latest for hit in found.items}
-    if all(latest.get(key) == version for key, version in wanted.items()):
+    """Publishes missing versions. When there are none, that costs one read; so does every start but the first of a release."""
+    versions = _versions(HOME)
+    stored = await centre.store.resources(SYSTEM_TENANT).search(Search(scope="own", limit=SEARCH_MAX))
+    latest = {(hit.resource.type, hit.resource.name): hit.resource.latest for hit in stored.items}
+    if all(latest.get(key) == version for key, version in versions.items()):
         return
     if not latest:
-        await centre.registry.publish(AUTHOR, [_made_here(centre, one) for one in _publications(HOME)])
+        await centre.registry.publish(AUTHOR, [_made_here(centre, publication) for publication in _publications(HOME)])
         return
-    # What an older server left, or a newer one, stays: images are locked to it.
-    absent = wanted.keys() - latest.keys()
-    done = await take_in(centre, AUTHOR, _loaded(HOME), on_conflict="skip", redescribe=True, absent=absent)
-    created = [entry.uri for entry in done if entry.outcome == "created"]
+    # Versions of an older or a newer server stay: images are locked to them.
+    absent = versions.keys() - latest.keys()
+    imported = await take_in(centre, AUTHOR, _loaded(HOME), on_conflict="skip", redescribe=True, absent=absent)
+    created = [entry.uri for entry in imported if entry.outcome == "created"]
     logger.debug("shipped", versions=len(created))
-    for entry in done:
+    for entry in imported:
         if entry.outcome == "skipped":
             logger.warning("shipped_differs", uri=entry.uri)
 
@@ -72,7 +73,7 @@ def _loaded(home: Path) -> Bundle:
 
 @cache
 def _publications(home: Path) -> tuple[Publication, ...]:
-    """What a store is given that has nothing yet: the same as if it were taken in, without looking for what cannot be there."""
+    """The publications for an empty store: the same as an import, without looking for existing versions."""
     bundle = _loaded(home)
     ordered = in_order(bundle.entries)
     places = {entry.uri: place for place, entry in enumerate(ordered)}
@@ -80,7 +81,7 @@ def _publications(home: Path) -> tuple[Publication, ...]:
 
 
 def _publication(entry: BundleEntry, blobs: Mapping[str, bytes], places: Mapping[str, int]) -> Publication:
-    """Without ids and time: `_made_here` adds those of a server."""
+    """A publication without ids and time: `_made_here` adds those of a server."""
     kind, content = KINDS[entry.type], blobs[entry.content]
     return Publication(
         resource_id=ResourceId(""),
@@ -93,10 +94,15 @@ def _publication(entry: BundleEntry, blobs: Mapping[str, bytes], places: Mapping
         blobs={digest: blobs[digest] for digest in entry.blobs},
         schema=entry.schema,
         dependencies=tuple(
-            NewDependency(alias=one.alias, uri=one.uri, target=places[one.resolved], floating=not parse_uri(one.uri).is_exact)
-            for one in entry.dependencies
+            NewDependency(
+                alias=dependency.alias,
+                uri=dependency.uri,
+                target=places[dependency.resolved],
+                floating=not parse_uri(dependency.uri).is_exact,
+            )
+            for dependency in entry.dependencies
         ),
-        text=kind.text(decode(kind, content))[:MAX_TEXT],
+        text=kind.text(decode(kind, content))[:INDEXED_TEXT_MAX],
         description=entry.description,
         tags=entry.tags,
         visibility=entry.visibility,
@@ -146,9 +152,9 @@ def bundle_of(items: Iterable[FolderItem]) -> Bundle:
 
 @cache
 def _versions(home: Path) -> dict[tuple[ResourceType, str], str | None]:
-    """Only what says which there are: the rest is read when it is needed."""
+    """Reads only names and versions; the rest is read when it is needed."""
     manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes(), type=FolderItem) for folder in find_folders(home))
-    return {(one.type, one.name): one.version for one in manifests}
+    return {(item.type, item.name): item.version for item in manifests}
 
 
 def _exact(item: FolderItem) -> str:

@@ -1,7 +1,7 @@
-r"""Template — what a prompt is written in: text, `{{name}}`, `{{> resource://prompts/other}}`, and `\{{` for a literal `{{`.
+r"""Template — the language of prompts: text, `{{name}}`, `{{> resource://prompts/other}}`, and `\{{` for a literal `{{`.
 
-There is nothing else, on purpose: no conditions, no loops, no code. Spaces may stand within the braces, line breaks may not, so
-a part of a text that begins and ends with a line never cuts a tag.
+There is nothing else, on purpose: no conditions, no loops, no code. Spaces may stand within the braces, line breaks may not,
+so a part of a text that begins and ends with a line never cuts a tag.
 """
 
 import re
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 
-MAX_NAME = 128
+VARIABLE_NAME_MAX = 128
 _OPEN = re.compile(r"\\?\{\{")
 _VARIABLE = re.compile(r"[\w-]+(?:\.[\w-]+)*")
-_ONLY = r"a prompt knows {{name}}, {{> resource://prompts/name}} and, for a literal {{, \{{"
+_ONLY = r"a prompt can hold {{name}}, {{> resource://prompts/name}} and, for a literal {{, \{{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,30 @@ TemplatePart = str | Variable | Include
 
 
 def parse(text: str) -> list[TemplatePart]:
-    """`ResourceInvalid` names the line of what is not understood."""
+    """Splits a text into its parts; `ResourceInvalid` names the line of a faulty tag."""
     parts: list[TemplatePart] = []
     plain: list[str] = []
-    done = 0
-    while (found := _OPEN.search(text, done)) is not None:
-        plain.append(text[done : found.start()])
-        done = found.end()
-        if found[0].startswith("\\"):
+    position = 0
+    while (brace := _OPEN.search(text, position)) is not None:
+        plain.append(text[position : brace.start()])
+        position = brace.end()
+        if brace[0].startswith("\\"):
             plain.append("{{")
             continue
-        close = text.find("}}", done)
-        if close < 0 or "\n" in text[done:close]:
-            raise _misread(text, found.start(), "{{ has no }} on its line")
+        close = text.find("}}", position)
+        if close < 0 or "\n" in text[position:close]:
+            raise _misread(text, brace.start(), "{{ has no }} on its line")
         _flush(plain, parts)
-        parts.append(_tag(text, found.start(), text[done:close]))
-        done = close + 2
-    plain.append(text[done:])
+        parts.append(_tag(text, brace.start(), text[position:close]))
+        position = close + 2
+    plain.append(text[position:])
     _flush(plain, parts)
     return parts
 
 
 def _flush(plain: list[str], parts: list[TemplatePart]) -> None:
-    if whole := "".join(plain):
-        parts.append(whole)
+    if text := "".join(plain):
+        parts.append(text)
     plain.clear()
 
 
@@ -67,10 +67,10 @@ def _tag(text: str, at: int, inside: str) -> Variable | Include:
     plain = inside.strip()
     if plain.startswith(">"):
         return Include(plain[1:].strip())
-    if len(plain) > MAX_NAME or _VARIABLE.fullmatch(plain) is None:
+    if len(plain) > VARIABLE_NAME_MAX or _VARIABLE.fullmatch(plain) is None:
         raise _misread(text, at, f"{{{{{shorten(inside)}}}}} is not understood")
     return Variable(plain)
 
 
-def _misread(text: str, at: int, what: str) -> ResourceInvalid:
-    return ResourceInvalid(f"text, line {text.count(chr(10), 0, at) + 1}: {what}; {_ONLY}")
+def _misread(text: str, at: int, fault: str) -> ResourceInvalid:
+    return ResourceInvalid(f"text, line {text.count(chr(10), 0, at) + 1}: {fault}; {_ONLY}")

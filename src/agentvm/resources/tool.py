@@ -1,4 +1,4 @@
-"""Tools — what a model is told about a tool, and what runs when it is called. Nothing is run or fetched here."""
+"""Tools — the description of a tool for a model, and the code that a call runs. Nothing is run or fetched here."""
 
 import hashlib
 import re
@@ -12,9 +12,9 @@ from agentvm.model.resource import ResourceType, is_reference
 from agentvm.resources.kind import Content, ContentType, JsonObject, RenderContext, check_reference, exact_uri, refuse_fragment
 from agentvm.resources.schema import check_schema
 
-MAX_NAME = 64
-"""What the providers of models allow."""
-MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
+TOOL_NAME_MAX = 64
+"""The longest name that model providers allow."""
+TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
 
 ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 ReferenceUri = Annotated[str, msgspec.Meta(max_length=512)]
@@ -28,7 +28,7 @@ class ToolContent(Content):
     output_schema: JsonObject | None = None
     runtime: Literal["builtin", "http", "mcp", "python", "command"]
     entry: Annotated[str, msgspec.Meta(min_length=1, max_length=1024 * 1024)]
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=TIMEOUT_MAX_MS)] | None = None
     secrets: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=100)] = ()
     """Names only."""
     sandbox: ReferenceUri | None = None
@@ -63,11 +63,11 @@ class Tools:
         return "\n".join([content.description, *names])
 
     def render(self, context: RenderContext) -> JsonObject:
-        """What a model is sent (name, description, inputSchema), and what whoever runs it needs."""
+        """Returns the part for the model (name, description, inputSchema), and the fields for the runner."""
         refuse_fragment(context)
         content: ToolContent = context.content
         spec = context.written
-        # Providers want it said, also where it goes without saying.
+        # Providers require the type even where it is implied.
         spec["inputSchema"] = {"type": "object", **content.input_schema}
         if is_reference(content.description):
             spec["description"] = context.follow(content.description).render()
@@ -78,8 +78,8 @@ class Tools:
 
 
 def model_name(name: str) -> str:
-    """The name of a resource as models may be told it. What is too long keeps its beginning, and stays different."""
+    """Returns the name of a resource in the form that models accept. A long name is cut, and stays unique by a digest."""
     fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if len(fit) <= MAX_NAME:
+    if len(fit) <= TOOL_NAME_MAX:
         return fit
-    return f"{fit[: MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{fit[: TOOL_NAME_MAX - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -12,7 +12,7 @@ message alone: some models are told users and assistants in turns only.
 from collections.abc import Mapping, Sequence
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import Exchange, tell, trace, weigh
+from agentvm.drivers.conversation import Exchange, conversation_of, count_tokens, trace
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import Message
@@ -61,10 +61,10 @@ def compose(
     exchanges = [trace(messages) for messages in _until(history, current)]
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     before = () if summary is None else told(summary)
-    if exchanges and weigh(before) + _weigh(exchanges[-1], sizes) > left:
+    if exchanges and count_tokens(before) + _weigh(exchanges[-1], sizes) > left:
         # There is no room for more than what is asked now.
         before = ()
-    left -= weigh(before)
+    left -= count_tokens(before)
     kept: list[list[Traced]] = []
     for exchange in reversed(exchanges):
         left -= _weigh(exchange, sizes)
@@ -75,14 +75,14 @@ def compose(
 
 
 def _weigh(exchange: Sequence[Traced], sizes: Mapping[str, int]) -> int:
-    return weigh([said for said, _ in exchange], sizes)
+    return count_tokens([said for said, _ in exchange], sizes)
 
 
 def newest(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
     """The newest exchanges that so many tokens may hold, and at least one: for those who keep them while a model is asked."""
     kept: list[Sequence[Message]] = []
     for exchange in reversed(by_turn(history)):
-        budget -= weigh(tell(exchange))
+        budget -= count_tokens(conversation_of(exchange))
         if kept and budget < 0:
             break
         kept.append(exchange)

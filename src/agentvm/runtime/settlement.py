@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from agentvm.drivers.conversation import weigh
+from agentvm.drivers.conversation import count_tokens
 from agentvm.errors import AgentVMError, DriverNotFound
 from agentvm.events.turn import ModelCalled
 from agentvm.log import get_logger
@@ -94,5 +94,5 @@ async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted:
     history = await ports.recall(tenant_id, image.container_id, session_id)
     system, summary = image.definition.system_prompt, None if history.summary is None else history.summary.text
     said = context.build(history.messages, accepted.state.turn_id, system=system, tools=(), budget=window, summary=summary)
-    read = weigh(said) + estimate_tokens(system or "")
+    read = count_tokens(said) + estimate_tokens(system or "")
     return replace(cut, usage=msgspec.structs.replace(cut.usage, input_tokens=read, estimated=True))

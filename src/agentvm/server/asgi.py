@@ -96,7 +96,7 @@ class Application:
             if scope["type"] == "http":
                 route = scope.get("path_template") or OTHER
                 took = None if scope["state"].get(GOES_ON) else (time.perf_counter_ns() - began) // 1000
-                self._vm.observatory.metrics.served(scope["method"], route, status, took)
+                self._vm.monitor.metrics.served(scope["method"], route, status, took)
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever brings credentials is known before the socket opens, or it does not open."""

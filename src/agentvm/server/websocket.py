@@ -215,8 +215,7 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, knoc
         while frames := await outlet.take():
             since = peer.channel.since
             await writer.write(frames)
-            if (metrics := peer.vm.metrics) is not None:
-                metrics.fanout_time.observe(int((time.monotonic() - since) * 1_000_000))
+            peer.vm.monitor.metrics.fanout_time.observe(int((time.monotonic() - since) * 1_000_000))
         closing = peer.channel.closing or GONE
         if closing is not GONE:
             if reader is not None:

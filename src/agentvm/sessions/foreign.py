@@ -152,7 +152,7 @@ class ForeignText:
         try:
             yield from items(read)
         except Unfit as error:
-            raise invalid(f"It is not JSON that can be read: {error}", CONVERSATIONS) from None
+            raise invalid(f"It is not valid JSON: {error}", CONVERSATIONS) from None
         except ArchiveTooLarge as error:
             raise ArchiveTooLarge(f"{CONVERSATIONS}: {error}", details={"file": CONVERSATIONS}) from None
         except UNPACKING as error:
@@ -215,7 +215,7 @@ def _decoded(body: bytes, number: int) -> object:
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = f"Conversation {number} is not JSON that can be read: {shorten(str(error))}"
+        why = f"Conversation {number} is not valid JSON: {shorten(str(error))}"
         raise invalid(why, CONVERSATIONS) from None
 
 

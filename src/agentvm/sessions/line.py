@@ -101,7 +101,7 @@ def read_line(body: bytes) -> tuple[str, Json]:
     try:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unfit(f"it is not JSON that can be read: {shorten(str(error))}") from None
+        raise Unfit(f"it is not valid JSON: {shorten(str(error))}") from None
     if not isinstance(raw, dict) or len(raw) != 2 or not isinstance(kind := raw.get("type"), str):
         raise Unfit("it must be an object with `type` and what that says")
     if not isinstance(said := raw.get(kind), dict):

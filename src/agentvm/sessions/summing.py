@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentvm.drivers.base import Prompt, UserEntry
-from agentvm.drivers.conversation import tell, weigh
+from agentvm.drivers.conversation import conversation_of, count_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.model.exchange import Extent, by_turn, ended, extent, size_of
 from agentvm.model.limits import Compaction
@@ -53,7 +53,7 @@ def wanted(recalled: Recalled, room: int, rules: Compaction, *, asked_for: bool,
     if recalled.truncated:
         # More than is read for a prompt. The last of these may not be whole.
         return min(max(0, len(exchanges) - 1), ended(exchanges, recalled.running))
-    weights = [weigh(tell(one), sizes) for one in exchanges]
+    weights = [count_tokens(conversation_of(one), sizes) for one in exchanges]
     most = rules.share * room
     before = 0 if recalled.summary is None else recalled.summary.tokens
     if not exchanges or (not asked_for and before + sum(weights) <= most):

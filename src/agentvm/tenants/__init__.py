@@ -1,1 +1,1 @@
-"""Tenants — who may do what, how much, and what it costs."""
+"""Tenants — accounts, permissions, quotas and prices."""

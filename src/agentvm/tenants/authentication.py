@@ -1,11 +1,11 @@
-"""Authentication — who is asking: turns a credential into a `Principal`, and is the only place that does.
+"""Authentication — turns a credential into a `Principal`, and is the only place that does.
 
-A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. Whoever has shown that
-they hold the whole of one that was good once is told why it is not any more. Everybody else is told the same, whatever is
-wrong; the reason goes into the log, with the id of the key and never with the credential.
+A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. A caller that proves to
+hold a credential which was valid once is told why it is not any more. Every other caller gets the same answer for every fault;
+the reason goes into the log, with the id of the key and never with the credential.
 
-What was found good is remembered for half a minute (`recent.py`). Whatever ends a right in this process says so with `end`:
-the memory is cleared, and the server closes the sockets of those whom it was about.
+A valid credential is cached for half a minute (`recent.py`). Code that ends a right in this process calls `end`: the cache is
+cleared, and the server closes the affected sockets.
 """
 
 import secrets
@@ -26,7 +26,7 @@ from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, USUAL, homes_of, lower, within
+from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, homes_of, lower, within
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-REFUSED = "Authentication is needed: send a key that is in force as 'Authorization: Bearer <key>'"
-UNKNOWN = "This key is not valid; check that it was copied whole, or ask whoever manages the keys for one (avm key create)"
-TOLD: dict[str, tuple[str, str]] = {
-    "revoked": ("revoked", "This key was revoked; use another, or ask whoever manages the keys for one (avm key create)"),
-    "expired": ("expired", "These credentials have expired; use others, or ask whoever manages the keys (avm key create)"),
+REFUSED = "Provide a valid API key: 'Authorization: Bearer <key>'"
+UNKNOWN = "This API key is not valid; check that it was copied completely, or ask an administrator for one (avm key create)"
+REASONS: dict[str, tuple[str, str]] = {
+    "revoked": ("revoked", "This API key was revoked; use another, or ask an administrator for one (avm key create)"),
+    "expired": ("expired", "These credentials have expired; use others, or ask an administrator for a key (avm key create)"),
     "tenant_suspended": ("suspended", "The tenant of these credentials is suspended; ask the operator of the server"),
     "user_suspended": ("suspended", "The user of these credentials is suspended; ask an administrator of the tenant"),
 }
-"""By reason: the word for programs, and the text. Only for who holds the credential: a stranger learns nothing of others'."""
+"""The code for programs and the text, by reason. Only for callers that hold the credential: a stranger learns nothing."""
 
-MAX_CREDENTIAL = 16_384
-LOOKS = 5
-"""How often a credential is looked at whose tenant's rights change meanwhile."""
+CREDENTIAL_MAX = 16_384
+READ_ATTEMPTS_MAX = 5
+"""Attempts to read a credential while the rights of its tenant change."""
 
 Why = Literal["revoked", "suspended"]
 Named = Callable[[Principal], bool]
 Ended = Callable[[Named, Why], None]
-"""Told whose rights have ended, and why. Must not wait."""
+"""Receives the principals whose rights have ended, and the reason. Must not wait."""
 
 Matches = Callable[[bytes, Secret, bytes], bool]
 
@@ -59,7 +59,7 @@ _NO_DIGEST = bytes(keys.DIGEST_BYTES)
 
 
 class AccountStore(Protocol):
-    """What of a `Store` is about accounts."""
+    """The part of a `Store` that holds accounts."""
 
     @property
     def directory(self) -> Directory: ...
@@ -68,8 +68,8 @@ class AccountStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """`name` and `digest` are for remembering it; without a name it is not remembered."""
+class _Examined:
+    """`name` and `digest` are the cache key; a credential without a name is not cached."""
 
     principal: Principal
     name: str | None = None
@@ -82,7 +82,8 @@ class _RefusedCredential:
 
 
 class Authentication:
-    """`ended` is told when rights end. `matches` is passed in so that a test can count."""
+    """Authenticates credentials. `ended` is called when rights end; `matches` is a parameter so that a test can count its
+    calls."""
 
     def __init__(
         self,
@@ -108,25 +109,26 @@ class Authentication:
         self._changed: dict[TenantId, int] = {}
 
     async def authenticate(self, credential: str) -> Principal:
-        """`Unauthenticated`, with the reason for who holds it. `Refused` when rights change faster than they are read."""
-        for _ in range(LOOKS):
+        """Returns the principal; `Unauthenticated` with the reason for the holder, `Refused` when rights change faster than
+        they are read."""
+        for _ in range(READ_ATTEMPTS_MAX):
             changes = self._changes
-            found = await self._examine(credential)
-            # What was read while rights of the tenant ended may be out of date: look again. Other tenants are not looked at,
-            # or one that changes its rights without end would keep everybody out.
-            if isinstance(found, _RefusedCredential) or self._changed.get(found.principal.tenant_id, 0) <= changes:
+            examined = await self._examine(credential)
+            # Rights of the tenant that ended during the read may make the result out of date: read again. Changes of other
+            # tenants do not count, or one that changes its rights without end would keep all others out.
+            if isinstance(examined, _RefusedCredential) or self._changed.get(examined.principal.tenant_id, 0) <= changes:
                 break
         else:
             raise Refused("The rights of this tenant are being changed; try again in a moment")
-        if isinstance(found, _Found) and _has_ended(found.principal, self._clock()):
-            found = _RefusedCredential("expired")
-        if isinstance(found, _RefusedCredential):
+        if isinstance(examined, _Examined) and _has_ended(examined.principal, self._clock()):
+            examined = _RefusedCredential("expired")
+        if isinstance(examined, _RefusedCredential):
             key = keys.parse_key(credential)
-            logger.info("authentication_refused", reason=found.reason, key_id=key and key.key_id)
-            word, text = TOLD.get(found.reason, (None, UNKNOWN))
+            logger.info("authentication_refused", reason=examined.reason, key_id=key and key.key_id)
+            word, text = REASONS.get(examined.reason, (None, UNKNOWN))
             raise Unauthenticated(text, details=None if word is None else {"reason": word})
-        self._remember(found)
-        return found.principal
+        self._remember(examined)
+        return examined.principal
 
     def ws_token(self, principal: Principal) -> str:
         """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""
@@ -139,20 +141,20 @@ class Authentication:
         self._ended(named, why)
 
     def forget(self, tenant_id: TenantId, named: Named) -> None:
-        """The next request of those of the tenant is looked up anew; what they have open stays."""
+        """Drops the cached credentials that `named` selects; open sockets stay."""
         self._changes += 1
         self._changed[tenant_id] = self._changes
         self._recent.drop(named)
 
     def end_later(self, tenant_id: TenantId, key_id: KeyId, at: int) -> None:
-        """Its sockets were opened before anybody knew when it ends: `flush_used` sees to them after that moment."""
+        """Marks a key that ends at that time: its sockets were opened before, so `flush_used` closes them afterwards."""
         self._ending[key_id] = (tenant_id, at)
         self.forget(tenant_id, of_key(key_id))
 
     async def flush_used(self) -> None:
-        """Housekeeping: writes when keys were last used, and ends the ones whose grace is over.
+        """Housekeeping: writes the last use of keys, and ends the keys whose grace period is over.
 
-        On a failure what was not written stays for the next time.
+        After a failure the rest is written the next time.
         """
         now = self._clock()
         for key_id, (tenant_id, at) in tuple(self._ending.items()):
@@ -169,37 +171,37 @@ class Authentication:
                     del self._used[key_id]
 
     async def bound(self, user: User, patterns: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """The containers of a user, as patterns; of a key of theirs that has patterns, those which match one.
+        """Returns the containers of a user as patterns, limited to those that match the patterns of their key.
 
-        Nobody is bound here: who has been unbound from the last must stay out.
+        No container is bound here: a user who was unbound from the last one must stay out.
         """
         return within(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
 
     async def add_user(self, user: User) -> None:
-        """With the container that is theirs at first. `Conflict` when the id or the external id is taken.
+        """Adds a user together with their first container. `Conflict` when the id or the external id is taken.
 
-        Who has the external id of somebody who was deleted is given another container: nobody inherits anything.
+        A user with the external id of a deleted user gets another container, so that nothing is inherited.
         """
         await self._store.accounts(user.tenant_id).users.add(user, homes_of(user))
 
-    async def _examine(self, credential: str) -> _Found | _RefusedCredential:
+    async def _examine(self, credential: str) -> _Examined | _RefusedCredential:
         if (key := keys.parse_key(credential)) is not None:
             return await self._by_key(key)
-        if len(credential) > MAX_CREDENTIAL:
+        if len(credential) > CREDENTIAL_MAX:
             return _RefusedCredential("too_long")
         if credential.startswith(tickets.PREFIX):
             owner = self._tickets.take(credential)
-            return _RefusedCredential("ticket_unknown") if owner is None else _Found(owner)
+            return _RefusedCredential("ticket_unknown") if owner is None else _Examined(owner)
         if self._oidc is not None and credential.count(".") == 2:
             return await self._by_token(self._oidc, credential)
         return _RefusedCredential("malformed")
 
-    async def _by_key(self, key: ParsedKey) -> _Found | _RefusedCredential:
-        """An id that does not exist goes the same way as one whose secret is wrong, so that time tells nothing about ids."""
+    async def _by_key(self, key: ParsedKey) -> _Examined | _RefusedCredential:
+        """An unknown id takes the same path as a wrong secret, so that the response time tells nothing about ids."""
         recent = self._recent.get(key.key_id, self._clock())
-        known = self._matches(self._pepper, key.secret, _NO_DIGEST if recent is None else recent.digest)
-        if known and recent is not None:
-            return _Found(recent.principal)
+        matched = self._matches(self._pepper, key.secret, _NO_DIGEST if recent is None else recent.digest)
+        if matched and recent is not None:
+            return _Examined(recent.principal)
         row = await self._store.directory.find_key(key.key_id)
         record, stored = (None, _NO_DIGEST) if row is None else row
         right = self._matches(self._pepper, key.secret, stored)
@@ -211,7 +213,7 @@ class Authentication:
             return _RefusedCredential("revoked")
         tenant = await self._store.directory.get_tenant(record.tenant_id)
         owner = await self._owner(tenant, record)
-        return owner if isinstance(owner, _RefusedCredential) else _Found(owner, key.key_id, stored)
+        return owner if isinstance(owner, _RefusedCredential) else _Examined(owner, key.key_id, stored)
 
     async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _RefusedCredential:
         if tenant is None or tenant.status != "active":
@@ -221,7 +223,7 @@ class Authentication:
             user = await self._store.accounts(tenant.tenant_id).users.get(key.user_id)
             if user is None or user.status != "active":
                 return _RefusedCredential("user_unknown" if user is None else "user_suspended")
-            # Whoever was given the key of a user who has been promoted since was not promoted with them.
+            # A promotion of the user does not promote the holders of older keys.
             role = lower(key.role or "viewer", user.role)
             permissions &= CAPS[role]
             containers = await self.bound(user, containers)
@@ -235,10 +237,10 @@ class Authentication:
             expires_at=key.expires_at,
         )
 
-    async def _by_token(self, oidc: "Oidc", token: str) -> _Found | _RefusedCredential:
+    async def _by_token(self, oidc: "Oidc", token: str) -> _Examined | _RefusedCredential:
         name = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         if (recent := self._recent.get(name, self._clock())) is not None:
-            return _Found(recent.principal)
+            return _Examined(recent.principal)
         claims = await oidc.verify(token)
         if isinstance(claims, str):
             return _RefusedCredential(claims)
@@ -251,16 +253,16 @@ class Authentication:
         principal = Principal(
             tenant_id=tenant.tenant_id,
             user_id=user.user_id,
-            # What the provider says of their role is said of this token; what is stored stays for their keys.
+            # The role that the provider states holds for this token; the stored role stays for the user's keys.
             role=claims.role or user.role,
-            permissions=USUAL[claims.role or user.role],
+            permissions=DEFAULT_PERMISSIONS[claims.role or user.role],
             containers=await self.bound(user),
             expires_at=claims.expires_at,
         )
-        return _Found(principal, name)
+        return _Examined(principal, name)
 
     async def _user_of(self, tenant_id: TenantId, claims: "Claims") -> User:
-        """Entered at first sight: who the provider vouches for needs no other invitation."""
+        """Adds the user at first sight: a user that the provider vouches for needs no other invitation."""
         users = self._store.accounts(tenant_id).users
         while (user := await users.find(claims.user)) is None:
             now = self._clock()
@@ -280,12 +282,12 @@ class Authentication:
             break
         return user
 
-    def _remember(self, found: _Found) -> None:
+    def _remember(self, examined: _Examined) -> None:
         now = self._clock()
-        if found.name is not None:
-            self._recent.put(found.name, found.digest, found.principal, now)
-        if found.principal.key_id is not None:
-            self._used[found.principal.key_id] = (found.principal.tenant_id, now)
+        if examined.name is not None:
+            self._recent.put(examined.name, examined.digest, examined.principal, now)
+        if examined.principal.key_id is not None:
+            self._used[examined.principal.key_id] = (examined.principal.tenant_id, now)
 
 
 def of_key(key_id: KeyId) -> Named:

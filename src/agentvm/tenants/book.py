@@ -1,4 +1,4 @@
-"""Book — one tenant's limits and what is used of them: what model calls set aside, and what they settle. No I/O."""
+"""Book — one tenant's limits and the amounts used, reserved by model calls and settled after them. No I/O."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from agentvm.model.account import METRICS, Quota, QuotaWindow
 from agentvm.model.ids import Clock, UserId
 from agentvm.model.ledger import Wallet
 
-UNCOMMITTED = 60_000
-"""Milliseconds after which what was settled is in the ledger for sure; no book is forgotten before."""
+LEDGER_LAG_MS = 60_000
+"""Time after which every settled amount is in the ledger; a book stays in memory at least as long."""
 
 TOKENS = ("tokens_per_day", "tokens_per_month")
 MONEY = "budget_per_month"
 SPENT = (*TOKENS, MONEY)
-"""What is set aside before a call and settled after it."""
+"""Metrics that are reserved before a call and settled after it."""
 
 
 @dataclass(slots=True)
 class Counter:
-    """One limit, and how much of it is used in the current window."""
+    """One limit, and the amount used in the current window."""
 
     quota: Quota
     begins: int = 0
@@ -29,14 +29,14 @@ class Counter:
     held: int = 0
     warned: bool = False
     took: int = 0
-    """Milliseconds that it need not be counted anew, because that takes long."""
+    """Time for which the count is reused, because counting takes long."""
     past: dict[int, int] = field(default_factory=dict)
-    """What was used in other windows, by when each began: a clock may be set back, and forward again."""
+    """The amounts used in other windows, by the start of each: a clock may be set back, and forward again."""
 
 
 @dataclass(slots=True)
 class _Settled:
-    """What was settled of one metric in its current window since the book was read."""
+    """The amount of one metric settled in its current window since the book was read."""
 
     begins: int = 0
     used: int = 0
@@ -45,7 +45,7 @@ class _Settled:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRemaining:
-    """How much more may be set aside: the least that any limit leaves, which may be below zero; None without a limit."""
+    """The amounts that may still be reserved: the least that any limit leaves, perhaps below zero; None without a limit."""
 
     tokens: int | None = None
     money: int | None = None
@@ -53,20 +53,21 @@ class QuotaRemaining:
 
 @dataclass(slots=True, eq=False)
 class QuotaBook:
-    """One tenant's limits and what is used of them."""
+    """One tenant's limits and the amounts used."""
 
     read_at: int = 0
-    """Everything in the ledger from before was settled before; everything settled since is in `settled`."""
+    """Ledger entries from before this time were settled before it; later ones are in `settled`."""
     counters: dict[tuple[str, UserId | None], Counter] = field(default_factory=dict)
     each: dict[str, Quota] = field(default_factory=dict)
-    """The limits of each user who has no other, by metric."""
+    """The limits that hold for each user without an own one, by metric."""
     users: dict[UserId, None] = field(default_factory=dict)
-    """Those who have counters for them."""
+    """Users who have counters."""
     settled: dict[tuple[str, UserId | None], _Settled] = field(default_factory=dict)
-    """Of the tenant, and of each user who has called a model since: a limit may be set for anybody at any time."""
+    """Settled amounts of the tenant, and of each user who has called a model since: a limit may be set for any user at any
+    time."""
     holds: "set[QuotaHold]" = field(default_factory=set)
     wallet: Wallet = field(default_factory=Wallet)
-    """What is spent in it is as of when the book was read."""
+    """The wallet, as of the time the book was read."""
     spent: int = 0
     """Settled since then."""
     held: int = 0
@@ -88,7 +89,7 @@ class QuotaBook:
         ]
 
     def room(self, user_id: UserId | None, now: int) -> QuotaRemaining:
-        """What a call of the user may set aside."""
+        """Returns how much a call of the user may reserve."""
         tokens: list[int] = []
         money = [self.balance - self.held] if self.wallet.prepaid else []
         for counter in self.applying(user_id, SPENT):
@@ -99,8 +100,8 @@ class QuotaBook:
         return QuotaRemaining(min(tokens, default=None), min(money, default=None))
 
     def is_needed(self, now: int) -> bool:
-        """Whether it knows what the database may not know yet."""
-        return bool(self.held or self.holds) or (self.settled_at is not None and abs(now - self.settled_at) < UNCOMMITTED)
+        """Whether the book holds amounts that the database may not have yet."""
+        return bool(self.held or self.holds) or (self.settled_at is not None and abs(now - self.settled_at) < LEDGER_LAG_MS)
 
     def settle(self, user_id: UserId | None, tokens: int, money: int, now: int) -> None:
         self.spent += money
@@ -108,22 +109,22 @@ class QuotaBook:
         for metric in SPENT:
             begins, amount = window_of(METRICS[metric], now)[0], money if metric == MONEY else tokens
             for user in _payers(user_id):
-                known = self.settled.setdefault((metric, user), _Settled(begins))
-                _turn_to(known, begins)
-                known.used += amount
-        # Also of limits that are newer than the call.
+                settled = self.settled.setdefault((metric, user), _Settled(begins))
+                _turn_to(settled, begins)
+                settled.used += amount
+        # Limits that are newer than the call count, too.
         for counter in self.applying(user_id, SPENT):
             renew(counter, now)
             counter.used += money if counter.quota.metric == MONEY else tokens
 
     def add(self, counter: Counter) -> None:
-        """A new limit, with what the ledger had of it when the book was read."""
+        """Adds a limit, starting with the ledger's amount from when the book was read."""
         key = (counter.quota.metric, counter.quota.user_id)
-        known = self.settled.get(key)
-        if known is not None and known.begins >= counter.begins:
+        settled = self.settled.get(key)
+        if settled is not None and settled.begins >= counter.begins:
             # A window may have ended while the ledger was read.
-            before = counter.used if known.begins == counter.begins else 0
-            counter.begins, counter.used = known.begins, before + known.used
+            before = counter.used if settled.begins == counter.begins else 0
+            counter.begins, counter.used = settled.begins, before + settled.used
         self.counters[key] = counter
         for hold in self.holds if counter.quota.metric in SPENT else ():
             if counter.quota.user_id in _payers(hold.user_id):
@@ -133,7 +134,7 @@ class QuotaBook:
 
 @dataclass(slots=True, eq=False)
 class QuotaHold:
-    """What is set aside for one model call."""
+    """The amounts reserved for one model call."""
 
     _book: QuotaBook
     _clock: Clock
@@ -153,7 +154,7 @@ class QuotaHold:
         self._book.holds.add(self)
 
     def settle(self, tokens: int, money: int) -> None:
-        """What the call really used, also beyond what was set aside: a balance below zero keeps the next from being made."""
+        """Books the actual use, also beyond the reserved amount: a balance below zero prevents the next call."""
         self.release()
         self._book.settle(self.user_id, tokens, money, self._clock())
 
@@ -165,7 +166,7 @@ class QuotaHold:
 
 
 def window_of(window: QuotaWindow | None, now: int) -> tuple[int, int | None]:
-    """When the current window began and when the next begins, in UTC; what has no window is never renewed."""
+    """Returns the start of the current window and of the next one, in UTC; a metric without a window is never renewed."""
     at = datetime.fromtimestamp(now / 1000, UTC)
     match window:
         case None:
@@ -183,7 +184,7 @@ def window_of(window: QuotaWindow | None, now: int) -> tuple[int, int | None]:
 
 
 def _payers(user_id: UserId | None) -> tuple[UserId | None, ...]:
-    """Whose limits a user's call counts for: the tenant's, and the user's own."""
+    """The limits that a user's call counts for: the tenant's, and the user's own."""
     return (None,) if user_id is None else (None, user_id)
 
 
@@ -201,10 +202,10 @@ WINDOWS_MAX = 4
 
 
 def _turn_to(count: Counter | _Settled, begins: int) -> bool:
-    """Counts in the window that began then; whether it is a later one than before.
+    """Switches to the window that starts at `begins`; returns whether it is later than the previous one.
 
-    A clock that was set back does not renew anything: a window that is not known begins with what was used in the later one.
-    Nor does a clock that was set forward for a while keep its window from being renewed when that day comes.
+    A clock that was set back renews nothing: an unknown window starts with the amount of the later one. Nor does a clock that
+    was set forward for a while prevent the renewal when that day comes.
     """
     if begins == count.begins:
         return False
@@ -219,16 +220,16 @@ def _turn_to(count: Counter | _Settled, begins: int) -> bool:
 
 
 def refuse_beyond(counter: Counter, adding: int, now: int) -> None:
-    quota, taken = counter.quota, counter.used + counter.held
-    if quota.hard is not None and taken + adding > quota.hard:
+    quota, total = counter.quota, counter.used + counter.held
+    if quota.hard is not None and total + adding > quota.hard:
         reset_at = window_of(METRICS[quota.metric], now)[1]
-        raise QuotaExceeded(quota.metric, limit=quota.hard, used=taken, adding=adding, reset_at=reset_at)
+        raise QuotaExceeded(quota.metric, limit=quota.hard, used=total, adding=adding, reset_at=reset_at)
 
 
 def warn(counter: Counter, adding: int, now: int) -> list[QuotaWarning]:
-    quota, taken = counter.quota, counter.used + counter.held
-    if quota.soft is None or counter.warned or taken + adding <= quota.soft:
+    quota, total = counter.quota, counter.used + counter.held
+    if quota.soft is None or counter.warned or total + adding <= quota.soft:
         return []
     counter.warned = True
     reset_at = window_of(METRICS[quota.metric], now)[1]
-    return [QuotaWarning(metric=quota.metric, limit=quota.soft, used=taken, reset_at=reset_at)]
+    return [QuotaWarning(metric=quota.metric, limit=quota.soft, used=total, reset_at=reset_at)]

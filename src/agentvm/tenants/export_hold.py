@@ -7,14 +7,14 @@ from agentvm.tenants.book import Counter, refuse_beyond, renew
 
 SLACK_BYTES = 4 * 1024
 SLACK_SHARE = 4
-"""As much more than was measured is set aside, as far as there is: what is beside the messages is not measured."""
+"""The reservation exceeds the measured size by one part in this many, within the limit: only messages are measured."""
 
 
 class ExportHold:
-    """What was measured is set aside first; what leaves takes its place; what is left of it is free again at the end.
+    """Reserves the measured size of an export, replaces it by the bytes sent, and releases the rest at the end.
 
-    `counters` gives the limits that apply, also those that were set since. An export that turns out larger than it was
-    measured takes more as it goes on, and is cut off with `QuotaExceeded` where there is no more.
+    `counters` returns the limits that apply, newer ones included. An export that turns out larger than measured reserves more
+    as it goes on, and is cut off with `QuotaExceeded` at the limit.
     """
 
     def __init__(self, clock: Clock, counters: Callable[[], list[Counter]], size: int) -> None:
@@ -57,5 +57,5 @@ class ExportHold:
         self._left = 0
 
     def __del__(self) -> None:
-        # An answer that nobody began to read has no end of its own.
+        # A response that is never read has no end of its own.
         self.release()

@@ -1,8 +1,8 @@
-"""Exports — reads what a provider says was used, whichever of its own forms it says it in. Pure.
+"""Exports — reads the usage export of a provider in any of the known formats. Pure.
 
-CSV or JSON. A row has a day or a time, a model and token counts, under any of the names below; other columns are not read.
-JSON is a list of rows, an object with such a list under `data`, or the buckets of the usage APIs, whose `results` have the
-time of their bucket. A day is one in UTC, which is how providers count.
+CSV or JSON. A row has a day or a time, a model and token counts, under any of the names below; other columns are ignored. JSON
+is a list of rows, an object with a list under `data`, or the buckets of the usage APIs, whose `results` have the time of their
+bucket. A day is one in UTC, as providers count.
 """
 
 import csv
@@ -41,7 +41,7 @@ CACHE_WRITE = (
     "ephemeral_5m_input_tokens",
     "ephemeral_1h_input_tokens",
 )
-"""All of these are added up: a provider counts what it keeps for an hour apart from what it keeps for minutes."""
+"""Columns that are added up: a provider counts entries cached for an hour apart from those cached for minutes."""
 CACHE_READ_WITHIN = ("input_cached_tokens", "n_cached_context_tokens_total")
 """Read from the cache, and counted among the input as well."""
 
@@ -53,13 +53,13 @@ ALIASES = {
     "cache_read_tokens": (*CACHE_READ, *CACHE_READ_WITHIN),
     "cache_write_tokens": CACHE_WRITE,
 }
-"""By the plain name of each column, what it may be called."""
+"""The accepted names of each column."""
 
 ExportRow = Mapping[str, object]
 
 
 class Exported(Record):
-    """What a provider says was used of a model on a day; several of them may be about the same."""
+    """Usage of one model on one day according to a provider; several rows may concern the same pair."""
 
     day: str
     model: str
@@ -67,15 +67,15 @@ class Exported(Record):
 
 
 def read_export(text: str) -> tuple[Exported, ...]:
-    """`InvalidInput`, with the row, for what cannot be understood: a number that is guessed is worse than none."""
+    """Reads all rows; `InvalidInput` names a row that cannot be read, because a guessed number is worse than none."""
     text = text.removeprefix("\ufeff").strip()
     if not text:
         raise InvalidInput("The export is empty")
     rows = _json_rows(text) if text[0] in "[{" else _csv_rows(text)
-    found = tuple(exported for place, row in rows if (exported := _read(place, row)) is not None)
-    if not found:
+    exports = tuple(exported for place, row in rows if (exported := _read(place, row)) is not None)
+    if not exports:
         raise InvalidInput("The export has no rows")
-    return found
+    return exports
 
 
 def _read(place: str, row: ExportRow) -> Exported | None:
@@ -102,35 +102,35 @@ def _csv_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
     names = [_plain(name) for name in reader.fieldnames or ()]
     reader.fieldnames = names
-    for wanted in ("day", "model", "input_tokens", "output_tokens"):
-        if not set(names) & set(ALIASES[wanted]):
-            raise InvalidInput(f"The export has no column {wanted}. {_accepted(wanted)}")
+    for column in ("day", "model", "input_tokens", "output_tokens"):
+        if not set(names) & set(ALIASES[column]):
+            raise InvalidInput(f"The export has no column {column}. {_accepted(column)}")
     try:
         for row in reader:
             yield f"Line {reader.line_num}", {name: value for name, value in row.items() if isinstance(name, str)}
     except csv.Error as error:
-        raise InvalidInput(f"Line {reader.line_num} of the export is no CSV: {error}") from None
+        raise InvalidInput(f"Line {reader.line_num} of the export is not valid CSV: {error}") from None
 
 
 def _json_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"The export is no JSON: {error}") from None
+        raise InvalidInput(f"The export is not valid JSON: {error}") from None
     if isinstance(body, dict):
         if body.get("has_more") is True:
             raise InvalidInput("The export is one page of several (has_more); put all pages into one list")
         body = body.get("data", [body])
     if not isinstance(body, list):
-        raise InvalidInput("The export must be a list of rows, or an object with such a list under data")
+        raise InvalidInput("The export must be a list of rows, or an object with a list of rows under data")
     for number, row in enumerate(body, 1):
         place = f"Row {number}"
         if not isinstance(row, dict):
-            raise InvalidInput(f"{place} of the export is no object")
+            raise InvalidInput(f"{place} of the export is not an object")
         results = row.get("results")
         for result in results if isinstance(results, list) else [row]:
             if not isinstance(result, dict):
-                raise InvalidInput(f"{place} of the export holds a result that is no object")
+                raise InvalidInput(f"{place} of the export holds a result that is not an object")
             nested = result.get("cache_creation")
             more = nested if isinstance(nested, dict) else {}
             outer = {name: value for name, value in row.items() if name in DAY}
@@ -168,7 +168,7 @@ def _count(place: str, name: str, value: object) -> int:
     except (InvalidOperation, ValueError, OverflowError):
         count, number = -1, Decimal(0)
     if isinstance(value, bool) or count != number or count < 0:
-        raise InvalidInput(f"{place}: {name} is {shorten(str(value))!r}, which is no number of tokens")
+        raise InvalidInput(f"{place}: {name} is {shorten(str(value))!r}, which is not a number of tokens")
     return count
 
 
@@ -184,7 +184,7 @@ def _day(place: str, value: object) -> str:
         moment = datetime.fromisoformat(text.removesuffix(" UTC"))
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
-        raise InvalidInput(f"{place}: {shorten(text)!r} is no day; write it like 2026-11-15") from None
+        raise InvalidInput(f"{place}: {shorten(text)!r} is not a valid day; write it like 2026-11-15") from None
 
 
 def _accepted(plain: str) -> str:

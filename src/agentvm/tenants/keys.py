@@ -1,10 +1,10 @@
-"""Keys — what an API key looks like, and how one is recognised without being stored.
+"""Keys — the format of API keys, and how one is verified without being stored.
 
-    avm_<id, 12>_<secret, 32>_<checksum, 6>        letters and digits; the checksum is CRC-32 over what stands before it
+    avm_<id, 12>_<secret, 32>_<checksum, 6>        letters and digits; the checksum is CRC-32 over the part before it
 
-The id finds the key's row. The checksum tells a typo from a key without asking the database, and lets scanners for leaked
-keys be sure. Of the key itself only a keyed digest is kept: a key is random, so a fast hash is enough, and without the
-server's pepper a stolen database recognises no key.
+The id finds the key's row. The checksum tells a typo from a key without asking the database, and lets scanners for leaked keys
+be sure. Only a keyed digest of the key is stored: a key is random, so a fast hash is enough, and without the server's pepper a
+stolen database verifies no key.
 """
 
 import hmac
@@ -17,7 +17,7 @@ from agentvm.model.ids import KeyId
 from agentvm.model.secret import Secret
 
 RandomBits = Callable[[int], int]
-"""So many bits nobody can guess: `secrets.randbits`."""
+"""Returns that many unpredictable bits, as `secrets.randbits` does."""
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 KEY_LENGTH = 56
@@ -25,13 +25,13 @@ DIGEST_BYTES = 32
 
 _ID, _SECRET, _CHECKSUM = 12, 32, 6
 _SHAPE = re.compile(r"avm_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}")
-# More random bits than the letters hold, so that what the division leaves over favours no letter by any measure.
+# More random bits than the letters hold, so that the remainder of the division favours no letter by any measure.
 _SPARE_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """A text that has the form of a key. Whether there is such a key is another question."""
+    """A text in the format of a key. Whether the key exists is another question."""
 
     key_id: KeyId
     secret: Secret
@@ -51,7 +51,7 @@ def make_key(random_bits: RandomBits) -> tuple[KeyId, Secret]:
 
 
 def parse_key(text: str) -> ParsedKey | None:
-    """None for anything that no `make_key` made."""
+    """Returns the parts of a key; None for a text that `make_key` cannot have made."""
     if len(text) != KEY_LENGTH or (shape := _SHAPE.fullmatch(text)) is None:
         return None
     body, _, checksum = text.rpartition("_")
@@ -61,7 +61,7 @@ def parse_key(text: str) -> ParsedKey | None:
 
 
 def digest(pepper: bytes, secret: Secret) -> bytes:
-    """What is stored of a key: HMAC-SHA256 under the server's pepper."""
+    """Returns the stored digest of a key: HMAC-SHA256 under the server's pepper."""
     return hmac.digest(pepper, secret.reveal().encode(), "sha256")
 
 

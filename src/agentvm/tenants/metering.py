@@ -1,4 +1,4 @@
-"""Metering — decides whether a model call may be made, and says what it costs."""
+"""Metering — decides whether a model call may be made, and computes its price."""
 
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -14,7 +14,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import QuotaHold, QuotaRemaining, Quotas
 
 MARKUP = Decimal("1.05")
-"""What is charged for a dollar of a provider's tokens; everything else is free."""
+"""The price of one dollar of a provider's tokens; all other calls are free."""
 
 
 class Metering:
@@ -30,19 +30,19 @@ class Metering:
         self._allow_unpriced = allow_unpriced
 
     def configure(self, *, markup: Decimal, allow_unpriced: bool) -> None:
-        """From now on; a call that runs is charged with the prices and the markup it was admitted with."""
+        """Applies to new calls; a running call keeps the prices and the markup it was admitted with."""
         self._markup = markup
         self._allow_unpriced = allow_unpriced
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "MeteredHold":
         """Sets aside the most that the call can use, with as long an answer as there is room for."""
-        # What is set aside is reckoned with these, and it must be enough.
+        # The reserved amount is computed with these prices, and it must be enough.
         terms, at = Terms(self._prices.as_now(), self._markup), self._clock()
         price = terms.most(planned, planned.most_output, at)
         if price is None and not (self._allow_unpriced or force):
             name = f"{planned.driver}/{planned.model}"
             raise ModelUnpriced(
-                f"Nobody knows what {name} costs, so it is not used where people are billed; the operator sets its price "
+                f"The price of {name} is unknown, so it is not used on a server that bills; the operator sets its price "
                 f"(billing.prices.{name}) or allows models without one (billing.allowUnpriced: on)"
             )
         output = planned.most_output
@@ -60,7 +60,7 @@ class Metering:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is charged for what."""
+    """The prices, the markup and the payer of one call."""
 
     prices: Prices
     markup: Decimal
@@ -74,26 +74,26 @@ class Terms:
 
     def most(self, planned: Planned, output: int, at: int) -> int | None:
         """The most that the call can be charged with an answer of that many tokens: its input may be written to a cache."""
-        whole, rest = planned.most_input, Usage(input_tokens=0, output_tokens=output)
+        full_price, rest = planned.most_input, Usage(input_tokens=0, output_tokens=output)
         kinds = (
-            msgspec.structs.replace(rest, input_tokens=whole),
-            msgspec.structs.replace(rest, cache_write_tokens=whole),
-            msgspec.structs.replace(rest, cache_read_tokens=whole),
+            msgspec.structs.replace(rest, input_tokens=full_price),
+            msgspec.structs.replace(rest, cache_write_tokens=full_price),
+            msgspec.structs.replace(rest, cache_read_tokens=full_price),
         )
         prices = [self.charge(planned, usage, at).price for usage in kinds]
         return max((price for price in prices if price is not None), default=None)
 
     def _cost(self, planned: Planned, usage: Usage, at: int) -> int | None:
         if planned.own_key:
-            # The tenant's account pays the vendor. What the operator asks besides is under the provider's name, and for an
-            # endpoint of the operator's under its driver's too: at the vendor's address that stands for the vendor's price.
+            # The tenant's account pays the vendor. A surcharge of the operator stands under the provider's name, and for an
+            # endpoint of the operator also under its driver's: at the vendor's address that name stands for the vendor's price.
             names = () if planned.provider == planned.driver else (planned.provider,)
             return self.prices.own_cost((*names, planned.driver) if planned.hosted else names, planned.model, usage) or 0
         return self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
 
 
 def _affordable(terms: Terms, planned: Planned, room: QuotaRemaining, at: int) -> int:
-    """How long the answer may be; what is left may be less than nothing."""
+    """Returns the longest answer that the remaining amounts allow; they may be below zero."""
     output = planned.most_output
     if room.tokens is not None:
         output = min(output, room.tokens - planned.most_input)
@@ -108,14 +108,14 @@ def _affordable(terms: Terms, planned: Planned, room: QuotaRemaining, at: int) -
 
 @dataclass(frozen=True, slots=True)
 class MeteredHold:
-    """What is set aside for one call; see `agentvm.runtime.billing.Hold`."""
+    """The amounts reserved for one call; see `agentvm.runtime.billing.Hold`."""
 
     _terms: Terms
     _planned: Planned
     _held: QuotaHold
     _clock: Clock
     most_output: int
-    """How long the answer may be: no longer than was planned, and shorter where little is left."""
+    """The longest answer allowed: at most the planned one, and shorter where little is left."""
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]:

@@ -1,7 +1,7 @@
 """OIDC — tokens of the operator's own identity provider, as an alternative to keys.
 
 A token is a JWT that the provider signed: RS256, ES256 or EdDSA, by a key the provider publishes. Its claims name the tenant
-(by slug) and the user (by the provider's id). What the token itself says about keys (`jku`, `jwk`, `x5u`) is not read.
+(by slug) and the user (by the provider's id). Key locations in the token itself (`jku`, `jwk`, `x5u`) are ignored.
 """
 
 import anyio
@@ -19,24 +19,25 @@ from agentvm.model.ids import Clock
 logger = get_logger(__name__)
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-"""Signatures only: with a shared secret (HS256) whoever can verify could also sign."""
+"""Asymmetric signatures only: with a shared secret (HS256) every verifier could also sign."""
 
 LEEWAY_MS = 30_000
 FRESH_MS = 3_600_000
 """After that the keys are fetched again, so that one the provider withdrew is not good for ever."""
 STALE_MS = 24 * 3_600_000
-"""How long the provider may be out of reach before its keys are no longer trusted."""
+"""Time for which cached keys are trusted while the provider cannot be reached."""
 RETRY_MS = 60_000
-"""The keys are not asked for more often, whatever tokens come."""
-PATIENCE = 5.0
-MAX_DOCUMENT = 1_048_576
-MAX_CLAIM = 200
+"""Minimum time between two requests for the keys, whatever tokens come."""
+REQUEST_TIMEOUT_SECONDS = 5.0
+DOCUMENT_MAX_BYTES = 1_048_576
+CLAIM_MAX = 200
 
 _ROLES: dict[str, Role] = {"owner": "owner", "admin": "admin", "member": "member", "viewer": "viewer"}
 
 
 class OidcSettings(Record):
-    """Without `jwks_url` the issuer is asked where its keys are. `role_claim`, if there is one, goes before the stored role."""
+    """The provider's settings. Without `jwks_url` the issuer is asked for it. `role_claim` takes precedence over the stored
+    role."""
 
     issuer: str
     audience: str
@@ -47,7 +48,7 @@ class OidcSettings(Record):
 
 
 class Claims(Record):
-    """What a good token says. `expires_at` is in ms, the leeway included."""
+    """The claims of a valid token. `expires_at` is in ms, the leeway included."""
 
     tenant: str
     user: str
@@ -61,9 +62,9 @@ class _Discovery(Record, rename=None):
 
 
 class Oidc:
-    """One provider, and the keys it publishes."""
+    """One identity provider, and the keys it publishes."""
 
-    def __init__(self, settings: OidcSettings, clock: Clock, *, patience: float = PATIENCE) -> None:
+    def __init__(self, settings: OidcSettings, clock: Clock, *, patience: float = REQUEST_TIMEOUT_SECONDS) -> None:
         for url in (settings.issuer, settings.jwks_url):
             if url is not None and not _is_safe(url):
                 raise ConfigInvalid(f"The identity provider's address {url} must start with https://")
@@ -76,7 +77,7 @@ class Oidc:
         self._lock = anyio.Lock()
 
     async def verify(self, token: str) -> Claims | str:
-        """What it says, or in a word why it is not good."""
+        """Returns the claims, or the reason why the token is not valid as one word."""
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError):
@@ -118,14 +119,14 @@ class Oidc:
         if nbf > now + LEEWAY_MS:
             return "not_yet_good"
         tenant, user = payload.get(settings.tenant_claim), payload.get(settings.user_claim)
-        if not isinstance(tenant, str) or not isinstance(user, str) or not tenant or not 0 < len(user) <= MAX_CLAIM:
+        if not isinstance(tenant, str) or not isinstance(user, str) or not tenant or not 0 < len(user) <= CLAIM_MAX:
             return "claims_missing"
         if not user.isprintable():
-            # It becomes the name of a user, which is shown on terminals and written to logs.
+            # The claim becomes the name of a user, which is shown on terminals and written to logs.
             return "user_unprintable"
         role = None
-        if settings.role_claim is not None and (said := payload.get(settings.role_claim)) is not None:
-            role = _ROLES.get(said) if isinstance(said, str) else None
+        if settings.role_claim is not None and (role_value := payload.get(settings.role_claim)) is not None:
+            role = _ROLES.get(role_value) if isinstance(role_value, str) else None
             if role is None:
                 return "role_unknown"
         return Claims(tenant=tenant, user=user, role=role, expires_at=expires_at)
@@ -145,14 +146,15 @@ class Oidc:
         return self._keys.get(kid)
 
     async def _refresh(self) -> None:
-        """One at a time, and not when it was tried a moment ago. Keeps the keys it has when the provider does not answer."""
+        """Fetches the keys, one request at a time, and not again within a minute. Keeps the old keys when the provider does
+        not answer."""
         async with self._lock:
             now = self._clock()
             if self._tried_at is not None and 0 <= now - self._tried_at < RETRY_MS:
                 return
             self._tried_at = now
             try:
-                # Shielded: who asked may hang up, but others wait for the keys, and the next try is a minute away.
+                # Shielded: the caller may hang up, but others wait for the keys, and the next try is a minute away.
                 with anyio.CancelScope(shield=True):
                     self._keys = await _fetch_keys(self._settings, self._patience)
             except (httpx2.HTTPError, httpx2.InvalidURL, jwt.PyJWTError, ValueError, TimeoutError) as problem:
@@ -172,10 +174,10 @@ async def _fetch_keys(settings: OidcSettings, patience: float) -> dict[str | Non
             url = settings.jwks_url
             if url is None:
                 document = await _get(client, f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
-                found = msgspec.json.decode(document, type=_Discovery)
-                if found.issuer != settings.issuer or not _is_safe(found.jwks_uri):
+                discovery = msgspec.json.decode(document, type=_Discovery)
+                if discovery.issuer != settings.issuer or not _is_safe(discovery.jwks_uri):
                     raise ValueError("the issuer's own description names another issuer, or an address without https")
-                url = found.jwks_uri
+                url = discovery.jwks_uri
             document = await _get(client, url)
     published = jwt.PyJWKSet.from_dict(msgspec.json.decode(document, type=dict[str, object]))
     usable = (key for key in published.keys if key.algorithm_name in ALGORITHMS and key.public_key_use in {None, "sig"})
@@ -189,20 +191,20 @@ async def _get(client: httpx2.AsyncClient, url: str) -> bytes:
         body = bytearray()
         async for part in response.aiter_bytes():
             body += part
-            if len(body) > MAX_DOCUMENT:
-                raise ValueError(f"{url} answered more than {MAX_DOCUMENT:,} bytes")
+            if len(body) > DOCUMENT_MAX_BYTES:
+                raise ValueError(f"{url} answered more than {DOCUMENT_MAX_BYTES:,} bytes")
         return bytes(body)
 
 
 def _milliseconds(seconds: object) -> int | None:
-    """Of a time that a calendar could hold; a bool is an int to Python, and JSON knows 1e999."""
+    """Returns ms for a time that a calendar can hold; a bool is an int in Python, and JSON has 1e999."""
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1e11:
         return int(seconds * 1000)
     return None
 
 
 def _is_safe(url: str) -> bool:
-    """Who can change what comes from there can be anybody: https, or this machine."""
+    """Without https an attacker on the network could replace the keys; only this machine is exempt."""
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):

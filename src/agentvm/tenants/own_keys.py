@@ -1,14 +1,15 @@
 """Own keys — tenants that pay their provider themselves: a secret `provider.<name>` is used instead of the server's key.
 
-A driver with such a key is opened with the tenant's first turn and kept while it is used; when the secret changes, turns that
-run go on with the old one and the next begins with the new. The key goes to the provider's own address and to no other: for a
-plain provider, named like its driver, that is the vendor's; for one the operator has named, the address under that name.
+A driver with the tenant's key is opened with the tenant's first turn and kept while it is used; when the secret changes,
+running turns go on with the old one and the next begins with the new. The key goes to the provider's own address and to no
+other: for a plain provider, named like its driver, that is the vendor's; for one the operator has named, the address under
+that name.
 
-Who pays is decided by whose account is used, not by who sends a key: an endpoint of the operator's takes any key there is. So
-tenants use their own only where the operator allows it; one that is stored for another provider is ignored.
+The account that is used decides who pays, not the sender of a key: an endpoint of the operator's takes any key. So tenants use
+their own only where the operator allows it; a key stored for another provider is ignored.
 
-A tenant that pays the chosen provider itself is never sent to one that it would be charged for here: only those stand in that
-it has a key for too, or that are free.
+A tenant that pays the chosen provider itself is never sent to a provider that it would be charged for here: only providers
+stand in that it has a key for, too, or that are free.
 """
 
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, asks_of
+from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, attempts_of
 from agentvm.errors import AccessDenied, AgentVMError, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
@@ -29,13 +30,13 @@ from agentvm.tenants.vault import Vault
 
 logger = get_logger(__name__)
 
-MAX_OPEN = 200
-"""Drivers that are kept open; beyond them those that were not used for longest are closed."""
+OPEN_DRIVERS_MAX = 200
+"""Drivers that are kept open; beyond them the least recently used are closed."""
 
-REMEMBERED = 30_000
-"""Milliseconds for which it is known whether a tenant has a key, unless it is changed here."""
+KEY_CACHE_MS = 30_000
+"""Time for which the presence of a tenant's key is cached, unless it is changed here."""
 
-MAX_REMEMBERED = 10_000
+KEY_CACHE_MAX = 10_000
 
 DefaultOf = Callable[[TenantId], str | None]
 """The model a tenant's images have that name none; None for the server's."""
@@ -56,7 +57,7 @@ class _OpenedOwnDriver:
 
 
 class OwnKeys:
-    """Chooses who answers for which tenant; see `agentvm.runtime.ports.Choose`."""
+    """Chooses the drivers of a tenant's turn; see `agentvm.runtime.ports.Choose`."""
 
     def __init__(
         self,
@@ -69,11 +70,11 @@ class OwnKeys:
         with_keys: Container[str],
         default_of: DefaultOf = lambda tenant_id: None,
         allowed: Callable[[str], bool] = lambda provider: True,
-        free: Callable[[Chosen], bool] = lambda one: one.driver.name in FREE,
+        free: Callable[[Chosen], bool] = lambda chosen: chosen.driver.name in FREE,
     ) -> None:
-        """`with_keys` names the drivers that are opened with a key at all, `settings` is for those the server has not.
+        """`with_keys` names the drivers that take a key, `settings` is for those the server has not opened.
 
-        `allowed` says with which providers a tenant may use a key of its own, `free` whose calls nobody is charged for.
+        `allowed` says with which providers a tenant may use its own key, `free` which drivers are not charged for.
         """
         self._allowed = allowed
         self._free = free
@@ -91,20 +92,21 @@ class OwnKeys:
 
     @asynccontextmanager
     async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
-        """Who answers a turn of the tenant, then who may stand in. `DriverNotFound` when neither it nor the server has one."""
+        """Yields the driver for a turn of the tenant, then the fallbacks. `DriverNotFound` when neither tenant nor server has
+        one."""
         async with AsyncExitStack() as stack:
             candidates: list[Chosen] = []
-            for wanted, key in await self._chain(tenant_id, name):
+            for model, key in await self._chain(tenant_id, name):
                 try:
-                    one = await stack.enter_async_context(self._use(tenant_id, wanted, key))
+                    chosen = await stack.enter_async_context(self._use(tenant_id, model, key))
                 except AgentVMError as error:
                     if not candidates:
                         raise
-                    # Nobody is kept from being answered by a stand-in that cannot be opened.
-                    logger.warning("fallback_unusable", tenant_id=tenant_id, model=wanted, code=error.code, error=str(error))
+                    # A fallback that cannot be opened must not prevent the answer.
+                    logger.warning("fallback_unusable", tenant_id=tenant_id, model=model, code=error.code, error=str(error))
                     continue
-                if not candidates or not candidates[0].own_key or one.own_key or self._free(one):
-                    candidates.append(one)
+                if not candidates or not candidates[0].own_key or chosen.own_key or self._free(chosen):
+                    candidates.append(chosen)
             yield tuple(candidates)
 
     async def has(self, tenant_id: TenantId, name: str | None) -> bool:
@@ -112,14 +114,14 @@ class OwnKeys:
         return await self._key(tenant_id, self._models.parse(name or self.default_of(tenant_id))[0]) is not None
 
     async def unusable(self, tenant_id: TenantId, name: str) -> str | None:
-        """What keeps the model from answering for the tenant, and the remedy; None when nothing does."""
+        """Returns why the model cannot answer for the tenant, with the remedy; None when it can."""
         provider = self._models.parse(name)[0]
         if self._models.provider(provider) is not None or await self._key(tenant_id, provider) is not None:
             return None
-        there = ", ".join(sorted(one.name for one in self._models.health()))
+        providers = ", ".join(sorted(health.name for health in self._models.health()))
         own = f"; or store a key of the tenant's own first: avm secret set {secret_name(provider)}"
         helps = provider in self._with_keys and self._allowed(provider)
-        return f"{provider!r} is not open on this server; choose one of: {there}{own if helps else ''}"
+        return f"{provider!r} is not open on this server; choose one of: {providers}{own if helps else ''}"
 
     def check_secret(self, name: str) -> None:
         """`AccessDenied` for a secret that would be a tenant's key of a provider that takes none."""
@@ -131,7 +133,7 @@ class OwnKeys:
             )
 
     def forget(self, tenant_id: TenantId) -> None:
-        """Its secrets were changed."""
+        """Drops the cached keys of a tenant whose secrets were changed."""
         self._changes += 1
         for key in [key for key in self._known if key[0] == tenant_id]:
             del self._known[key]
@@ -142,15 +144,15 @@ class OwnKeys:
             await opened.stack.aclose()
 
     async def _chain(self, tenant_id: TenantId, name: str | None) -> list[tuple[str, Secret | None]]:
-        """Who is asked in which order, each with the tenant's own key; as it is configured when this returns.
+        """Returns the models in the order in which they are asked, each with the tenant's own key.
 
-        While keys were read, the providers may have been replaced: a turn must not begin with one that is gone.
+        The providers may have been replaced while the keys were read: a turn must not begin with one that was removed.
         """
         while True:
             chain = self._models.chain(name or self.default_of(tenant_id))
-            found = [(wanted, await self._key(tenant_id, self._models.parse(wanted)[0])) for wanted in chain]
+            keyed = [(model, await self._key(tenant_id, self._models.parse(model)[0])) for model in chain]
             if chain == self._models.chain(name or self.default_of(tenant_id)):
-                return found
+                return keyed
 
     @asynccontextmanager
     async def _use(self, tenant_id: TenantId, name: str, key: Secret | None) -> AsyncIterator[Chosen]:
@@ -161,66 +163,67 @@ class OwnKeys:
             return
         opened, leaving = await self._open(tenant_id, provider, key)
         try:
-            for one in leaving:
-                await self._retire(one)
+            for idle in leaving:
+                await self._retire(idle)
             yield Chosen(
                 opened.driver,
                 model or opened.driver.default_model,
                 opened.health,
                 own_key=True,
                 provider=provider,
-                asks=asks_of(opened.settings),
+                asks=attempts_of(opened.settings),
                 hosted=opened.settings.base_url is not None,
             )
         finally:
             opened.users -= 1
-            # Also when the turn was cancelled: a pool that is left half closed stays for ever.
+            # Shielded from cancellation: a pool that is left half closed stays for ever.
             with anyio.CancelScope(shield=True):
                 await self._close_unused(opened)
 
     async def _key(self, tenant_id: TenantId, provider: str) -> Secret | None:
-        known = self._models.provider(provider)
-        if (provider if known is None else known.driver) not in self._with_keys or not self._allowed(provider):
+        configured = self._models.provider(provider)
+        if (provider if configured is None else configured.driver) not in self._with_keys or not self._allowed(provider):
             return None
         at, now = (tenant_id, provider), self._clock()
-        since, key = self._known.get(at, (now - REMEMBERED - 1, None))
-        if not 0 <= now - since <= REMEMBERED:
+        since, key = self._known.get(at, (now - KEY_CACHE_MS - 1, None))
+        if not 0 <= now - since <= KEY_CACHE_MS:
             changes = self._changes
             key = await self._vault.get(tenant_id, secret_name(provider))
-            # What was changed while it was read may be the one before: good for this turn and for no other.
+            # A key that was changed during the read may be the old one: good for this turn and for no other.
             if changes == self._changes:
                 self._known[at] = (now, key)
-            if len(self._known) > MAX_REMEMBERED:
+            if len(self._known) > KEY_CACHE_MAX:
                 self._known.popitem(last=False)
         return key
 
     def _plan(self, provider: str, key: Secret) -> tuple[str, DriverSettings]:
         """The driver to open, and how. The tenant's key goes to the provider's own address and to no other."""
-        known = self._models.provider(provider)
-        if known is None or known.name == known.driver:
-            settings = self._settings(provider) if known is None else known.settings
+        configured = self._models.provider(provider)
+        if configured is None or configured.name == configured.driver:
+            settings = self._settings(provider) if configured is None else configured.settings
             return provider, replace(settings, api_key=key, base_url=None)
-        return known.driver, replace(known.settings, api_key=key)
+        return configured.driver, replace(configured.settings, api_key=key)
 
     async def _open(self, tenant_id: TenantId, provider: str, key: Secret) -> tuple[_OpenedOwnDriver, list[_OpenedOwnDriver]]:
-        """One that counts its new user already, so that nobody closes it before it is used; and those to retire for it."""
+        """Returns a driver that already counts its new user, so that it is not closed before it is used; and the drivers to
+        retire."""
         at = (tenant_id, provider)
-        found = self._opened.get(at)
+        opened = self._opened.get(at)
         driver, settings = self._plan(provider, key)
-        if found is not None and found.settings == settings:
+        if opened is not None and opened.settings == settings:
             self._opened.move_to_end(at)
-            found.users += 1
-            return found, []
+            opened.users += 1
+            return opened, []
         stack, health = AsyncExitStack(), self._models.new_health(provider, settings.silence).of(tenant_id)
         opening = self._open_one(driver, replace(settings, name=provider))
-        made = _OpenedOwnDriver(await stack.enter_async_context(opening), settings, health, stack, users=1)
+        fresh = _OpenedOwnDriver(await stack.enter_async_context(opening), settings, health, stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
         before = self._opened.pop(at, None)
         leaving = [] if before is None else [before]
-        self._opened[at] = made
-        if len(self._opened) > MAX_OPEN:
+        self._opened[at] = fresh
+        if len(self._opened) > OPEN_DRIVERS_MAX:
             leaving.append(self._opened.popitem(last=False)[1])
-        return made, leaving
+        return fresh, leaving
 
     async def _retire(self, opened: _OpenedOwnDriver) -> None:
         opened.retired = True

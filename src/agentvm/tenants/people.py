@@ -1,7 +1,7 @@
-"""People — changes to tenants and users that take rights away or give them, so that whoever is connected feels it at once.
+"""People — suspends, deletes, binds and unbinds tenants and users, so that connected clients feel it at once.
 
-Reading them, and adding new ones, needs no more than the store. What runs for those who are suspended or deleted is stopped,
-and `StatusCheckingMeter` makes no model call for them, whoever resumes their turns.
+Reading accounts and adding new ones needs only the store. Turns of suspended or deleted accounts are stopped, and
+`StatusCheckingMeter` admits no model call for them when their turns are resumed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,10 +14,10 @@ from agentvm.tenants.authentication import AccountStore, Authentication, Named, 
 from agentvm.tenants.metering import MeteredHold, Metering
 
 STATUS_CACHE_MS = 5_000
-MOST_STANDINGS = 10_000
+STATUS_CACHE_MAX = 10_000
 
 Stop = Callable[[TenantId, frozenset[ContainerId] | None], Awaitable[None]]
-"""Ends the turns in these containers of a tenant, None for all of them: those that run and those that wait."""
+"""Ends the running and the queued turns in these containers of a tenant; None for all containers."""
 
 Whom = tuple[TenantId, UserId | None]
 
@@ -46,12 +46,12 @@ class AccountStatusCache:
             changes = self._changes
             active = await self._is_active(tenant_id, user_id)
             if changes == self._changes:
-                # What was read while it changed is good for this once.
-                if len(self._known) >= MOST_STANDINGS:
+                # A status that changed during the read is used this once and not cached.
+                if len(self._known) >= STATUS_CACHE_MAX:
                     self._known.clear()
                 self._known[whom] = (now, active)
         if not active:
-            raise Refused("The tenant or the user is suspended or deleted; nothing is done for them any more")
+            raise Refused("The tenant or the user is suspended or deleted")
 
     def forget(self) -> None:
         self._changes += 1
@@ -59,7 +59,7 @@ class AccountStatusCache:
 
     async def _is_active(self, tenant_id: TenantId, user_id: UserId | None) -> bool:
         tenant = await self._store.directory.get_tenant(tenant_id)
-        # Turns are resumed before a new database has the tenant of those who need no key.
+        # Turns are resumed before a new database has the default tenant, which requests without a key belong to.
         if tenant_id != DEFAULT_TENANT and (tenant is None or tenant.status != "active"):
             return False
         user = None if user_id is None else await self._store.accounts(tenant_id).users.get(user_id)
@@ -67,22 +67,22 @@ class AccountStatusCache:
 
 
 class StatusCheckingMeter:
-    """A meter that admits no call for those who are not active; see `agentvm.runtime.billing.Meter`."""
+    """A meter that admits no call for accounts that are not active; see `agentvm.runtime.billing.Meter`."""
 
     def __init__(self, meter: Metering, standing: AccountStatusCache) -> None:
         self._meter, self._standing = meter, standing
 
     async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
-        """With `force` the call was already made, and is counted whosever it was."""
+        """With `force` the call was already made, and is counted whatever the status."""
         if not force:
             await self._standing.check(planned.tenant_id, planned.user_id)
         return await self._meter.admit(planned, force=force)
 
 
 class People:
-    """Writes to the store, then tells the authentication whose rights changed, and stops what runs for them.
+    """Writes to the store, then reports the ended rights to the authentication and stops the turns.
 
-    `stop` is set by who runs the turns, and exists after this; so is `erase`, which is told that something was deleted.
+    `stop` is set by the runtime, which exists later; so is `erase`, which is called after a deletion.
     """
 
     def __init__(self, store: AccountStore, access: Authentication, *, clock: Clock) -> None:
@@ -92,70 +92,70 @@ class People:
         self.erase: Callable[[], None] = _nothing_is_erased
 
     async def update_tenant(self, tenant: Tenant) -> bool:
-        """As `Directory.update_tenant`; one that is suspended loses its sockets."""
+        """Updates as `Directory.update_tenant` does; a suspended tenant loses its sockets."""
         if tenant.status != "active":
             _spare_default(tenant.tenant_id)
-        found = await self._store.directory.update_tenant(tenant)
-        if found and tenant.status != "active":
+        updated = await self._store.directory.update_tenant(tenant)
+        if updated and tenant.status != "active":
             self._access.end(tenant.tenant_id, of_tenant(tenant.tenant_id), "suspended")
         self.standing.forget()
-        if found and tenant.status != "active":
+        if updated and tenant.status != "active":
             await self.stop(tenant.tenant_id, None)
-        return found
+        return updated
 
     async def delete_tenant(self, tenant_id: TenantId) -> bool:
         _spare_default(tenant_id)
-        found = await self._store.directory.delete_tenant(tenant_id, self._clock())
-        if found:
+        deleted = await self._store.directory.delete_tenant(tenant_id, self._clock())
+        if deleted:
             self.erase()
             self._access.end(tenant_id, of_tenant(tenant_id))
             self.standing.forget()
             await self.stop(tenant_id, None)
-        return found
+        return deleted
 
     async def update_user(self, user: User) -> bool:
-        """As `UserStore.update`; who is suspended or has another role is let in anew, if at all."""
+        """Updates as `UserStore.update` does; a user who is suspended or has another role must authenticate again."""
         users = self._store.accounts(user.tenant_id).users
         before = await users.get(user.user_id)
-        found = await users.update(user)
-        if found and (before is None or (before.role, before.status) != (user.role, user.status)):
+        updated = await users.update(user)
+        if updated and (before is None or (before.role, before.status) != (user.role, user.status)):
             why: Why = "revoked" if user.status == "active" else "suspended"
             self._access.end(user.tenant_id, of_user(user.tenant_id, user.user_id), why)
             self.standing.forget()
             if user.status != "active":
                 await self.stop(user.tenant_id, frozenset(await users.alone_in(user.user_id)))
-        return found
+        return updated
 
     async def delete_user(self, tenant_id: TenantId, user_id: UserId) -> bool:
-        """With their keys, and all that is in containers of theirs alone.
+        """Deletes the user, their keys and their own containers.
 
-        Who comes with a token of the identity provider is entered anew, with nothing: suspend them instead.
+        A user with a token of the identity provider is added again, without any data: suspend them instead.
         """
         users = self._store.accounts(tenant_id).users
         theirs = frozenset(await users.alone_in(user_id))
-        found = await users.delete(user_id, self._clock())
-        if found:
+        deleted = await users.delete(user_id, self._clock())
+        if deleted:
             self.erase()
             self._access.end(tenant_id, of_user(tenant_id, user_id))
             self.standing.forget()
             await self.stop(tenant_id, theirs)
-        return found
+        return deleted
 
     async def bind(self, tenant_id: TenantId, user_id: UserId, container_id: ContainerId) -> bool:
-        """From their next request or connection on."""
+        """Binds the user; holds from their next request or connection on."""
         users = self._store.accounts(tenant_id).users
-        known = check_container_id(container_id) in await users.bound(user_id)
-        found = await users.bind(user_id, container_id)
-        if found and not known:
+        already = check_container_id(container_id) in await users.bound(user_id)
+        bound = await users.bind(user_id, container_id)
+        if bound and not already:
             self._access.forget(tenant_id, of_user(tenant_id, user_id))
-        return found
+        return bound
 
     async def unbind(self, tenant_id: TenantId, user_id: UserId, container_id: ContainerId) -> bool:
         """At once: their sockets are closed."""
-        found = await self._store.accounts(tenant_id).users.unbind(user_id, container_id)
-        if found:
+        unbound = await self._store.accounts(tenant_id).users.unbind(user_id, container_id)
+        if unbound:
             self.unbound(tenant_id, user_id)
-        return found
+        return unbound
 
     def unbound(self, tenant_id: TenantId, user_id: UserId) -> None:
         """A container of theirs is not theirs any more: their sockets are closed."""

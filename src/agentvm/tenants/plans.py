@@ -1,7 +1,7 @@
-"""Plans — what tenants may use, by name: a few that there are, and those of the operator's. Pure.
+"""Plans — named sets of limits: the built-in ones, and those of the operator. Pure.
 
-Explicit limits of a tenant or a user go before those of its plan. `default` is for tenants without a plan, and for those whose
-plan nobody knows any more. It is there so that a fresh server is not open to one member: ordinary use never meets it.
+Explicit limits of a tenant or a user take precedence over those of its plan. `default` is for tenants without a plan, and for
+those whose plan no longer exists. Its limits protect a fresh server from a single member: ordinary use never meets them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -69,7 +69,7 @@ class Plans:
         self._own = dict(own or {})
 
     def replace(self, own: Mapping[str, Plan]) -> bool:
-        """From now on these; whether that changes anything."""
+        """Replaces the operator's plans; returns whether anything changed."""
         changed = self._own != dict(own)
         self._own = dict(own)
         return changed
@@ -89,9 +89,9 @@ class Plans:
 
 
 def effective(plan: Plan, explicit: Iterable[Quota]) -> tuple[Quota, ...]:
-    """The limits that hold: those that were set, and of the plan those that were not."""
-    found = {(quota.metric, quota.user_id): quota for quota in (*of_plan(plan), *explicit)}
-    return tuple(found.values())
+    """Returns the limits that apply: explicit ones, else those of the plan."""
+    quotas = {(quota.metric, quota.user_id): quota for quota in (*of_plan(plan), *explicit)}
+    return tuple(quotas.values())
 
 
 def of_plan(plan: Plan) -> tuple[Quota, ...]:

@@ -1,7 +1,7 @@
-"""Price — what a model call costs, in nano-USD.
+"""Price — the price of a model call, in nano-USD.
 
-The table is that of `genai-prices`, which is kept up to date by many and knows tiers, caches and thinking; a row of the
-operator's own goes before it. It is loaded with the first question, because it costs a third of a second and 24 MB.
+The table is that of `genai-prices`, which many keep up to date and which knows tiers, caches and thinking; a row of the
+operator takes precedence. It is loaded with the first request, because it costs a third of a second and 24 MB.
 """
 
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 FREE = frozenset({"local", "scripted"})
-"""Drivers whose model runs here: a call costs what the machine costs."""
+"""Drivers of models that run on this machine."""
 
 _DATE = r"(?:latest|preview|exp|beta|stable|default|\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{3,4}|v\d+(?::\d+)?)"
 _RELEASE = re.compile(rf"(?:[-@:.]?{_DATE}(?:[-@:.]{_DATE}){{0,2}})?")
@@ -28,25 +28,26 @@ _SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, 
 
 
 class Prices:
-    """What models cost. `own` is by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named likewise."""
+    """Prices of models. `own` is keyed by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named
+    likewise."""
 
     def __init__(self, own: Mapping[str, ModelRate] | None = None) -> None:
         self._own = dict(own or {})
 
     def replace(self, own: Mapping[str, ModelRate]) -> None:
-        """From now on these; what was charged stays as it was."""
+        """Replaces the operator's prices for later calls; amounts already charged stay."""
         self._own = dict(own)
 
     def as_now(self) -> "Prices":
-        """Those of this moment, whatever replaces them."""
+        """Returns a copy that a later `replace` does not change."""
         same = Prices()
         same._own = self._own
         return same
 
     def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
-        """Of usage at that moment (ms since 1970); None when nobody knows the model's price.
+        """Returns the price of usage at that time (ms since 1970); None when the model's price is unknown.
 
-        `provider` is the operator's name for who was asked: what its account costs goes before what the driver does.
+        `provider` is the operator's name for the account; its price takes precedence over the driver's.
         """
         own = self.own_cost((provider, driver), model, usage)
         if own is not None:
@@ -54,7 +55,7 @@ class Prices:
         return 0 if driver in FREE else _look_up(driver, model, usage, at)
 
     def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
-        """By a price of the operator's own, for the first of these names that has one; None when none has."""
+        """Returns the operator's price, for the first of these names that has one; None when none has."""
         for name in names:
             rate = self._own.get(f"{name}/{model}") or self._own.get(name)
             if rate is not None:
@@ -71,7 +72,7 @@ def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
     from genai_prices import calc_price  # noqa: PLC0415
 
     counted = Counted(
-        # The table counts what was read from or written to a cache as input, too; our numbers do not overlap.
+        # The table counts tokens read from or written to a cache as input, too; our numbers do not overlap.
         input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
@@ -83,8 +84,8 @@ def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
         logger.debug("model_without_price", driver=driver, model=model, problem=str(problem))
         return None
     if not _is_named(price.model.match, model.lower()) and price.model.id.lower() != model.lower():
-        # The table takes what only begins like a model for that model, and a variant may cost many times as much.
-        logger.debug("model_without_price", driver=driver, model=model, problem=f"is no known variant of {price.model.id}")
+        # The table matches a model by its prefix, and a variant may cost many times as much.
+        logger.debug("model_without_price", driver=driver, model=model, problem=f"is not a known variant of {price.model.id}")
         return None
     return to_nano(price.total_price)
 

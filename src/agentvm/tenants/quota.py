@@ -1,14 +1,13 @@
-"""Quota — how much a tenant, or one of its users, may use. Set aside before, settled after, so that nobody overdraws.
+"""Quota — limits of a tenant and of its users. Amounts are reserved before and settled after, so that no limit is overdrawn.
 
-Theory of operation. A tenant's book is read once and then kept in memory: its limits, what the ledger says was used in the
-current windows, its wallet; and for limits that each user has, counters of those who come. A model call first sets aside the
-most it can use; other calls see that as used. When the call
-has ended, what it really used takes the place of what was set aside. So calls at the same time cannot share the same
-last token. A tenant without limits and without a wallet costs one look into a dict.
+Theory of operation. A tenant's book is read once and then kept in memory: its limits, the ledger's amounts in the current
+windows, its wallet; and for limits that hold for each user, counters of the active users. A model call first reserves the most
+it can use; other calls see that as used. When the call has ended, its actual use replaces the reserved amount. So calls at the
+same time cannot share the same last token. A tenant without limits and without a wallet costs one look into a dict.
 
-What is settled reaches the ledger a little later, so while a book lives it knows more than the ledger: what was used is read
-once, with the book, and never again. A limit that is new starts with what the ledger had when the book was read, and what was
-settled since.
+A settled amount reaches the ledger a little later, so while a book lives it knows more than the ledger: the ledger's amounts
+are read once, with the book, and never again. A new limit starts with the ledger's amount from when the book was read, plus
+the amounts settled since.
 """
 
 from collections import OrderedDict
@@ -42,24 +41,24 @@ from agentvm.tenants.book import (
 from agentvm.tenants.export_hold import ExportHold
 from agentvm.tenants.plans import DEFAULT, Plans, effective
 
-MAX_BOOKS = 10_000
+BOOKS_MAX = 10_000
 """Tenants whose books are in memory."""
 
-RECOUNT = 60_000
-"""Milliseconds after which bytes are counted anew; meanwhile what is added is added up."""
+RECOUNT_MS = 60_000
+"""Time after which bytes are counted again; in between added bytes are summed."""
 
 RECOUNT_SHARE = 200
-"""What took long to count is counted less often: this many times as long after."""
+"""A count that took long is repeated less often: after this many times its duration."""
 
-UNCOUNTED = 2**62
-"""When bytes were counted that have to be counted before they are next looked at."""
+NEVER_COUNTED_MS = 2**62
+"""Time of a byte count that must be repeated before the next use."""
 
 EXPORTED = "export_bytes_per_day"
 
 STORED = "stored_bytes_per_day"
 
 PENDING = ("running_agents", "queued_messages", "connections")
-"""What is counted in memory, at once: who is about to add something need not wait for others who are."""
+"""Metrics counted in memory, at once: one request need not wait for another that is about to add."""
 
 USERS_MAX = 10_000
 """Users of one tenant whose counters for limits of each user are in memory."""
@@ -68,7 +67,7 @@ CountResources = Callable[[], Awaitable[int]]
 
 
 class _UserLock:
-    """Whose turn it is; forgotten with the last who waits."""
+    """One lock per user, forgotten with the last waiter."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -80,7 +79,7 @@ class Quotas:
     """The books of this server's tenants."""
 
     def __init__(self, store: Store, clock: Clock, plans: Plans | None = None) -> None:
-        """Without `plans` a tenant has only the limits that were set for it."""
+        """Without `plans` a tenant has only its explicit limits."""
         self._store = store
         self._clock = clock
         self.plans = plans or Plans({DEFAULT: Plan()})
@@ -102,21 +101,21 @@ class Quotas:
         return book
 
     async def _book(self, tenant_id: TenantId) -> QuotaBook:
-        found = self._books.get(tenant_id)
-        if found is None:
+        book = self._books.get(tenant_id)
+        if book is None:
             # One reads, the others wait: two books of one tenant would allow twice as much.
             async with self._turn(tenant_id):
-                found = self._books.get(tenant_id)
-                if found is None:
-                    found = self._books[tenant_id] = await self._read(tenant_id)
+                book = self._books.get(tenant_id)
+                if book is None:
+                    book = self._books[tenant_id] = await self._read(tenant_id)
                     self._forget_some()
         else:
             self._books.move_to_end(tenant_id)
-        return found
+        return book
 
     async def reread(self, tenant_id: TenantId) -> None:
-        """Its limits were changed, or money was paid in or taken back. What is used and set aside stays so."""
-        # Also behind who reads the book for the first time, and may have read what was there before the change.
+        """Reads the limits and the wallet of a tenant again after a change. Used and reserved amounts stay."""
+        # Waits for a first read of the book, too, which may have seen the state before the change.
         async with self._turn(tenant_id):
             book = self._books.get(tenant_id)
             if book is None:
@@ -125,9 +124,9 @@ class Quotas:
             wallet, quotas = await accounts.ledger.wallet(), await self._limits(tenant_id)
             named = [quota for quota in quotas if quota.user_id != EACH_USER]
             each = {quota.metric: quota for quota in quotas if quota.user_id == EACH_USER}
-            here = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in each.values())
+            of_users = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in each.values())
             own = {(quota.metric, quota.user_id) for quota in named}
-            quotas = (*named, *(quota for quota in here if (quota.metric, quota.user_id) not in own))
+            quotas = (*named, *(quota for quota in of_users if (quota.metric, quota.user_id) not in own))
             new = [
                 await self._count(tenant_id, quota, now, until=book.read_at)
                 for quota in quotas
@@ -137,12 +136,12 @@ class Quotas:
             for key in book.counters.keys() - {(quota.metric, quota.user_id) for quota in quotas}:
                 del book.counters[key]
             for quota in quotas:
-                # In place: calls that have set something aside know the counter.
-                if (known := book.counters.get((quota.metric, quota.user_id))) is not None:
-                    if quota.metric == "storage_bytes" and known.quota != quota:
-                        # Another limit is held against what is there now, not a minute ago.
-                        known.begins = UNCOUNTED
-                    known.quota = quota
+                # In place: running calls refer to the counter.
+                if (existing := book.counters.get((quota.metric, quota.user_id))) is not None:
+                    if quota.metric == "storage_bytes" and existing.quota != quota:
+                        # A changed limit is compared with the count of now, not of a minute ago.
+                        existing.begins = NEVER_COUNTED_MS
+                    existing.quota = quota
             for counter in new:
                 book.add(counter)
             book.wallet = msgspec.structs.replace(book.wallet, credited=wallet.credited, prepaid=wallet.prepaid)
@@ -153,21 +152,21 @@ class Quotas:
         await self.count(tenant_id, user_id, "requests_per_minute", 1)
 
     async def refuse(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
-        """`QuotaExceeded` if that much more of something that is only counted here would be too much."""
+        """`QuotaExceeded` if that much more of a metric that is only counted in memory would exceed a limit."""
         now = self._clock()
         for counter in (await self.book(tenant_id, user_id)).applying(user_id, (metric,)):
             renew(counter, now)
             refuse_beyond(counter, adding, now)
 
     async def count(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
-        """Something that is only counted here: until the server ends, or its window does; see `note_exported`."""
+        """Adds to a metric that is only counted in memory: until the server ends, or its window does; see `note_exported`."""
         now = self._clock()
         for counter in (await self.book(tenant_id, user_id)).applying(user_id, (metric,)):
             renew(counter, now)
             counter.used += adding
 
     async def hold_export(self, tenant_id: TenantId, user_id: UserId | None, size: int) -> ExportHold:
-        """Sets aside what an export is measured to have; `QuotaExceeded` if that is more than is left."""
+        """Reserves the measured size of an export; `QuotaExceeded` if that is more than is left."""
         book = await self.book(tenant_id)
         return ExportHold(self._clock, lambda: book.applying(user_id, (EXPORTED,)), size)
 
@@ -185,7 +184,8 @@ class Quotas:
         *,
         of_user: CountResources | None = None,
     ) -> None:
-        """Refuses one more of something that is counted where it is, by `of_user` for the user's own limit, if there is one."""
+        """Refuses one more of a metric that is counted in the store; `of_user` counts for the user's own limit, if there is
+        one."""
         async with self.adding(tenant_id, user_id, metric, count, adding, of_user=of_user):
             pass
 
@@ -200,7 +200,7 @@ class Quotas:
         *,
         of_user: CountResources | None = None,
     ) -> AsyncIterator[None]:
-        """Like `check`, and nobody else of the tenant counts before what is added here is there to be counted."""
+        """Like `check`, but serialises the tenant's requests until the addition can be counted."""
         book = await self.book(tenant_id, user_id)
         counters = book.applying(user_id, (metric,))
         if metric == "storage_bytes":
@@ -214,8 +214,8 @@ class Quotas:
             async with self._turn(tenant_id, metric):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
-                    # What takes long to count is not counted each time.
-                    if metric != "storage_bytes" or not counter.begins <= now < counter.begins + max(RECOUNT, counter.took):
+                    # A slow count is not repeated each time.
+                    if metric != "storage_bytes" or not counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took):
                         counter.used, counter.begins = await _asked(counter, count, of_user)(), now
                         counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
                     refuse_beyond(counter, adding, now)
@@ -227,19 +227,19 @@ class Quotas:
     async def _pending(
         self, counters: Sequence[Counter], count: CountResources, of_user: CountResources | None, adding: int
     ) -> AbstractContextManager[None]:
-        """Refuses what is too much, together with what others are about to add."""
-        now, taken = self._clock(), list[Counter]()
+        """Refuses an addition beyond the limit, additions in progress included."""
+        now, reserved = self._clock(), list[Counter]()
         for counter in counters:
             counted = await _asked(counter, count, of_user)()
-            # Below zero for what is not one more.
+            # Below zero when the call adds none.
             if counted >= 0:
                 counter.used = counted
                 refuse_beyond(counter, adding, now)
-                taken.append(counter)
-        return _held(taken, adding)
+                reserved.append(counter)
+        return _held(reserved, adding)
 
     async def room(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
-        """How much more a call may set aside."""
+        """Returns how much more a call may reserve."""
         book = await self.book(tenant_id, user_id)
         return book.room(user_id, self._clock()) if book.limited else QuotaRemaining()
 
@@ -260,21 +260,22 @@ class Quotas:
             if not force:
                 refuse_beyond(counter, held.amount(counter), now)
             warnings += warn(counter, held.amount(counter), now)
-        # What costs nothing needs no money: a free model, or a key of the tenant's own.
+        # A call without a price needs no money: a free model, or the tenant's own key.
         if book.wallet.prepaid and not force and money and book.balance - book.held < money:
             left, needed = dollars(book.balance - book.held), dollars(money)
-            raise WalletEmpty(f"The wallet has {left} left, and this call may cost {needed} at least; add credit to go on")
+            raise WalletEmpty(f"The wallet has {left} left; this request reserves at least {needed}. Add credit to continue")
         held.take()
         held.warnings = tuple(warnings)
         return held
 
     @asynccontextmanager
     async def taking_back(self, tenant_id: TenantId, money: int) -> AsyncIterator[None]:
-        """Sets aside what is about to be taken out of the wallet: the ledger does not know yet what calls have set aside."""
+        """Reserves the amount that is about to leave the wallet: the ledger does not have the reservations of running calls
+        yet."""
         book = await self.book(tenant_id)
         left = book.balance - book.held
         if left < money:
-            raise Conflict(f"The wallet has {dollars(max(0, left))} that nobody uses; no more can be taken back")
+            raise Conflict(f"The wallet has {dollars(max(0, left))} that is not reserved; no more can be withdrawn")
         book.held += money
         try:
             yield
@@ -288,7 +289,7 @@ class Quotas:
             yield
 
     async def _read(self, tenant_id: TenantId) -> QuotaBook:
-        """Nothing of the tenant is on its way to the ledger now: who settles has a book."""
+        """Reads the book. Nothing of the tenant is on its way to the ledger now: a caller that settles has a book."""
         now = self._clock()
         book = QuotaBook(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
         for quota in await self._limits(tenant_id):
@@ -299,7 +300,7 @@ class Quotas:
         return book
 
     async def _add_user(self, tenant_id: TenantId, book: QuotaBook, user_id: UserId) -> None:
-        """The limits of each user, for this one; what somebody used who has not come for long is read again."""
+        """Adds counters for this user; the use of a user who was inactive for long is read again."""
         if user_id in book.users:
             return
         now = self._clock()
@@ -309,18 +310,18 @@ class Quotas:
                 book.add(await self._count(tenant_id, own, now, until=book.read_at))
         book.users[user_id] = None
         while len(book.users) > USERS_MAX:
-            gone = next(iter(book.users))
-            del book.users[gone]
+            oldest = next(iter(book.users))
+            del book.users[oldest]
             for metric in book.each:
-                if (counter := book.counters.get((metric, gone))) is not None and not counter.held:
-                    del book.counters[metric, gone]
+                if (counter := book.counters.get((metric, oldest))) is not None and not counter.held:
+                    del book.counters[metric, oldest]
 
     async def _limits(self, tenant_id: TenantId) -> tuple[Quota, ...]:
-        """Those that were set, and of the tenant's plan those that were not."""
+        """Returns the explicit limits, and those of the tenant's plan for the other metrics."""
         tenant = await self._store.directory.get_tenant(tenant_id)
         plan = self.plans.find(None if tenant is None else tenant.plan)
-        found = await self._store.accounts(tenant_id).quotas.list()
-        return tuple(q for q in effective(plan, found) if q.user_id is None or q.metric in OF_USERS)
+        explicit = await self._store.accounts(tenant_id).quotas.list()
+        return tuple(q for q in effective(plan, explicit) if q.user_id is None or q.metric in OF_USERS)
 
     async def _count(self, tenant_id: TenantId, quota: Quota, now: int, until: int | None = None) -> Counter:
         counter = Counter(quota)
@@ -335,12 +336,12 @@ class Quotas:
         return counter
 
     def _forget_some(self) -> None:
-        """Of those not used for longest; never the last, which somebody has just asked for."""
-        if len(self._books) <= MAX_BOOKS:
+        """Drops the least recently used books, but never the newest, which was just requested."""
+        if len(self._books) <= BOOKS_MAX:
             return
         now = self._clock()
         for tenant_id in tuple(self._books)[:-1]:
-            if len(self._books) <= MAX_BOOKS:
+            if len(self._books) <= BOOKS_MAX:
                 return
             if not self._books[tenant_id].is_needed(now):
                 del self._books[tenant_id]

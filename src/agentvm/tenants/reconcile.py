@@ -1,14 +1,14 @@
-"""Reconcile — compares the ledger with what a provider says was used, and explains every difference. Pure.
+"""Reconcile — compares the ledger with a provider's usage export, and explains every difference. Pure.
 
-Providers export sums, so what is compared are days and models. A difference is explained when something in the ledger can
-account for all of it:
+Providers export sums, so days and models are compared. A difference is explained when entries of the ledger can account for
+all of it:
 
-- calls whose usage is an estimate, because the provider did not say: cut off, or ended by a crash;
+- calls whose usage is an estimate, because the provider did not report it: cut off, or ended by a crash;
 - calls within five minutes of midnight, which the provider's clock may have put into the next day or the one before;
-- calls that cost nothing here: made with a tenant's own key, they are on the tenant's bill; by a model that runs here, on none.
+- calls that cost nothing here: made with a tenant's own key, they are on the tenant's bill; by a local model, on none.
 
-What the provider has beyond that was used without AgentVM knowing: calls that died before they were recorded, or calls that
-somebody made elsewhere with the same key. Nothing in the ledger can tell which, so it stays unexplained.
+Anything beyond that on the provider's side was used without AgentVM: calls that died before they were recorded, or calls made
+elsewhere with the same key. The ledger cannot tell which, so it stays unexplained.
 """
 
 import re
@@ -26,7 +26,7 @@ from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.tenants.exports import Exported
 
 EDGE_MS = 5 * 60 * 1000
-"""How far a provider's clock, or the end of a long call, may be from ours."""
+"""Largest difference between the provider's clock, or the end of a long call, and ours."""
 _DAY_MS = 24 * 3600 * 1000
 _DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
@@ -64,7 +64,7 @@ class ReconcileReport(Record):
 
 @dataclass(slots=True)
 class _Side:
-    """What the ledger has of one model on one day."""
+    """The ledger's calls of one model on one day."""
 
     usage: Usage = NO_USAGE
     calls: int = 0
@@ -125,23 +125,23 @@ class _Books:
         return not self.covers(day) or self.excess(day, model)[1] > 0
 
     def could_give(self, day: str, model: str) -> bool:
-        """Whether calls of this day may have been counted in a neighbouring one: those that are not are not missing here."""
+        """Whether calls of this day may have been counted on a neighbouring day, so that they are not missing here."""
         return not self.covers(day) or self.excess(day, model)[0] > 0
 
 
 def base_model(name: str) -> str:
-    """Without its date: `claude-sonnet-5-20260915` on the bill is the `claude-sonnet-5` that was asked for."""
+    """Removes the date: `claude-sonnet-5-20260915` on the bill is the `claude-sonnet-5` that was requested."""
     return _DATED.sub("", name.strip().lower())
 
 
 def days_of(exported: Iterable[Exported]) -> tuple[int, int]:
-    """From when until when (ms) the ledger is needed: the export's days, and the minutes before and after them."""
+    """Returns the range of the ledger that is needed, in ms: the export's days, and the minutes around them."""
     days = [row.day for row in exported]
     return _start_of(min(days)) - EDGE_MS, _start_of(max(days)) + _DAY_MS + EDGE_MS
 
 
 def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, driver: str | None = None) -> ReconcileReport:
-    """`driver` says which one's calls the export is about; without it, those that have a model of the export."""
+    """Compares. `driver` selects the calls that the export is about; without it, calls with a model of the export."""
     entries = list(entries)
     drivers = {driver} if driver is not None else _drivers(exported, entries)
     left_out: dict[str, int] = defaultdict(int)
@@ -165,8 +165,8 @@ def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, d
 
 def _drivers(exported: Sequence[Exported], entries: Sequence[LedgerEntry]) -> set[str]:
     billed = {base_model(row.model) for row in exported}
-    found = {entry.driver for entry in entries if base_model(entry.model) in billed}
-    return found or {entry.driver for entry in entries}
+    drivers = {entry.driver for entry in entries if base_model(entry.model) in billed}
+    return drivers or {entry.driver for entry in entries}
 
 
 def _compare(books: _Books, day: str, model: str) -> ReconciledGroup:
@@ -194,22 +194,22 @@ def _compare(books: _Books, day: str, model: str) -> ReconciledGroup:
 
 
 def _explain_ledger(excess: int, books: _Books, day: str, model: str, reasons: list[str]) -> bool:
-    """Whether what the ledger has too much can be all estimates, calls of the day's edges, and calls on another bill."""
+    """Whether estimates, calls at the day's edges and calls on another bill can account for the ledger's excess."""
     side = books.side(day, model)
     # A call that moved to another day is missing there, or that day is not on this bill.
     moved = [
         *(side.early if books.could_take(_shifted(day, -1), model) else ()),
         *(side.late if books.could_take(_shifted(day, 1), model) else ()),
     ]
-    known = _use(
+    accounted = _use(
         reasons,
-        ("estimated", side.estimated, "because the provider did not say what they used"),
+        ("estimated", side.estimated, "because the provider did not report their usage"),
         ("within 5 minutes of midnight", moved, "so the provider may count them in another day"),
-        ("free here", side.free, "made with a tenant's own key or by a model that runs here, so they are not on this bill"),
+        ("free here", side.free, "made with a tenant's own key or by a local model, so they are not on this bill"),
     )
-    if excess <= known:
+    if excess <= accounted:
         return True
-    missing = excess - known
+    missing = excess - accounted
     if (day, model) not in books.billed:
         reasons.append(
             f"{missing:,} tokens unexplained: the export has no such model that day; is it of another account or key?"
@@ -226,15 +226,15 @@ def _explain_provider(excess: int, books: _Books, day: str, model: str, reasons:
         *(books.side(before, model).late if books.could_give(before, model) else ()),
         *(books.side(after, model).early if books.could_give(after, model) else ()),
     ]
-    known = _use(
+    accounted = _use(
         reasons,
-        ("estimated", books.side(day, model).estimated, "because the provider did not say what they used"),
+        ("estimated", books.side(day, model).estimated, "because the provider did not report their usage"),
         ("of a neighbouring day within 5 minutes of midnight", moved, "which the provider may count in this one"),
     )
-    if excess <= known:
+    if excess <= accounted:
         return True
     reasons.append(
-        f"{excess - known:,} tokens unexplained: calls that died before they were recorded, "
+        f"{excess - accounted:,} tokens unexplained: calls that died before they were recorded, "
         "or calls made outside AgentVM with the same key"
     )
     return False
@@ -242,10 +242,10 @@ def _explain_provider(excess: int, books: _Books, day: str, model: str, reasons:
 
 def _use(reasons: list[str], *causes: tuple[str, list[int], str]) -> int:
     """Adds a sentence for each cause that there is; the tokens they can account for together."""
-    for what, tokens, why in causes:
+    for cause, tokens, why in causes:
         if tokens:
             calls = "1 call is" if len(tokens) == 1 else f"{len(tokens)} calls are"
-            sentence = f"{calls} {what} ({sum(tokens):,} tokens), {why}"
+            sentence = f"{calls} {cause} ({sum(tokens):,} tokens), {why}"
             if sentence not in reasons:
                 reasons.append(sentence)
     return sum(sum(tokens) for _, tokens, _ in causes)

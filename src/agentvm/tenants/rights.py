@@ -1,4 +1,4 @@
-"""Rights — what a role allows, what may be granted, and which containers a user has. Pure."""
+"""Rights — the permissions of a role, the limits of granting, and the containers of a user. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -15,49 +15,50 @@ TENANT_WIDE = EVERYTHING - {"system:admin"}
 READING = frozenset(permission for permission in EVERYTHING if permission.endswith(":read"))
 
 CAPS: dict[Role, frozenset[str]] = {"viewer": READING, "member": MEMBER, "admin": TENANT_WIDE, "owner": TENANT_WIDE}
-"""The most that a user of the role may do, whatever their key says. None reaches beyond the tenant."""
+"""The most that a user of the role may do, whatever their key says. No role reaches beyond the tenant."""
 
-USUAL: dict[Role, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
-"""What a user of the role may do without a key that says it. A viewer's key may name more to read than a member's usual."""
+DEFAULT_PERMISSIONS: dict[Role, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
+"""The permissions of a user of the role without a key that lists some. A viewer's key may list more to read than a member's
+default."""
 
 _RANKS: dict[Role, int] = {"viewer": 0, "member": 1, "admin": 2, "owner": 3}
 
-MOST_CONTAINERS = 100
-MAX_NAME = 200
+CONTAINERS_MAX = 100
+KEY_NAME_MAX = 200
 COMPARED_NAME_MAX = 64
 """Characters of an unknown permission that are compared with the known ones."""
 
-# Letters of any script and what ids and mail addresses are made of; nothing that a pattern, a path or a URL gives a meaning.
+# Letters of any script and the characters of ids and mail addresses; none with a meaning in a pattern, a path or a URL.
 _ODD = re.compile(r"[^\w.@+=:,~-]")
-_TOO_LONG = MAX_CONTAINER_ID - len("user-") - 20
+_EXTERNAL_ID_MAX = MAX_CONTAINER_ID - len("user-") - 20
 
 
 def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ...]:
-    """The permissions in their own order, each once; nobody grants what they have not."""
-    wanted = set(names)
-    for name in sorted(wanted):
+    """Returns the permissions in their own order, each once; `PermissionDenied` for one that the granter has not."""
+    requested = set(names)
+    for name in sorted(requested):
         if name not in EVERYTHING:
             nearest = get_close_matches(name[:COMPARED_NAME_MAX], PERMISSIONS, n=1, cutoff=0)[0]
             raise InvalidInput(f"There is no permission {shorten(name)}; did you mean {nearest}?")
-    granted = tuple(name for name in PERMISSIONS if name in wanted)
+    granted = tuple(name for name in PERMISSIONS if name in requested)
     for name in granted:
         if not granter.may(name):
             raise PermissionDenied(name)
     return granted
 
 
-def usual(role: Role, granter: Principal) -> frozenset[str]:
-    """What a user's key has if nothing is said: what members may, and of what else the role may, what the granter has."""
-    return USUAL[role] & (MEMBER | granter.permissions)
+def default_permissions(role: Role, granter: Principal) -> frozenset[str]:
+    """Returns the default permissions of a user's key: a member's, and of the role's others those that the granter has."""
+    return DEFAULT_PERMISSIONS[role] & (MEMBER | granter.permissions)
 
 
-def lower(one: Role, other: Role) -> Role:
-    """Of two roles the one that may less."""
-    return min(one, other, key=_RANKS.__getitem__)
+def lower(first: Role, other: Role) -> Role:
+    """Returns the role with fewer rights."""
+    return min(first, other, key=_RANKS.__getitem__)
 
 
 def check_over(principal: Principal, role: Role) -> None:
-    """Refuses a principal whose own rights do not cover the role of the user that something is done to.
+    """Refuses a principal whose own rights do not cover the role of the affected user.
 
     An owner is changed, deleted and given keys by an owner of the tenant or by the operator: an administrator who could act as
     one would be one.
@@ -74,14 +75,14 @@ def check_over(principal: Principal, role: Role) -> None:
 
 
 def check_gives(principal: Principal, role: Role) -> None:
-    """Refuses to give somebody a role which may more than the principal: nobody grants what they have not."""
+    """Refuses to assign a role with more rights than the principal has."""
     check_over(principal, role)
     if role in ("admin", "owner") and not principal.may("system:admin"):
         check_permissions(CAPS[role], principal)
 
 
 def check_cap(names: Iterable[str], user: User) -> None:
-    """A key that names more than its user's role may would be cut without a word, each time it is used."""
+    """Refuses a key that lists more than its user's role allows: it would be cut silently each time it is used."""
     beyond = sorted((set(names) & EVERYTHING) - CAPS[user.role])
     if beyond:
         who = shorten(user.external_id)
@@ -94,15 +95,15 @@ def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...] | None:
     if patterns is None:
         return None
     checked = tuple(dict.fromkeys(patterns))
-    if len(checked) > MOST_CONTAINERS:
-        raise InvalidInput(f"A key names at most {MOST_CONTAINERS} containers, not {len(checked)}; use a pattern like user-*")
+    if len(checked) > CONTAINERS_MAX:
+        raise InvalidInput(f"A key names at most {CONTAINERS_MAX} containers, not {len(checked)}; use a pattern like user-*")
     for pattern in checked:
         check_container_id(pattern.replace("?", "x"))
     return checked
 
 
 def check_reach(containers: tuple[str, ...] | None, granter: Principal) -> None:
-    """Nobody lets others reach a container that they do not reach themselves."""
+    """Refuses to grant a container that the granter does not reach."""
     if granter.containers is None:
         return
     for pattern in ("*",) if containers is None else containers:
@@ -112,19 +113,19 @@ def check_reach(containers: tuple[str, ...] | None, granter: Principal) -> None:
 
 
 def check_name(name: str) -> str:
-    """What a person calls a key."""
-    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
-        raise InvalidInput(f"The name of a key must have 1 to {MAX_NAME} characters that can be printed")
+    """Checks the name that a person gives a key."""
+    if not name.strip() or len(name) > KEY_NAME_MAX or not name.isprintable():
+        raise InvalidInput(f"The name of a key must have 1 to {KEY_NAME_MAX} characters that can be printed")
     return name
 
 
 def home_of(user: User) -> ContainerId:
-    """The container a user is given at first: `user-<external id>`.
+    """Returns the first container of a user: `user-<external id>`.
 
-    What has no place in a container's name is replaced. Then the name also carries a digest of the whole external id, because
-    two users whose ids differ only there must not share a container. The first part can say nothing that ends like the second.
+    Characters that a container's name cannot hold are replaced. Then the name also carries a digest of the whole external id,
+    because two users whose ids differ only there must not share a container. The first part cannot end like the second.
     """
-    plain = _ODD.sub("_", user.external_id)[:_TOO_LONG]
+    plain = _ODD.sub("_", user.external_id)[:_EXTERNAL_ID_MAX]
     if plain == user.external_id and plain and not re.search(r"~[0-9a-f]{16}$", plain):
         return check_container_id(f"user-{plain}")
     mark = sha256(user.external_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -132,26 +133,26 @@ def home_of(user: User) -> ContainerId:
 
 
 def homes_of(user: User) -> tuple[ContainerId, ContainerId]:
-    """The container a user is given at first, and the one instead of it if somebody else has or had that: never the same twice.
+    """Returns the first container of a user, and the one to use if another user has or had that: never the same twice.
 
-    The second carries a digest of the user's id too, and looks like nobody's first.
+    The second carries a digest of the user's id, too, and looks like no user's first.
     """
     mark = sha256(f"{user.external_id}\0{user.user_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    plain = _ODD.sub("_", user.external_id)[:_TOO_LONG]
+    plain = _ODD.sub("_", user.external_id)[:_EXTERNAL_ID_MAX]
     return home_of(user), check_container_id(f"user-{plain}~{mark}")
 
 
 def literal(container_id: ContainerId) -> str:
-    """The pattern that only this container matches: a name may hold what a pattern gives a meaning."""
+    """Returns the pattern that only this container matches: a name may hold characters with a meaning in a pattern."""
     return re.sub(r"([*?[])", r"[\1]", container_id)
 
 
 def within(bound: Iterable[ContainerId], patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """What a user's key reaches: of the containers that the user is bound to, those which the key names."""
+    """Returns the containers that a user's key reaches: those the user is bound to and the key's patterns match."""
     named = None if patterns is None else tuple(patterns)
     return tuple(literal(name) for name in bound if named is None or any(fnmatchcase(name, pattern) for pattern in named))
 
 
-def earlier(one: int | None, other: int | None) -> int | None:
-    """Of two moments the first; None is never."""
-    return other if one is None else one if other is None else min(one, other)
+def earlier(first: int | None, other: int | None) -> int | None:
+    """Returns the earlier of two moments; None is never."""
+    return other if first is None else first if other is None else min(first, other)

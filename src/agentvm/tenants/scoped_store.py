@@ -34,13 +34,13 @@ class ScopedStore(TenantStore):
         return self._store.container(container_id)
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
-        return tuple(found for found in await self._store.list_containers() if self._principal.reaches(found))
+        return tuple(name for name in await self._store.list_containers() if self._principal.reaches(name))
 
     async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
-        """Pages of the store are read until one holds something within reach, so that no page but the last is empty."""
+        """Reads pages of the store until one holds a container within reach, so that no page but the last is empty."""
         while True:
             page, cursor = await self._store.page_containers(cursor, limit)
-            reached = tuple(found for found in page if self._principal.reaches(found))
+            reached = tuple(name for name in page if self._principal.reaches(name))
             if reached or cursor is None:
                 return reached, cursor
 
@@ -51,24 +51,24 @@ class ScopedStore(TenantStore):
         return await self._within(self._store.find_session(session_id))
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
-        found = await self._store.find_turn(turn_id)
-        return found if found is not None and self._principal.reaches(found.container_id) else None
+        turn = await self._store.find_turn(turn_id)
+        return turn if turn is not None and self._principal.reaches(turn.container_id) else None
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
-        """Containers must be named by those who do not reach all: see `reached`."""
+        """A principal that does not reach every container must name the ones it asks about."""
         self._check(containers)
         return self._store.sessions(containers)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
-        """The principal's own, and nobody else's."""
+        """Returns the principal's own drafts; `ValueError` for another author's."""
         if author != (self._principal.user_id or ""):
-            raise ValueError("the drafts of others are not within reach")
+            raise ValueError("the drafts of other users are not within reach")
         self._check(containers)
         return self._store.drafts(author, containers)
 
     def retention(self) -> RetentionStore:
         if self._principal.containers is not None:
-            raise ValueError("what is too old concerns all containers, which are not within reach")
+            raise ValueError("retention concerns all containers, which are not within reach")
         return self._store.retention()
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
@@ -85,10 +85,10 @@ class ScopedStore(TenantStore):
                 raise ContainerForbidden(container_id)
 
     def _own(self, client_id: str) -> str:
-        """Clients choose their ids: those of one user are not those of another."""
+        """Clients choose their ids, so the user's id keeps those of two users apart."""
         user_id = self._principal.user_id
         return client_id if user_id is None else f"{user_id}:{client_id}"
 
     async def _within(self, finding: Awaitable[ContainerId | None]) -> ContainerId | None:
-        found = await finding
-        return found if found is not None and self._principal.reaches(found) else None
+        container_id = await finding
+        return container_id if container_id is not None and self._principal.reaches(container_id) else None

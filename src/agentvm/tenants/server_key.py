@@ -1,7 +1,7 @@
 """Server key — the server's own secret, from which the others are derived.
 
-It is made at the first start and lies in the data directory, or is given by the operator (AVM_SERVER_KEY), so that a stolen
-copy of the data opens nothing. Without it no key of a tenant is recognised any more and no sealed secret opened: back it up.
+The key is created at the first start in the data directory, or configured by the operator (AVM_SERVER_KEY), so that a stolen
+copy of the data opens nothing. Without it no API key can be verified and no sealed secret opened: back it up.
 """
 
 import base64
@@ -27,11 +27,11 @@ FILE_NAME = "server.key"
 _BYTES = 32
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
-_MAKE = "Make one with: openssl rand -hex 32"
+_MAKE = "Create one with: openssl rand -hex 32"
 
 
 class ServerKey:
-    """What is derived for one purpose tells nothing about what is for another."""
+    """The root secret. A key derived for one purpose tells nothing about a key for another."""
 
     __slots__ = ("_root",)
 
@@ -42,17 +42,17 @@ class ServerKey:
 
     @property
     def pepper(self) -> bytes:
-        """For the digests of API keys."""
+        """The key for the digests of API keys."""
         return self._derive(b"agentvm 1 pepper")
 
     @property
     def vault(self) -> bytes:
-        """For sealing the secrets of tenants."""
+        """The key for sealing the secrets of tenants."""
         return self._derive(b"agentvm 1 vault")
 
     @property
     def backups(self) -> bytes:
-        """For sealing backups, so that one that was changed is recognised."""
+        """The key for sealing backups, so that a modified one is recognised."""
         return self._derive(b"agentvm 1 backups")
 
     def same_as(self, other: "ServerKey") -> bool:
@@ -66,33 +66,34 @@ class ServerKey:
 
 
 def load_server_key(
-    data_dir: Path | None, given: str | None = None, *, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    data_dir: Path | None, configured: str | None = None, *, random_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> ServerKey:
-    """The operator's, else the one in the directory, which is made if there is none; without a directory one for this run.
+    """Returns the configured key, else the one in the directory, which is created if needed; without a directory a key for
+    this run.
 
-    `ConfigInvalid` when it cannot be had, or when both are there and differ: the wrong one would lock everybody out.
+    `ConfigInvalid` when it cannot be read or written, or when both exist and differ: the wrong one would lock everybody out.
     """
     path = None if data_dir is None else data_dir / FILE_NAME
-    kept = None if path is None else _read(path)
-    if given is not None:
-        key = _parse(given, "AVM_SERVER_KEY")
-        if kept is not None and not key.same_as(kept):
+    stored = None if path is None else _read(path)
+    if configured is not None:
+        key = _parse(configured, "AVM_SERVER_KEY")
+        if stored is not None and not key.same_as(stored):
             raise ConfigInvalid(
-                f"AVM_SERVER_KEY differs from {path}, under which the keys in this data directory were made. Give the same "
-                "one, or remove the file if it has never been used"
+                f"AVM_SERVER_KEY differs from {path}, under which the keys in this data directory were made. Configure the "
+                "same one, or remove the file if it has never been used"
             )
         return key
-    if kept is not None:
-        return kept
+    if stored is not None:
+        return stored
     fresh = random_bytes(_BYTES)
     return ServerKey(fresh) if path is None else _keep(path, fresh)
 
 
-def find_server_key(data_dir: Path, given: str | None = None) -> ServerKey | None:
+def find_server_key(data_dir: Path, configured: str | None = None) -> ServerKey | None:
     """The operator's, else the one in the directory; None when there is neither. Nothing is made."""
-    if given is None and not has_server_key(data_dir):
+    if configured is None and not has_server_key(data_dir):
         return None
-    return load_server_key(data_dir, given)
+    return load_server_key(data_dir, configured)
 
 
 def has_server_key(data_dir: Path) -> bool:
@@ -100,7 +101,7 @@ def has_server_key(data_dir: Path) -> bool:
 
 
 def is_server_key(text: str) -> bool:
-    """Whether the text could be one; it is not looked at further."""
+    """Whether the text has the format of a server key."""
     return _HEX.fullmatch(text.strip()) is not None or _BASE64.fullmatch(text.strip()) is not None
 
 
@@ -146,8 +147,7 @@ def _keep(path: Path, fresh: bytes) -> ServerKey:
         _sync(path.parent)
     except OSError as error:
         raise ConfigInvalid(
-            f"The server key {path} cannot be written: {error.strerror}. Make the directory writable, or give the key as "
-            "AVM_SERVER_KEY"
+            f"The server key {path} cannot be written: {error.strerror}. Make the directory writable, or set AVM_SERVER_KEY"
         ) from error
     return _read(path) or ServerKey(fresh)
 

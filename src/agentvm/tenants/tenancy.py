@@ -20,4 +20,4 @@ class Tenancy:
     vault: Vault
     own_keys: OwnKeys
     store: Store
-    """For callers that only read or write rows."""
+    """The store, for callers that only read or write rows."""

@@ -1,7 +1,7 @@
 """Tickets — tokens for one WebSocket each, because a browser can only put its credentials into the URL, where logs see them.
 
-A ticket is good for a minute and for one use. The table is bounded, for each tenant and in all: who fills their part is
-refused, so that nobody can push out the tickets of others.
+A ticket is valid for a minute and for one use. The table is bounded, for each tenant and in all: a tenant at its limit is
+refused, so that it cannot push out the tickets of others.
 """
 
 import hmac
@@ -15,9 +15,9 @@ from agentvm.model.principal import Principal
 from agentvm.tenants.keys import RandomBits, random_text
 
 PREFIX = "avmws_"
-AGE_MS = 60_000
-MOST = 20_000
-MOST_OF_TENANT = 1_000
+TICKET_AGE_MS = 60_000
+TICKETS_MAX = 20_000
+TICKETS_PER_TENANT_MAX = 1_000
 
 _LETTERS = 32
 
@@ -29,14 +29,20 @@ class _Ticket:
 
 
 class Tickets:
-    """Those that were given out and neither used nor too old. Kept by digest: a dump of the memory opens nothing."""
+    """Issued tickets that are neither used nor expired. Stored by digest: a memory dump opens nothing."""
 
     def __init__(
-        self, pepper: bytes, clock: Clock, random_bits: RandomBits, *, most: int = MOST, of_tenant: int = MOST_OF_TENANT
+        self,
+        pepper: bytes,
+        clock: Clock,
+        random_bits: RandomBits,
+        *,
+        most: int = TICKETS_MAX,
+        of_tenant: int = TICKETS_PER_TENANT_MAX,
     ) -> None:
         self._pepper, self._clock, self._random_bits = pepper, clock, random_bits
         self._most, self._of_tenant = most, of_tenant
-        # In the order they were given out, which is the order in which they end.
+        # In the order of issue, which is the order of expiry.
         self._tickets: dict[bytes, _Ticket] = {}
         self._count: Counter[TenantId] = Counter()
 
@@ -48,21 +54,22 @@ class Tickets:
         now = self._clock()
         self._drop_old(now)
         if self._count[principal.tenant_id] >= self._of_tenant or len(self._tickets) >= self._most:
-            raise Refused("Too many WebSocket tokens are outstanding; use them, or wait a minute and ask again")
+            raise Refused("Too many WebSocket tokens are unused; use them, or wait a minute and try again")
         token = PREFIX + random_text(self._random_bits, _LETTERS)
-        self._tickets[self._name(token)] = _Ticket(principal, now + AGE_MS)
+        self._tickets[self._name(token)] = _Ticket(principal, now + TICKET_AGE_MS)
         self._count[principal.tenant_id] += 1
         return token
 
     def take(self, token: str) -> Principal | None:
-        """Whose it is, the first time; None ever after. Never waits, so of two that bring the same one only one has it."""
+        """Returns the principal the first time; None ever after. Never waits, so of two uses of the same ticket only one
+        succeeds."""
         ticket = self._remove(self._name(token))
-        if ticket is None or not ticket.until - AGE_MS <= self._clock() < ticket.until:
+        if ticket is None or not ticket.until - TICKET_AGE_MS <= self._clock() < ticket.until:
             return None
         return ticket.principal
 
     def drop(self, gone: Callable[[Principal], bool]) -> None:
-        """Forgets those of all whom the predicate names."""
+        """Drops the tickets of all principals that the predicate selects."""
         for name in [name for name, ticket in self._tickets.items() if gone(ticket.principal)]:
             self._remove(name)
 

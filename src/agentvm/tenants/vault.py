@@ -1,8 +1,9 @@
-"""Vault — secrets that tenants entrust to the server, such as the keys of their model providers, sealed before they are stored.
+"""Vault — secrets that tenants entrust to the server, such as the keys of their model providers, sealed before they are
+stored.
 
     version (1 byte) | mark of the server's key (4) | nonce (12) | AES-256-GCM of the value
 
-The tenant and the name are authenticated with the value: who can write to the database still cannot move a sealed value to
+The tenant and the name are authenticated with the value: write access to the database is not enough to move a sealed value to
 another tenant or name. The mark tells a wrong server key from a value that was tampered with.
 """
 
@@ -20,7 +21,7 @@ from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
 from agentvm.tenants.authentication import AccountStore
 
-MAX_BYTES = 65_536
+SECRET_MAX_BYTES = 65_536
 
 _VERSION = b"\x01"
 _MARK, _NONCE = 4, 12
@@ -28,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 
 
 class Vault:
-    """Opens only what was sealed with the same server key."""
+    """Secrets of all tenants. Opens only values that were sealed with the same server key."""
 
     def __init__(
         self, store: AccountStore, *, key: bytes, clock: Clock, random_bytes: Callable[[int], bytes] = secrets.token_bytes
@@ -40,7 +41,9 @@ class Vault:
     async def put(self, tenant_id: TenantId, name: str, value: Secret) -> None:
         """Seals it, in the place of the one that had the name."""
         if not _NAME.fullmatch(name):
-            raise InvalidInput("The name of a secret has up to 128 letters, digits, '_', '.' and '-', and starts with a letter")
+            raise InvalidInput(
+                "The name of a secret has at most 128 letters, digits, '_', '.' and '-', and starts with a letter"
+            )
         await self._store.accounts(tenant_id).secrets.put(name, self.seal(tenant_id, name, value), self._clock())
 
     async def get(self, tenant_id: TenantId, name: str) -> Secret | None:
@@ -49,38 +52,38 @@ class Vault:
         return None if sealed is None else self.unseal(tenant_id, name, sealed)
 
     async def names(self, tenant_id: TenantId) -> tuple[tuple[str, int], ...]:
-        """Which there are, and when each was put."""
+        """Returns the names, and when each was set."""
         return await self._store.accounts(tenant_id).secrets.list()
 
     async def remove(self, tenant_id: TenantId, name: str) -> bool:
         return await self._store.accounts(tenant_id).secrets.remove(name)
 
     def seal(self, scope: str, name: str, value: Secret) -> bytes:
-        """For who keeps it elsewhere. What is sealed for a scope and a name is opened for no other."""
+        """Seals a value that the caller stores elsewhere. A value sealed for a scope and a name opens for no other."""
         plain = value.reveal().encode("utf-8", "surrogatepass")
-        if not 0 < len(plain) <= MAX_BYTES:
-            raise InvalidInput(f"A secret must have 1 to {MAX_BYTES:,} bytes, not {len(plain):,}")
+        if not 0 < len(plain) <= SECRET_MAX_BYTES:
+            raise InvalidInput(f"A secret must have 1 to {SECRET_MAX_BYTES:,} bytes, not {len(plain):,}")
         nonce = self._random_bytes(_NONCE)
         return _VERSION + self._mark + nonce + self._cipher.encrypt(nonce, plain, _context(scope, name))
 
     def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
-        """As `get` opens it."""
+        """Opens a value as `get` does."""
         version, rest = sealed[:1], sealed[1:]
         mark, nonce, body = rest[:_MARK], rest[_MARK : _MARK + _NONCE], rest[_MARK + _NONCE :]
         if version != _VERSION or not body:
-            raise StoreFailed(f"The secret {name} is damaged, or was sealed by a newer AgentVM. Put it again")
+            raise StoreFailed(f"The secret {name} is damaged, or was sealed by a newer AgentVM. Set it again")
         if mark != self._mark:
             raise ConfigInvalid(
-                f"The secret {name} was sealed with another server key. Start with the server key of then "
-                "(AVM_SERVER_KEY, or the file in the data directory), or put the secret again"
+                f"The secret {name} was sealed with another server key. Start with that server key "
+                "(AVM_SERVER_KEY, or the file in the data directory), or set the secret again"
             )
         try:
             plain = self._cipher.decrypt(nonce, body, _context(scope, name))
         except InvalidTag:
-            raise StoreFailed(f"The secret {name} was changed or moved in the database. Put it again") from None
+            raise StoreFailed(f"The secret {name} was changed or moved in the database. Set it again") from None
         return Secret(plain.decode("utf-8", "surrogatepass"))
 
 
 def _context(scope: str, name: str) -> bytes:
-    """As JSON, so that no two pairs are written alike."""
+    """JSON, so that no two pairs are encoded alike."""
     return msgspec.json.encode([scope, name])

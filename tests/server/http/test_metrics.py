@@ -143,7 +143,7 @@ async def test_the_status_is_for_who_reads_metrics() -> None:
 async def test_a_full_disk_is_told_and_the_server_is_not_ready() -> None:
     async with open_world() as world:
         assert (await world.ask("GET", "/ready", key="")).status == 200
-        world.vm.observatory.sampler.disk_free = FULL - 1
+        world.vm.monitor.sampler.disk_free = FULL - 1
         ready = await world.ask("GET", "/ready", key="")
         assert (ready.status, ready.body) == (503, {"status": "no space left on the disk"})
         assert (await world.ask("GET", "/v1/status")).body["status"] == "fail"

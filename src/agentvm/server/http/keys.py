@@ -12,7 +12,7 @@ from agentvm.model.principal import PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
 from agentvm.tenants.rights import check_cap, check_permissions
-from agentvm.tenants.tickets import AGE_MS
+from agentvm.tenants.tickets import TICKET_AGE_MS
 
 routes = Routes()
 
@@ -169,7 +169,7 @@ async def ws_token(ask: Ask[Nothing]) -> Answer[SocketToken]:
     For one WebSocket within a minute: it may be seen in a URL, and is then of no use.
     """
     token = ask.tenancy.access.ws_token(ask.principal)
-    return Answer(content=SocketToken(token=token, expires_at=ask.vm.clock() + AGE_MS), status=201)
+    return Answer(content=SocketToken(token=token, expires_at=ask.vm.clock() + TICKET_AGE_MS), status=201)
 
 
 async def _find(ask: Ask[Nothing] | Ask[Rotation]) -> ApiKey:

@@ -36,7 +36,7 @@ async def show(ask: Ask[Nothing]) -> ServerMetrics | TenantMetrics | Answer[byte
         return await _text(ask, form)
     if ask.named or not operates(ask.principal):
         return await _of_tenant(ask)
-    return ask.vm.observatory.report()
+    return ask.vm.monitor.report()
 
 
 @routes.add("GET", "/metrics", needs=READ, across=False, takes=Nothing, media_type="text/plain")
@@ -51,7 +51,7 @@ async def status(ask: Ask[Nothing]) -> Status:
 
     It is the server's, so there is nothing of a tenant in it. The operator also sees the address of a provider that fails.
     """
-    return ask.vm.observatory.status(ask.vm.config.limits.disk_free, addresses=ask.principal.may("system:admin"))
+    return ask.vm.monitor.status(ask.vm.config.limits.disk_free, addresses=ask.principal.may("system:admin"))
 
 
 def operates(principal: Principal) -> bool:
@@ -64,7 +64,7 @@ def operates(principal: Principal) -> bool:
 async def _text(ask: Ask[Nothing], form: str) -> Answer[bytes]:
     if ask.named or not operates(ask.principal):
         raise AccessDenied(NOT_THEIRS)
-    found = ask.vm.observatory.samples()
+    found = ask.vm.monitor.samples()
     text, media_type = await anyio.to_thread.run_sync(lambda: render(found, openmetrics=form == OPENMETRICS))
     return Answer(content=text, media_type=media_type)
 

@@ -6,7 +6,8 @@ from agentvm.errors import InvalidInput, NotAvailable
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceUri, is_digest
-from agentvm.resources.bundle import MAX_BUNDLE, ImportedEntry, export_bundle, import_bundle
+from agentvm.resources.archive import BUNDLE_MAX_BYTES
+from agentvm.resources.bundle import ImportedEntry, export_bundle, import_bundle
 from agentvm.server.http.resource_views import READ, WRITE, author_of, selector_of, view_of
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 
@@ -69,7 +70,7 @@ async def export(ask: Ask[ExportGiven]) -> Answer[bytes]:
 
 
 @routes.add(
-    "POST", "/v1/resources/import", needs=WRITE, takes=Nothing, query=ImportGiven, body="bytes", most_body=MAX_BUNDLE,
+    "POST", "/v1/resources/import", needs=WRITE, takes=Nothing, query=ImportGiven, body="bytes", most_body=BUNDLE_MAX_BYTES,
     action="resource.import", raises=(ResourceInvalid, ResourceNotFound),
 )  # fmt: skip
 async def import_(ask: Ask[Nothing]) -> ImportView:

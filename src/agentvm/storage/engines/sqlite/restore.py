@@ -156,7 +156,7 @@ def _manifest(archive: zipfile.ZipFile) -> Manifest:
         raw = msgspec.json.decode(body)
         if isinstance(raw, dict) and raw.get("format") != FORMAT:
             said = shorten(repr(raw.get("format")))
-            raise BackupInvalid(f"The format of the backup is {said}, and here only {FORMAT} is known: use a newer AgentVM")
+            raise BackupInvalid(f"The format of the backup is {said}; this server reads only {FORMAT}: use a newer AgentVM")
         manifest = msgspec.convert(raw, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupInvalid(f"Its {MANIFEST} cannot be read: {shorten(str(error))}") from None

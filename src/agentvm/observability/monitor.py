@@ -1,4 +1,4 @@
-"""Observatory — everything that can be seen of one process, for who asks: the counts, and how things stand."""
+"""Monitor — everything that can be seen of one process, for who asks: the counts, and how things stand."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -17,7 +17,7 @@ from agentvm.observability.status import Status, judge
 NO_SPACE = "no space left on the disk"
 
 
-class Observatory:
+class Monitor:
     """The counts, what is looked at once a second, and the rest. `database` is the file of the data; None for none.
 
     Made before the runtime, which is opened with `metrics` as an effector; `watch` tells it of the runtime.
@@ -65,7 +65,7 @@ class Observatory:
         return judge(self.gauges(), disk_warning=disk_warning, addresses=addresses)
 
 
-def known_by(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:
+def known_models(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:
     """What the operator knows: the providers and the models they answer with, and what is `named` as `<provider>/<model>`."""
 
     def known(provider: str, model: str) -> bool:

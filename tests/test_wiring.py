@@ -16,7 +16,6 @@ from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply
 from agentvm.errors import MissingKey
-from agentvm.live import Live
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.ledger import Planned
 from agentvm.model.money import ModelRate
@@ -30,6 +29,7 @@ from agentvm.storage.engine import open_store
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
+from agentvm.wiring import SettingsApplier
 from tests.commands.fixtures import Desk
 from tests.server.http.fixtures import Clock
 
@@ -46,7 +46,7 @@ def with_llm(**llm: Any) -> ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    live: Live
+    applier: SettingsApplier
     models: Models
     metering: Metering
 
@@ -64,21 +64,21 @@ async def running() -> AsyncIterator[Running]:
     async with open_store(None) as store, Models(open_one=open_driver, clock=lambda: 1) as models:
         prices = Prices()
         metering = Metering(prices, Quotas(store, lambda: 1), lambda: 1)
-        yield Running(Live(models, prices, metering, LogBook(lambda: 1, Redactor())), models, metering)
+        yield Running(SettingsApplier(models, prices, metering, LogBook(lambda: 1, Redactor())), models, metering)
 
 
 async def test_another_default_model_answers_from_now_on() -> None:
     async with running() as one:
-        await one.live.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
+        await one.applier.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
         assert one.models.choose(None).driver.name == "scripted"
-        await one.live.follow(BEFORE, with_llm(model="scripted/other"))
+        await one.applier.follow(BEFORE, with_llm(model="scripted/other"))
         assert one.models.choose(None).model == "other"
 
 
 async def test_prices_and_markup_count_for_the_next_call() -> None:
     async with running() as one:
         rate = ModelRate(input=Decimal(2), output=Decimal(2))
-        await one.live.follow(BEFORE, replace(BEFORE, billing=BillingSettings(prices={"scripted": rate}, markup=Decimal(3))))
+        await one.applier.follow(BEFORE, replace(BEFORE, billing=BillingSettings(prices={"scripted": rate}, markup=Decimal(3))))
         charge = one.metering.charge(CALL, MILLION)
         assert charge.cost is not None
         assert charge.price == charge.cost * 3
@@ -87,7 +87,7 @@ async def test_prices_and_markup_count_for_the_next_call() -> None:
 async def test_the_log_follows_its_level_and_hides_new_keys() -> None:
     async with running() as one:
         key = Secret("sk-a-key-that-came-later")
-        await one.live.follow(
+        await one.applier.follow(
             BEFORE,
             replace(
                 with_llm(providers={"openai": ProviderSettings(api_key=key)}),
@@ -100,9 +100,9 @@ async def test_the_log_follows_its_level_and_hides_new_keys() -> None:
 
 async def test_what_could_not_be_opened_is_found_out_before_anything_changes() -> None:
     async with running() as one:
-        await one.live.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
+        await one.applier.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
         with pytest.raises(MissingKey):
-            await one.live.attempt(with_llm(provider="anthropic"))
+            await one.applier.attempt(with_llm(provider="anthropic"))
         assert one.models.choose(None).driver.name == "scripted"
 
 
@@ -110,14 +110,14 @@ async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None
     async with running() as one:
         entries = {name: ProviderSettings(driver="anthropic", api_key=Secret("k")) for name in ("one", "three")}
         wrong = with_llm(providers={**entries, "two": ProviderSettings(driver="anthropic")})
-        for step in (one.live.attempt(wrong), one.live.follow(BEFORE, wrong)):
+        for step in (one.applier.attempt(wrong), one.applier.follow(BEFORE, wrong)):
             with pytest.raises(MissingKey, match=r"^llm\.providers\.two needs a key: set llm\.providers\.two\.apiKey"):
                 await step
 
 
 async def test_drivers_that_the_program_brought_stay() -> None:
     async with running() as one:
-        kept = Live(None, Prices(), one.metering, LogBook(lambda: 1, Redactor()))
+        kept = SettingsApplier(None, Prices(), one.metering, LogBook(lambda: 1, Redactor()))
         wrong = with_llm(provider="anthropic")
         await kept.attempt(wrong)
         await kept.follow(BEFORE, wrong)

@@ -6,19 +6,19 @@ from tests.runtime.fixtures import Ticking, open_world
 
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import NotAvailable
-from agentvm.observability.observatory import NO_SPACE, Observatory, known_by
+from agentvm.observability.monitor import NO_SPACE, Monitor, known_models
 from agentvm.observability.sampler import FULL
 
 pytestmark = pytest.mark.anyio
 
 
-def observatory(path: Path | None = None) -> Observatory:
-    return Observatory(clock=Ticking(), known=lambda provider, model: True, database=path)
+def monitor(path: Path | None = None) -> Monitor:
+    return Monitor(clock=Ticking(), known=lambda provider, model: True, database=path)
 
 
 async def test_it_reads_a_runtime_that_it_watches(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    watching = observatory(path)
+    watching = monitor(path)
     async with open_world(ScriptedDriver(), path=path, effectors=[watching.metrics]) as world:
         watching.watch(world.runtime, world.store, lambda: 2)
         await world.say(world.start(), "hello")
@@ -34,17 +34,17 @@ async def test_it_reads_a_runtime_that_it_watches(tmp_path: Path) -> None:
 
 def test_nothing_is_read_before_there_is_a_runtime() -> None:
     with pytest.raises(NotAvailable):
-        observatory().gauges()
+        monitor().gauges()
 
 
 def test_a_full_disk_is_in_the_way() -> None:
-    watching = observatory()
+    watching = monitor()
     assert watching.hindrance is None
     watching.sampler.disk_free = FULL - 1
     assert watching.hindrance == NO_SPACE
 
 
 def test_the_operator_knows_what_is_configured_and_what_they_named() -> None:
-    known = known_by(lambda: (provider("anthropic"),), lambda: ("anthropic/haiku", "nobody/x"))
+    known = known_models(lambda: (provider("anthropic"),), lambda: ("anthropic/haiku", "nobody/x"))
     assert [known(*name) for name in (("anthropic", "m"), ("anthropic", "haiku"), ("anthropic", ""))] == [True] * 3
     assert [known(*name) for name in (("anthropic", "x"), ("nobody", "x"), ("", ""))] == [False] * 3

@@ -1,4 +1,4 @@
-"""Live — what is opened from the settings, and follows them while the server runs: providers, prices, the log, the runtime."""
+"""Wiring — opens the parts of a server from its settings, and applies changed settings to them."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -16,8 +16,8 @@ from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, get_logger, set_level
 from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
-from agentvm.observability.log_book import Keeping, LogBook
-from agentvm.observability.observatory import Observatory, known_by
+from agentvm.observability.log_book import LogBook, LogFiles
+from agentvm.observability.monitor import Monitor, known_models
 from agentvm.observability.turn_lines import TurnLines
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-class Live:
-    """What follows the settings while the server runs; see `agentvm.config.centre.Follower`."""
+class SettingsApplier:
+    """Applies changed settings to a running server; see `agentvm.config.centre.Follower`."""
 
     def __init__(
         self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook, quotas: Quotas | None = None
     ) -> None:
-        """`models` are None where the program has brought its own drivers, which stay."""
+        """Without `models` the drivers are those of the program, which stay."""
         self._models, self._prices, self._metering, self._logs = models, prices, metering, logs
         self._quotas = quotas
 
@@ -62,7 +62,7 @@ class Live:
                     pass
 
     async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
-        if self._models is not None and line_up(before) != line_up(after):
+        if self._models is not None and provider_setup(before) != provider_setup(after):
             await configure(self._models, after)
         self._prices.replace(after.billing.prices)
         if self._quotas is not None:
@@ -72,23 +72,23 @@ class Live:
             conceal(secret.reveal())
         if before.system.log_level != after.system.log_level:
             set_level(after.system.log_level)
-        await self._logs.keep(keeping(after))
+        await self._logs.keep(log_files_of(after))
 
 
-def keeping(config: ServerConfig) -> Keeping:
-    """What is in memory only leaves no files."""
+def log_files_of(config: ServerConfig) -> LogFiles:
+    """The files of the log; none for a server that keeps everything in memory."""
     folder = (
         None if config.data_dir is None or config.system.log_file == "off" else config.data_dir.expanduser().absolute() / "logs"
     )
-    return Keeping(folder=folder, most_bytes=config.system.log_file_bytes, most_files=config.system.log_files)
+    return LogFiles(folder=folder, most_bytes=config.system.log_file_bytes, most_files=config.system.log_files)
 
 
 async def open_models(
-    settings: ConfigCentre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock
+    settings: ConfigCentre, drivers: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock
 ) -> Models:
-    """The providers of the settings; those that are `given` stay as they are."""
-    if given:
-        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
+    """Opens the providers of the settings, or the drivers of the program."""
+    if drivers:
+        return await stack.enter_async_context(Models(drivers, next(iter(drivers)), open_one=open_driver, clock=clock))
     models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
     try:
         await configure(models, settings.config)
@@ -98,20 +98,21 @@ async def open_models(
 
 
 async def configure(models: Models, config: ServerConfig) -> None:
+    """Opens the providers of a config in the place of those that are open."""
     providers = [Provider(name=name, driver=driver, settings=one) for name, (driver, one) in config.wanted.items()]
     await models.configure(providers, default=config.default_model, fallback=config.llm.fallback)
 
 
-def line_up(config: ServerConfig) -> tuple[object, ...]:
-    """What the providers are opened with, and who is asked in which order."""
+def provider_setup(config: ServerConfig) -> tuple[object, ...]:
+    """The settings of all providers, and their order."""
     return config.wanted, config.default_model, config.llm.fallback
 
 
 def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
-    """The identity provider whose tokens are accepted, if there is one."""
+    """Returns the identity provider whose tokens are accepted, if there is one."""
     if config.system.oidc.issuer is None or config.system.oidc.audience is None:
         return None
-    # Here, because it costs a tenth of a second that few servers need.
+    # Imported here: it takes a tenth of a second, and few servers need it.
     from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
 
     settings = OidcSettings(
@@ -124,45 +125,46 @@ def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What a runtime works by."""
+class Services:
+    """The services that a runtime is opened with."""
 
     settings: ConfigCentre
     models: Models
     tenancy: Tenancy
     ended: list[Ended]
+    """The callbacks for rights that have ended."""
     prices: Prices
     metering: StatusCheckingMeter
     logs: LogBook
 
 
-async def open_watched(
-    rules: Rules, store: Store, clock: Clock, new_id: NewId, beside: Beside, stack: AsyncExitStack
-) -> tuple[Runtime, Observatory]:
-    """The runtime, and who watches it."""
-    settings = rules.settings
+async def open_monitored_runtime(
+    services: Services, store: Store, clock: Clock, new_id: NewId, beside: Beside, stack: AsyncExitStack
+) -> tuple[Runtime, Monitor]:
+    """Opens the runtime, and its monitor."""
+    settings = services.settings
     toolbox = Toolbox(builtin_tools(clock))
-    observatory = Observatory(
+    monitor = Monitor(
         clock=clock,
-        known=known_by(rules.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
+        known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
         tools=lambda: toolbox.names,
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
-    beside.count(observatory.metrics.billed)
-    telemetry = await _open_telemetry(settings, observatory, toolbox, clock, stack)
+    beside.count(monitor.metrics.billed)
+    telemetry = await _open_telemetry(settings, monitor, toolbox, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(
             store=store,
-            models=rules.models,
+            models=services.models,
             toolbox=toolbox,
             clock=clock,
             new_id=new_id,
             settings=settings.settings_of,
-            cost=rules.prices.cost,
-            meter=rules.metering,
-            choose=rules.tenancy.own_keys.choose,
+            cost=services.prices.cost,
+            meter=services.metering,
+            choose=services.tenancy.own_keys.choose,
             effectors=(
-                observatory.metrics,
+                monitor.metrics,
                 TurnLines(),
                 *beside.effectors,
                 *(() if telemetry is None else (telemetry.tracing,)),
@@ -170,31 +172,31 @@ async def open_watched(
             suspends=settings.config.data_dir is not None,
         )
     )
-    observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
+    monitor.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
     if telemetry is not None:
-        await _run_telemetry(telemetry, runtime, observatory, stack)
-    return runtime, observatory
+        await _run_telemetry(telemetry, runtime, monitor, stack)
+    return runtime, monitor
 
 
 async def _open_telemetry(
-    settings: ConfigCentre, observatory: Observatory, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
+    settings: ConfigCentre, monitor: Monitor, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
 ) -> "Telemetry | None":
-    """What is sent to a collector, if there is one. Opened before the runtime: it hears of its last turns."""
+    """Opens the export to a collector, if there is one. Before the runtime, so that it hears of its last turns."""
     otel = settings.config.otel
     if otel.endpoint is None or "on" not in (otel.traces, otel.metrics):
         return None
-    # Here, because only those pay for it who send.
+    # Imported here: only servers that export pay for it.
     from agentvm.observability.telemetry import open_telemetry  # noqa: PLC0415
 
     for value in parse_headers("" if otel.headers is None else otel.headers.reveal()).values():
-        # As it is sent, which is not as it is written.
+        # Decoded, as it is sent.
         conceal(value)
     try:
         return await stack.enter_async_context(
             open_telemetry(
                 otel,
                 clock=clock,
-                known=observatory.metrics.known,
+                known=monitor.metrics.known,
                 tools=lambda: toolbox.names,
                 driver_of=lambda provider: settings.config.driver_of(provider),
             )
@@ -203,24 +205,24 @@ async def _open_telemetry(
         endpoint = merge(settings.config.layers).get(COLLECTOR)
         if endpoint is None or endpoint.source.place not in SHARED_VARIABLES:
             raise settings.blamed(error) from None
-        # It is set for all programs of a machine, by somebody who may not know of this one.
+        # A shared variable may not be meant for this server.
         logger.warning("otlp_not_opened", variable=endpoint.source.place, reason=str(error))
         return None
 
 
-async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, observatory: Observatory, stack: AsyncExitStack) -> None:
+async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, monitor: Monitor, stack: AsyncExitStack) -> None:
     def name_of(tenant_id: TenantId, agent_id: AgentId) -> str | None:
-        found = runtime.roster.find(tenant_id, agent_id)
-        return found.image.name if isinstance(found, Agent) else None
+        agent = runtime.roster.find(tenant_id, agent_id)
+        return agent.image.name if isinstance(agent, Agent) else None
 
-    telemetry.tracing.name_of, telemetry.samples = name_of, observatory.samples
+    telemetry.tracing.name_of, telemetry.samples = name_of, monitor.samples
     tasks = await stack.enter_async_context(open_tasks())
     tasks.start_soon(telemetry.run)
     stack.callback(tasks.cancel_scope.cancel)
 
 
-class Resident:
-    """Who is in memory, for those who drop what is old; see `agentvm.sessions.retention.Presence`."""
+class RuntimePresence:
+    """The sessions in memory, for retention; see `agentvm.sessions.retention.Presence`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -231,7 +233,7 @@ class Resident:
         present = self._runtime.roster.get(tenant_id, container_id, session_id)
         if isinstance(present, Agent) and not present.resting:
             return True
-        # What the journal still carries is needed by a restart.
+        # A restart needs the events that the journal still carries.
         log = self._runtime.journal.find(tenant_id, session_id)
         return log is not None and bool(log.tail or log.open_turns)
 
@@ -241,8 +243,8 @@ class Resident:
             await self._runtime.stop_agent(present)
 
 
-class Erased:
-    """What memory knows of things that are being erased; see `agentvm.sessions.erasing.Presence`."""
+class RuntimeErasure:
+    """The sessions in memory, for erasure; see `agentvm.sessions.erasing.Presence`."""
 
     def __init__(self, runtime: Runtime, stop: Stop) -> None:
         self.stop = stop
@@ -250,29 +252,31 @@ class Erased:
 
 
 def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:
-    """Erases what is deleted, and what was when the server was last stopped."""
-    eraser = Eraser(tenancy.store, Erased(runtime, stop))
+    """Returns the eraser of deleted data, and connects it with the deletion of people."""
+    eraser = Eraser(tenancy.store, RuntimeErasure(runtime, stop))
     tenancy.people.stop, tenancy.people.erase = stop, eraser.wake
     return eraser
 
 
-def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:
-    """Keeps each tenant's policy as it is when it runs."""
+def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: Runtime, monitor: Monitor) -> Retainer:
+    """Returns the retainer, which follows the retention settings of each tenant."""
 
     def counted(due: Due) -> None:
-        observatory.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
+        monitor.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
 
-    return Retainer(store, clock, lambda tenant_id: settings.settings_of(tenant_id).retention, Resident(runtime), counted)
+    return Retainer(
+        store, clock, lambda tenant_id: settings.settings_of(tenant_id).retention, RuntimePresence(runtime), counted
+    )
 
 
-def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:
-    """What is done beside turns: titles, summaries, and the upkeep of the search."""
+def open_background(services: Services, store: Store, clock: Clock, new_id: NewId) -> Beside:
+    """Returns the background work: titles, summaries, and the upkeep of the search."""
     return Beside(
         store,
         clock,
         new_id,
-        by=lambda tenant_id: rules.settings.settings_of(tenant_id).sessions.titles,
-        settings=rules.settings.settings_of,
-        choose=rules.tenancy.own_keys.choose,
-        meter=rules.metering,
+        by=lambda tenant_id: services.settings.settings_of(tenant_id).sessions.titles,
+        settings=services.settings.settings_of,
+        choose=services.tenancy.own_keys.choose,
+        meter=services.metering,
     )
