@@ -70,10 +70,15 @@ UPDATE message_facts SET session_key = ?1 WHERE position IN (SELECT position FRO
 """
 _MOVE_MESSAGES = "UPDATE all_messages SET session_key = ? WHERE session_key = ?"
 # Those that are here already stay behind, and go with the rest that is aside.
-_MOVE_TURNS = "UPDATE OR IGNORE turns SET session_key = ? WHERE session_key = ?"
+_MOVE_TURNS = """
+UPDATE turns SET session_key = ?1 WHERE session_key = ?2 AND NOT EXISTS (
+    SELECT 1 FROM turns AS own WHERE own.session_key = ?1
+      AND (own.turn_id = turns.turn_id OR own.client_key = turns.client_key)
+)
+"""
 _CONTINUE = """
 UPDATE sessions SET
-    updated_at = max(updated_at, (SELECT updated_at FROM sessions WHERE session_key = ?2)),
+    updated_at = (SELECT max(updated_at) FROM sessions WHERE session_key IN (?1, ?2)),
     last_message_at = (SELECT max(last_message_at) FROM sessions WHERE session_key IN (?1, ?2)),
     preview = coalesce((SELECT preview FROM sessions WHERE session_key = ?2), preview)
 WHERE session_key = ?1

@@ -19,6 +19,7 @@ from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import TenantId
 from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.rows import Key
 
 PIECE = 4
@@ -63,17 +64,17 @@ _DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM 
 _SIZE_OF = "SELECT size FROM blobs WHERE blob_key = ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
-_UPDATE = """
-UPDATE attachments SET media_type = ?, name = ?, unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
-WHERE tenant_id = ? AND container_id = ? AND blob_key = ?
+_UPDATE = f"""
+UPDATE attachments SET media_type = ?1, name = ?2, unused_since = {greater("?3", "unused_since")}
+WHERE tenant_id = ?4 AND container_id = ?5 AND blob_key = ?6
 """
 _ADD = """
 INSERT INTO attachments (tenant_id, container_id, blob_key, media_type, name, created_at, uploaded_by, unused_since)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_CLAIM = """
-UPDATE attachments SET unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
-WHERE tenant_id = ? AND container_id = ? AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?)
+_CLAIM = f"""
+UPDATE attachments SET unused_since = {greater("?1", "unused_since")}
+WHERE tenant_id = ?2 AND container_id = ?3 AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?4)
 """
 _LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_FROM} AND digest = ?"
 _KEYS = f"""
@@ -92,7 +93,12 @@ ORDER BY unused_since LIMIT ?
 """
 _NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
 _ALL_OF = "SELECT attachment_key, blob_key FROM attachments WHERE tenant_id = ?"
-_GIVE = "UPDATE OR IGNORE attachments SET tenant_id = ? WHERE tenant_id = ?"
+_GIVE = """
+UPDATE attachments SET tenant_id = ?1 WHERE tenant_id = ?2 AND NOT EXISTS (
+    SELECT 1 FROM attachments AS own
+    WHERE own.tenant_id = ?1 AND own.container_id = attachments.container_id AND own.blob_key = attachments.blob_key
+)
+"""
 _REFER = """
 UPDATE message_attachments SET attachment_key = (
     SELECT own.attachment_key

@@ -21,7 +21,7 @@ SESSIONS = 50
 _MEASURE = """
 WITH said AS (
     SELECT position, body FROM sessions JOIN messages USING (session_key)
-    WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3) AND deleted_at IS NULL
+    WHERE tenant_id = ?1 AND container_id = ?2 AND (CAST(?3 AS TEXT) IS NULL OR session_id = ?3) AND deleted_at IS NULL
 )
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM said)
      + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (
@@ -56,8 +56,8 @@ SELECT position, body FROM (
     FROM (SELECT position, body FROM sessions JOIN all_messages USING (session_key)
           WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND position > ? AND position <= ?
             AND (rewind_key IS NULL OR rewind_key > ?)
-          ORDER BY position LIMIT ?)
-) WHERE before < ? ORDER BY position
+          ORDER BY position LIMIT ?) AS next_messages
+) AS measured WHERE before < ? ORDER BY position
 """
 
 

@@ -19,6 +19,7 @@ from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 
 Key = tuple[TenantId, ContainerId]
 
@@ -100,7 +101,7 @@ ORDER BY position LIMIT ?
 """
 # One statement, so that both answers are of one state. It walks from the newest message back and looks at sizes only, which
 # SQLite knows without reading the bodies: the cost is that of the messages that are returned, however long the session is.
-RECENT_MESSAGES = """
+RECENT_MESSAGES = f"""
 WITH RECURSIVE
     home AS MATERIALIZED (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
     newest AS MATERIALIZED (
@@ -111,7 +112,7 @@ WITH RECURSIVE
         WHERE position = (SELECT position FROM newest) AND length(body) <= ?
         UNION ALL
         SELECT older.position, recent.total + length(older.body), recent.number + 1
-        FROM recent CROSS JOIN messages AS older ON older.position = (
+        FROM recent {ORDERED_JOIN} messages AS older ON older.position = (
             SELECT max(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position < recent.position
         )

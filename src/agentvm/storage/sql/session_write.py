@@ -13,6 +13,7 @@ from agentvm.storage.sql.accounts.asked import ask
 from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 
@@ -22,28 +23,29 @@ RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 _SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 # What was said last is the latest that is stored, also when the clock was set back.
-_SAID = """
+_SAID = f"""
 UPDATE sessions
-SET last_message_at = max(coalesce(last_message_at, 0), ?), preview = coalesce(?, preview), answers = answers + ?
-WHERE session_key = ?
+SET last_message_at = {greater("coalesce(last_message_at, 0)", "?1")}, preview = coalesce(?2, preview),
+    answers = answers + ?3
+WHERE session_key = ?4
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
-# In a place that nobody had: what is gone is still named by its place.
+# The position is an identity column: the database numbers messages in the order they are stored, and gives no number twice.
 _ADD_MESSAGE = """
-INSERT INTO all_messages (position, session_key, message_id, body)
-SELECT 1 + max(last, coalesce((SELECT max(position) FROM all_messages), 0)), ?, ?, ? FROM message_places WHERE one = 1
+INSERT INTO all_messages (session_key, message_id, body) VALUES (?, ?, ?)
 ON CONFLICT (session_key, message_id) DO NOTHING
 RETURNING position
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
-_PUT_TURN = """
+_PUT_TURN = f"""
 INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id,
                    alongside)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
-    attempts = max(attempts, excluded.attempts), alongside = coalesce(excluded.alongside, alongside)
-WHERE outcome IS NULL
+    attempts = {greater("turns.attempts", "excluded.attempts")},
+    alongside = coalesce(excluded.alongside, turns.alongside)
+WHERE turns.outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 

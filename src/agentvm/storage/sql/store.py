@@ -20,6 +20,7 @@ from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.definitions import DefinitionStore
+from agentvm.storage.sql.dialect import ALL_ROWS
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.resources import ResourceStore
@@ -53,10 +54,10 @@ FROM sessions
 WHERE tenant_id = ?4 AND session_id = ?5
 """
 # The names of readers are their own choice; who came back to a session last stays.
-_DROP_READERS = """
+_DROP_READERS = f"""
 DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
     SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
-    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT -1 OFFSET ?
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT {ALL_ROWS} OFFSET ?
 )
 """
 READERS_MAX = 1_000

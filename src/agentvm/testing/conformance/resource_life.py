@@ -36,7 +36,7 @@ async def check_what_is_public_depends_on_nothing_private(store: Store) -> None:
     await put(store, publication("leaf"), publication("middle", dependencies=[on(0)]))
     top = publication("top", dependencies=[on(version_id("middle"))], visibility="public")
     error = await failure(ResourceVisibilityConflict, ours.publish([top]))
-    assert error.details == {"private": ["resource://prompts/middle@1.0.0", "resource://prompts/leaf@1.0.0"]}
+    assert error.details == {"private": ["resource://prompts/leaf@1.0.0", "resource://prompts/middle@1.0.0"]}
     assert await ours.get(top.resource_id) is None
     assert await raises(ResourceVisibilityConflict, ours.change(resource_id("middle"), PUBLIC, now=2))
     for name in ("leaf", "middle"):

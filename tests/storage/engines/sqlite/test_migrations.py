@@ -1,4 +1,5 @@
 import os
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from agentvm.errors import MigrationUnknown, StoreFailed
 from agentvm.model.definition import snapshot_of
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
-from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate, read_schema, schema_at
+from agentvm.storage.engines.sqlite.migrations import distrust_schema, load_migrations, migrate, read_schema, schema_at
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.resource_life import locked
 from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
@@ -155,3 +156,30 @@ def test_keys_that_were_made_while_authentication_was_off_are_in_force_no_more()
     found = {key_id: (revoked, role) for key_id, revoked, role in rows}
     assert [key_id for key_id, (revoked, _) in found.items() if revoked is None] == list(made)[3:]
     assert (found["third0000000"][1], found["first0000000"][1]) == ("owner", None)
+
+
+def test_a_database_of_before_goes_on_numbering_messages_where_it_was() -> None:
+    with closing(apsw.Connection(":memory:")) as connection:
+        distrust_schema(connection)
+        migrate(connection, load_migrations()[:20])
+        connection.execute(
+            """
+            INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('t', 'c', 1, 1);
+            INSERT INTO snapshots VALUES ('d', x'00');
+            INSERT INTO images (tenant_id, container_id, image_id, session_id, name, definition_name, digest, config,
+                                created_at, updated_at)
+            VALUES ('t', 'c', 'i', 's', 'n', 'n', 'd', x'00', 1, 1);
+            INSERT INTO sessions (tenant_id, container_id, image_id, session_id, created_at, updated_at)
+            VALUES ('t', 'c', 'i', 's', 1, 1);
+            INSERT INTO all_messages (position, session_key, message_id, body) VALUES (7, 1, 'a', x'00'), (9, 1, 'b', x'00');
+            DELETE FROM all_messages WHERE position = 9;
+            """
+        ).fetchall()
+        migrate(connection, load_migrations())
+        assert connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1) == 1
+        add = "INSERT INTO all_messages (session_key, message_id, body) VALUES (1, ?, x'00') RETURNING position"
+        assert connection.execute(add, ("c",)).fetchall() == [(10,)]
+        connection.execute("DELETE FROM all_messages WHERE position = 10")
+        assert connection.execute(add, ("d",)).fetchall() == [(11,)]
+        assert [row[0] for row in connection.execute("SELECT position FROM all_messages ORDER BY position")] == [7, 11]
+        assert connection.pragma("integrity_check") == "ok"

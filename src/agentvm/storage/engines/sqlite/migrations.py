@@ -28,10 +28,16 @@ def migrate(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
             f"The database has schema version {version}, but this AgentVM knows only versions up to {len(migrations)}. "
             "Start the newer AgentVM that wrote it, or restore a backup from before the upgrade."
         )
-    for number, script in enumerate(migrations[version:], start=version + 1):
-        with connection:
-            connection.execute(script).fetchall()
-            connection.pragma("user_version", number)
+    # A migration may declare a table anew in place, which a distrusted schema forbids.
+    defensive = connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    try:
+        for number, script in enumerate(migrations[version:], start=version + 1):
+            with connection:
+                connection.execute(script).fetchall()
+                connection.pragma("user_version", number)
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, defensive)
 
 
 def distrust_schema(connection: apsw.Connection) -> None:

@@ -7,9 +7,14 @@ from agentvm.model.ids import TenantId
 from agentvm.model.ledger import AskedCall
 from agentvm.storage.sql.connection import Connection, Database
 
-_COLUMNS = """tenant_id, key, call_id, at, user_id, container_id, image_id, session_id, turn_id, driver, model, provider,
-       own_key, hosted, input_tokens"""
-_ASK = f"INSERT OR REPLACE INTO asked ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_COLUMNS = (
+    "tenant_id, key, call_id, at, user_id, container_id, image_id, session_id, turn_id, driver, model, provider, "
+    "own_key, hosted, input_tokens"
+)
+_ASK = f"""
+INSERT INTO asked ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])}
+"""
 _OF_TURN = f"SELECT {_COLUMNS} FROM asked WHERE tenant_id = ? AND turn_id = ? ORDER BY at, key"
 _FORGET = "DELETE FROM asked WHERE tenant_id = ? AND key = ?"
 # A call of a turn that is open is settled when that turn goes on.

@@ -10,6 +10,7 @@ from agentvm.model.account import ApiKey
 from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import greater, lesser
 
 _encoder = msgspec.json.Encoder()
 _names = msgspec.json.Decoder(tuple[str, ...])
@@ -31,8 +32,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key_id) DO NOTHING
 """
 _REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE tenant_id = ? AND key_id = ?"
-_EXPIRE = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE tenant_id = ?2 AND key_id = ?3"
-_TOUCH = "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, ?1), ?1) WHERE tenant_id = ?2 AND key_id = ?3"
+_EXPIRE = f"""
+UPDATE api_keys SET expires_at = {lesser("coalesce(expires_at, ?1)", "?1")} WHERE tenant_id = ?2 AND key_id = ?3
+"""
+_TOUCH = f"""
+UPDATE api_keys SET last_used_at = {greater("coalesce(last_used_at, ?1)", "?1")} WHERE tenant_id = ?2 AND key_id = ?3
+"""
 
 
 class KeyStore:

@@ -16,6 +16,7 @@ from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of
 
 _ENTER = """
 INSERT INTO ledger (tenant_id, key, at, user_id, container_id, image_id, session_id, turn_id, driver, model, input_tokens,
@@ -59,9 +60,9 @@ DIMENSIONS: dict[str, tuple[str, str]] = {
     "image": ("image_id", "image_id"),
     "driver": ("driver", "driver"),
     "model": ("model", "model"),
-    "hour": ("hour", "strftime('%Y-%m-%dT%H:00Z', at / 1000, 'unixepoch')"),
-    "day": ("day", "date(at / 1000, 'unixepoch')"),
-    "month": ("month", "strftime('%Y-%m', at / 1000, 'unixepoch')"),
+    "hour": ("hour", HOUR),
+    "day": ("day", DAY),
+    "month": ("month", MONTH),
 }
 """What usage can be grouped by: the member of `UsageRow`, and the SQL that gives it. No other text gets into a query."""
 
@@ -219,7 +220,7 @@ def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool) -> tu
     if of_user:
         where += " AND user_id = ?"
     if of_containers:
-        where += " AND container_id IN (SELECT value FROM json_each(?))"
+        where += f" AND container_id IN ({items_of('?')})"
     query = f"SELECT {', '.join(columns.values())} FROM ledger WHERE {where}"
     if groups:
         # By number, because a name could mean a column as well as its group.

@@ -8,9 +8,9 @@ from agentvm.storage.sql.connection import Connection, Database
 ROW_BYTES = 100
 """About what a row takes besides its texts, with its place in the indexes."""
 
-_QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id, metric"
-# IS instead of =, because the tenant's own quotas have no user.
-_REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
+_QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id NULLS FIRST, metric"
+# Not =, because the tenant's own quotas have no user.
+_REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS NOT DISTINCT FROM ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
 # What several tenants share (a snapshot, an attachment, a part of a resource) counts for each: none can know of the others.
 _STORAGE_BYTES = f"""
@@ -41,7 +41,7 @@ SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages US
 """
 _ADD_EXPORTED = """
 INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
-ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = bytes + excluded.bytes
+ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = exports.bytes + excluded.bytes
 """
 _EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
 

@@ -13,19 +13,18 @@ from functools import partial
 
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
 from agentvm.storage.sql.erasing.rows import advance
 from agentvm.storage.sql.erasing.weigh import weigh_container, weigh_tenant, weigh_user
 from agentvm.storage.sql.rows import Key
 
-INDEXES = ("message_fts", "resource_fts")
 MERGED_PAGES = 16
 """Pages of an index that one commit writes."""
 TRIES = 20
 """How often in a row readers of an older state may be in the way; then it is put off."""
 
-_TOTAL_CHANGES = "SELECT total_changes()"
 _PENDING = """
 SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
 """
@@ -127,10 +126,10 @@ class Erasing:
 
         Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
         """
-        for index in INDEXES:
+        for index in (search_index.MESSAGES, search_index.RESOURCES):
             # The first merge takes in every piece there is; the others go on with it.
             pages = -MERGED_PAGES
-            while await self._database.write(partial(merge, index=index, pages=pages)):
+            while await self._database.write(partial(search_index.merge, index=index, pages=pages)):
                 pages = MERGED_PAGES
                 await breathe()
 
@@ -142,11 +141,3 @@ class Erasing:
             connection.many("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
 
         await self._database.write(write)
-
-
-def merge(connection: Connection, index: str, pages: int) -> bool:
-    """Merges some pages of an index, for a negative number of all its pieces; whether there may be more to do."""
-    before = connection.fetch(_TOTAL_CHANGES)[0][0]
-    connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
-    # As SQLite's documentation says: below two there was nothing left to do.
-    return bool(connection.fetch(_TOTAL_CHANGES)[0][0] - before >= 2)

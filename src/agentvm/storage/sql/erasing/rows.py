@@ -64,9 +64,9 @@ _OF_TENANT = tuple(
 )
 # Others may be locked to what was its own, and know it by the slug.
 _FORGET_NAMES = """
-UPDATE tenants SET name = tenant_id, description = NULL, plan = NULL, slug = iif(
-    EXISTS (SELECT 1 FROM resources AS r WHERE r.tenant_id = tenants.tenant_id), slug, tenant_id
-)
+UPDATE tenants SET name = tenant_id, description = NULL, plan = NULL, slug = CASE
+    WHEN EXISTS (SELECT 1 FROM resources AS r WHERE r.tenant_id = tenants.tenant_id) THEN slug ELSE tenant_id
+END
 WHERE tenant_id = ? AND deleted_at IS NOT NULL
 """
 _EMPTIED = """

@@ -7,18 +7,19 @@ import msgspec
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.erasing import Owned
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.erasing.begin import alone_in
 
 _CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position"
 _HAS = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 # Each half has an index of its own. `length` and `octet_length` do not read what they measure.
-_SAID = """
+_SAID = f"""
 WITH own AS (
     SELECT session_key FROM sessions
-    WHERE tenant_id = ?1 AND deleted_at IS NULL AND container_id IN (SELECT value FROM json_each(?2))
+    WHERE tenant_id = ?1 AND deleted_at IS NULL AND container_id IN ({items_of("?2")})
     UNION ALL
     SELECT session_key FROM sessions
-    WHERE deleted_at IS NOT NULL AND tenant_id = ?1 AND container_id IN (SELECT value FROM json_each(?2))
+    WHERE deleted_at IS NOT NULL AND tenant_id = ?1 AND container_id IN ({items_of("?2")})
 )
 SELECT (SELECT count(*) FROM own),
        (SELECT count(*) FROM own JOIN all_messages USING (session_key)),
@@ -27,9 +28,9 @@ SELECT (SELECT count(*) FROM own),
      + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN summaries USING (session_key))
      + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN drafts USING (session_key))
 """
-_FILES = """
+_FILES = f"""
 SELECT count(*), coalesce(sum(size), 0) FROM attachments JOIN blobs USING (blob_key)
-WHERE tenant_id = ?1 AND container_id IN (SELECT value FROM json_each(?2))
+WHERE tenant_id = ?1 AND container_id IN ({items_of("?2")})
 """
 _IS_LOCKED_BY_OTHERS = """
 EXISTS (

@@ -1,6 +1,7 @@
 """Collect — drops what nothing refers to any more, in two steps: what is noted by one call is dropped by a later one."""
 
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.resources.rows import RESERVED_MS
 
 DROPPED_MAX = 40
@@ -12,8 +13,8 @@ _IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM image_refs WHERE version_key = v.version_key)
 AND NOT EXISTS (SELECT 1 FROM resource_deps WHERE target_key = v.version_key)
 """
-_OF_DELETED = """
-FROM resources AS r CROSS JOIN resource_versions AS v ON v.resource_key = r.resource_key
+_OF_DELETED = f"""
+FROM resources AS r {ORDERED_JOIN} resource_versions AS v ON v.resource_key = r.resource_key
 WHERE r.deleted_at IS NOT NULL
 """
 _UNUSED_VERSIONS = f"SELECT v.version_key {_OF_DELETED} AND {_IS_UNUSED} AND "

@@ -4,16 +4,16 @@ from agentvm.errors.resource import ResourceInUse
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId
 from agentvm.storage.resources import Dependents
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.collect import drop_unused_versions, drop_version, unused_versions_of
 from agentvm.storage.sql.resources.read import read_dependents
-from agentvm.storage.sql.resources.rows import uri_of
+from agentvm.storage.sql.resources.rows import encode, uri_of
 
 _OWN = "SELECT resource_key FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
 _SOME_OWN = "SELECT resource_key FROM resources WHERE tenant_id = ? AND deleted_at IS NULL LIMIT ?"
 _DELETE = "DELETE FROM resources WHERE resource_key = ?"
 _BURY = "UPDATE resources SET deleted_at = ?1, updated_at = ?1, latest_key = NULL WHERE resource_key = ?2"
-_FORGET = "DELETE FROM resource_fts WHERE rowid = ?"
 _FORGET_WORDS = "DELETE FROM resource_words WHERE resource_key = ?"
 _FORGET_TAGS = "DELETE FROM resource_tags WHERE resource_key = ?"
 _RELEASE = """
@@ -21,7 +21,7 @@ DELETE FROM image_refs WHERE (position, version_key) IN (
     SELECT i.position, i.version_key FROM images JOIN image_refs AS i USING (position) WHERE images.tenant_id = ? LIMIT ?
 )
 """
-_FORGET_WORDING = "UPDATE resources SET description = NULL, tags = x'5b5d', deprecated = NULL WHERE resource_key = ?"
+_FORGET_WORDING = "UPDATE resources SET description = NULL, tags = ?, deprecated = NULL WHERE resource_key = ?"
 _FORGET_TEXTS = "UPDATE resource_versions SET words = '' WHERE resource_key = ?"
 _DROP_EMPTY = """
 DELETE FROM resources WHERE resource_key IN (
@@ -45,7 +45,7 @@ def delete(connection: Connection, tenant_id: TenantId, resource_id: ResourceId,
             drop_unused_versions(connection, resource_key)
         else:
             _refuse_in_use(tenant_id, read_dependents(connection, tenant_id, resource_key))
-            connection.execute(_FORGET, (resource_key,))
+            search_index.put_resource(connection, resource_key, None)
             connection.execute(_DELETE, (resource_key,))
         return True
     return False
@@ -60,7 +60,7 @@ def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
     found = connection.fetch(_SOME_OWN, (tenant_id, BURIED_MAX))
     for (resource_key,) in found:
         _bury(connection, resource_key, now)
-        connection.execute(_FORGET_WORDING, (resource_key,))
+        connection.execute(_FORGET_WORDING, (encode(()), resource_key))
         connection.execute(_FORGET_TEXTS, (resource_key,))
     return bool(released or found)
 
@@ -78,7 +78,8 @@ def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool
 
 def _bury(connection: Connection, resource_key: int, now: int) -> None:
     connection.execute(_BURY, (now, resource_key))
-    for statement in (_FORGET, _FORGET_WORDS, _FORGET_TAGS):
+    search_index.put_resource(connection, resource_key, None)
+    for statement in (_FORGET_WORDS, _FORGET_TAGS):
         connection.execute(statement, (resource_key,))
 
 

@@ -5,6 +5,7 @@ from agentvm.model.ids import TenantId
 from agentvm.model.resource import VersionId
 from agentvm.storage.resources import Node
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.resources.rows import (
     RESOURCE_COLUMNS,
     RESOURCE_WIDTH,
@@ -26,8 +27,8 @@ WITH RECURSIVE up (version_key) AS (
 )
 SELECT 1
 FROM up
-CROSS JOIN resource_versions AS v ON v.version_key = up.version_key
-CROSS JOIN resources AS r ON r.resource_key = v.resource_key
+{ORDERED_JOIN} resource_versions AS v ON v.version_key = up.version_key
+{ORDERED_JOIN} resources AS r ON r.resource_key = v.resource_key
 WHERE {VERSION_IN_VIEW}
    OR EXISTS (SELECT 1 FROM image_refs JOIN images USING (position) WHERE version_key = v.version_key AND tenant_id = ?1)
 LIMIT 1
@@ -42,32 +43,33 @@ WITH RECURSIVE down (version_key) AS (
     SELECT version_key FROM resource_versions WHERE version_id = ?1
     UNION
     SELECT d.target_key FROM down JOIN resource_deps AS d ON d.version_key = down.version_key
-    LIMIT ?2
 )
 SELECT {RESOURCE_COLUMNS}, {VERSION_COLUMNS}, b.body
 FROM down
-CROSS JOIN resource_versions AS v ON v.version_key = down.version_key
-CROSS JOIN {RESOURCES}
-CROSS JOIN resource_blobs AS b ON b.digest = v.content
+{ORDERED_JOIN} resource_versions AS v ON v.version_key = down.version_key
+{ORDERED_JOIN} {RESOURCES}
+{ORDERED_JOIN} resource_blobs AS b ON b.digest = v.content
 WHERE r.resource_key = v.resource_key
+LIMIT ?2
 """
-_PRIVATE = """
+_PRIVATE = f"""
 WITH RECURSIVE down (version_key) AS (
-    SELECT ?1
+    SELECT CAST(?1 AS BIGINT)
     UNION
     SELECT d.target_key FROM down JOIN resource_deps AS d ON d.version_key = down.version_key
 )
 SELECT DISTINCT r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name, v.version
 FROM down
-CROSS JOIN resource_versions AS v ON v.version_key = down.version_key
-CROSS JOIN resources AS r ON r.resource_key = v.resource_key
+{ORDERED_JOIN} resource_versions AS v ON v.version_key = down.version_key
+{ORDERED_JOIN} resources AS r ON r.resource_key = v.resource_key
 LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id
 WHERE r.visibility <> 'public'
+ORDER BY r.type, r.name, v.version
 """
 _FLOATING = """
 SELECT DISTINCT target.resource_key
 FROM resource_deps AS d JOIN resource_versions AS target ON target.version_key = d.target_key
-WHERE d.version_key = ? AND d.floating
+WHERE d.version_key = ? AND d.floating = 1
 """
 _LATEST = "SELECT latest_key FROM resources WHERE resource_key = ? AND latest_key IS NOT NULL"
 _NAME = f"SELECT r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name FROM {RESOURCES} WHERE r.resource_key = ?"
@@ -99,7 +101,18 @@ def read_closure(connection: Connection, tenant_id: TenantId, version_id: Versio
             links=decode_links(about[-1]),
         )
         nodes[node.version.version_id] = node
-    return nodes
+    return _by_distance(nodes, version_id)
+
+
+def _by_distance(nodes: dict[VersionId, Node], start: VersionId) -> dict[VersionId, Node]:
+    """The nodes in the order of a walk from the first: no query promises the order of a recursion."""
+    ordered: dict[VersionId, Node] = {}
+    ahead = [start]
+    for version_id in ahead:
+        if version_id in nodes and version_id not in ordered:
+            ordered[version_id] = nodes[version_id]
+            ahead += [link.target for link in nodes[version_id].links]
+    return ordered
 
 
 def check_is_public(connection: Connection, viewer: TenantId, version_key: int) -> None:

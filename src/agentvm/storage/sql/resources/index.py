@@ -2,6 +2,7 @@
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceVersion, latest_of
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import RESOURCES, VERSION_COLUMNS, decode_version, encode
 from agentvm.storage.sql.resources.words import scope_of
@@ -24,8 +25,6 @@ FROM {RESOURCES} LEFT JOIN resource_versions AS v ON v.version_key = r.latest_ke
 WHERE r.resource_key = ? AND r.deleted_at IS NULL
 """
 _WORDS = "SELECT word FROM resource_words WHERE resource_key = ?"
-_FORGET = "DELETE FROM resource_fts WHERE rowid = ?"
-_ADD = "INSERT INTO resource_fts (rowid, scope, name, tags, description, text) VALUES (?, ?, ?, ?, ?, ?)"
 _FORGET_WORDS = "DELETE FROM resource_words WHERE resource_key = ?"
 _ADD_WORD = "INSERT INTO resource_words (resource_key, word) VALUES (?, ?)"
 
@@ -60,9 +59,9 @@ def set_tags(connection: Connection, resource_key: int, tags: tuple[str, ...]) -
 
 def reindex(connection: Connection, resource_key: int) -> None:
     """Puts the resource into the search as it is now; one that was deleted is taken out."""
-    connection.execute(_FORGET, (resource_key,))
+    search_index.put_resource(connection, resource_key, None)
     for tenant_id, is_open, name, description, text in connection.fetch(_TEXTS, (resource_key,)):
         tags = " ".join(word for (word,) in connection.fetch(_WORDS, (resource_key,)))
         scope = scope_of(TenantId(tenant_id), is_open=bool(is_open))
         columns = (scope, words(name), words(tags), words(description or ""), text or "")
-        connection.execute(_ADD, (resource_key, *columns))
+        search_index.put_resource(connection, resource_key, columns)

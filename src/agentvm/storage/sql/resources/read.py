@@ -5,6 +5,7 @@ from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, Resource
 from agentvm.model.semver import parse_version
 from agentvm.storage.resources import Dependents, History
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.rows import (
     IN_VIEW,
@@ -48,33 +49,33 @@ _GONE = "SELECT tenant_id FROM tenants WHERE slug = ? AND deleted_at IS NOT NULL
 _COUNT = "SELECT count(*) FROM resources WHERE tenant_id = ? AND deleted_at IS NULL"
 
 _DEPENDENT_VERSIONS = f"""
-SELECT DISTINCT {RESOURCE_COLUMNS}, v.version
+SELECT DISTINCT {RESOURCE_COLUMNS}, v.version, v.version_key
 FROM resource_versions AS target
-CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
-CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
-CROSS JOIN {RESOURCES}
+{ORDERED_JOIN} resource_deps AS d ON d.target_key = target.version_key
+{ORDERED_JOIN} resource_versions AS v ON v.version_key = d.version_key
+{ORDERED_JOIN} {RESOURCES}
 WHERE target.resource_key = ?2 AND r.resource_key = v.resource_key AND r.resource_key <> ?2 AND r.tenant_id = ?1
 ORDER BY r.name, r.resource_id, v.version_key
 """
-_DEPENDENT_IMAGES = """
-SELECT DISTINCT images.image_id
+_DEPENDENT_IMAGES = f"""
+SELECT DISTINCT images.image_id, images.position
 FROM resource_versions AS target
-CROSS JOIN image_refs ON image_refs.version_key = target.version_key
-CROSS JOIN images ON images.position = image_refs.position
+{ORDERED_JOIN} image_refs ON image_refs.version_key = target.version_key
+{ORDERED_JOIN} images ON images.position = image_refs.position
 WHERE target.resource_key = ?2 AND images.tenant_id = ?1
 ORDER BY images.position
 """
-FOREIGN = """
+FOREIGN = f"""
 SELECT (SELECT count(DISTINCT d.version_key)
         FROM resource_versions AS target
-        CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
-        CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
-        CROSS JOIN resources AS r ON r.resource_key = v.resource_key
+        {ORDERED_JOIN} resource_deps AS d ON d.target_key = target.version_key
+        {ORDERED_JOIN} resource_versions AS v ON v.version_key = d.version_key
+        {ORDERED_JOIN} resources AS r ON r.resource_key = v.resource_key
         WHERE target.resource_key = ?2 AND r.resource_key <> ?2 AND r.tenant_id <> ?1)
      + (SELECT count(DISTINCT images.position)
         FROM resource_versions AS target
-        CROSS JOIN image_refs ON image_refs.version_key = target.version_key
-        CROSS JOIN images ON images.position = image_refs.position
+        {ORDERED_JOIN} image_refs ON image_refs.version_key = target.version_key
+        {ORDERED_JOIN} images ON images.position = image_refs.position
         WHERE target.resource_key = ?2 AND images.tenant_id <> ?1)
 """
 _KEY = f"SELECT r.resource_key FROM resources AS r WHERE {IN_VIEW} AND r.resource_id = ?2"
@@ -132,8 +133,8 @@ def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: i
     scope = (tenant_id, resource_key)
     versions = connection.fetch(_DEPENDENT_VERSIONS, scope)
     return Dependents(
-        resources=tuple((decode_resource(row[:-1]), row[-1]) for row in versions),
-        images=tuple(image_id for (image_id,) in connection.fetch(_DEPENDENT_IMAGES, scope)),
+        resources=tuple((decode_resource(tuple(row)), version) for *row, version, _ in versions),
+        images=tuple(image_id for image_id, _ in connection.fetch(_DEPENDENT_IMAGES, scope)),
         foreign=int(connection.fetch(FOREIGN, scope)[0][0]),
     )
 

@@ -11,6 +11,7 @@ from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri, ResourceVersion, VersionId
 from agentvm.storage.resources import Link
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import rows_as_json
 
 RESERVED_MS = 30 * 24 * 3600 * 1000
 """For so long nobody can take the name of a resource that was deleted by force."""
@@ -29,15 +30,15 @@ RESOURCES = "resources AS r LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
 RESOURCE_WIDTH = 13
 
 # With what the version is locked to, so that one statement tells all of it.
-VERSION_COLUMNS = """
+VERSION_COLUMNS = f"""
 v.version_id, r.resource_id, v.version, v.digest, v.size, v.schema, v.created_by, v.created_at, v.yanked_at,
-(SELECT json_group_array(json_array(d.alias, d.uri, target.version_id, d.floating))
+(SELECT {rows_as_json("d.alias, d.uri, target.version_id, d.floating")}
  FROM resource_deps AS d JOIN resource_versions AS target ON target.version_key = d.target_key
  WHERE d.version_key = v.version_key)
 """
 
 IN_VIEW = "r.deleted_at IS NULL AND (r.tenant_id = ?1 OR r.visibility = 'public')"
-VERSION_IN_VIEW = "r.deleted_at IS NULL AND (r.tenant_id = ?1 OR r.visibility = 'public' AND v.is_open)"
+VERSION_IN_VIEW = "r.deleted_at IS NULL AND (r.tenant_id = ?1 OR r.visibility = 'public' AND v.is_open = 1)"
 
 _TENANT_BY_SLUG = "SELECT tenant_id FROM tenants WHERE slug = ? AND deleted_at IS NULL"
 _IS_IN_TABLE = "SELECT 1 FROM tenants WHERE tenant_id = ?"

@@ -15,42 +15,44 @@ from agentvm.errors import InvalidInput
 from agentvm.model.ids import TenantId
 from agentvm.storage.resources import Hit, Hits, Search
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 from agentvm.storage.sql.resources.rows import RESOURCE_COLUMNS, RESOURCES, decode_resource, tenant_of
 from agentvm.storage.sql.resources.words import WEIGHTS, query
+from agentvm.storage.sql.search_index import AFTER_RESOURCE, RESOURCE_HITS, SKIP_RESOURCES
 
 _by_name = msgspec.json.Decoder(tuple[str, str])
 _by_rank = msgspec.json.Decoder(tuple[Annotated[int, msgspec.Meta(ge=1, le=2**53)], str])
 _encode = msgspec.json.Encoder().encode
 
-_USES = """
+_USES = f"""
 (SELECT count(DISTINCT d.version_key)
- FROM resource_versions AS target CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
+ FROM resource_versions AS target {ORDERED_JOIN} resource_deps AS d ON d.target_key = target.version_key
  WHERE target.resource_key = r.resource_key
    AND d.version_key NOT IN (SELECT version_key FROM resource_versions WHERE resource_key = r.resource_key))
 + (SELECT count(DISTINCT position)
-   FROM resource_versions AS target CROSS JOIN image_refs ON image_refs.version_key = target.version_key
+   FROM resource_versions AS target {ORDERED_JOIN} image_refs ON image_refs.version_key = target.version_key
    WHERE target.resource_key = r.resource_key)
 """
-_ITEMS = f"SELECT {RESOURCE_COLUMNS}, {_USES} FROM {RESOURCES} WHERE r.resource_id IN (SELECT value FROM json_each(?))"
-_CONTENTS = """
+_ITEMS = f"SELECT {RESOURCE_COLUMNS}, {_USES} FROM {RESOURCES} WHERE r.resource_id IN ({items_of('?')})"
+_CONTENTS = f"""
 SELECT r.resource_id, b.body
 FROM resources AS r JOIN resource_versions AS v ON v.version_key = r.latest_key JOIN resource_blobs AS b ON b.digest = v.content
-WHERE r.resource_id IN (SELECT value FROM json_each(?))
+WHERE r.resource_id IN ({items_of("?")})
 """
 _OWN = "r.tenant_id = :asks AND r.deleted_at IS NULL"
 _OPEN = "r.visibility = 'public' AND r.deleted_at IS NULL AND r.latest_key IS NOT NULL AND r.tenant_id <> :asks"
 # Only by versions that the asker can see, and that are not withdrawn.
-_DEPENDS = """
+_DEPENDS = f"""
 r.resource_key IN (
     SELECT v.resource_key
     FROM resources AS wanted
-    CROSS JOIN resource_versions AS target ON target.resource_key = wanted.resource_key
-    CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
-    CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
-    CROSS JOIN resources AS source ON source.resource_key = v.resource_key
+    {ORDERED_JOIN} resource_versions AS target ON target.resource_key = wanted.resource_key
+    {ORDERED_JOIN} resource_deps AS d ON d.target_key = target.version_key
+    {ORDERED_JOIN} resource_versions AS v ON v.version_key = d.version_key
+    {ORDERED_JOIN} resources AS source ON source.resource_key = v.resource_key
     WHERE wanted.resource_id = :depends_on AND wanted.deleted_at IS NULL
       AND (wanted.tenant_id = :asks OR wanted.visibility = 'public')
-      AND v.yanked_at IS NULL AND (source.tenant_id = :asks OR v.is_open) AND v.resource_key <> wanted.resource_key
+      AND v.yanked_at IS NULL AND (source.tenant_id = :asks OR v.is_open = 1) AND v.resource_key <> wanted.resource_key
 )
 """
 
@@ -124,25 +126,10 @@ def _rank(
     if values["query"] is None:
         return [], 0
     side = {"own": _OWN, "public": _OPEN, "all": f"({_OWN} OR {_OPEN})"}[wanted.scope]
-    beyond, skip = "true", "0"
-    if wanted.after is not None:
-        # Where the last one was; if it is gone, so many as came before it.
-        beyond = "(weight, resource_id) > (coalesce((SELECT weight FROM hits WHERE resource_id = :id), -9e999), :id)"
-        skip = "iif((SELECT count(*) FROM hits WHERE resource_id = :id), 0, :before - 1)"
-    rows = connection.fetch(
-        f"""
-        WITH hits AS MATERIALIZED (
-            SELECT bm25(resource_fts, {WEIGHTS}) AS weight, r.resource_id
-            FROM resource_fts CROSS JOIN resources AS r ON r.resource_key = resource_fts.rowid
-            WHERE resource_fts MATCH :query AND {side}{narrow}
-        )
-        SELECT total, resource_id
-        FROM (SELECT count(*) AS total FROM hits)
-        LEFT JOIN (SELECT * FROM hits WHERE {beyond} ORDER BY weight, resource_id LIMIT :limit OFFSET {skip})
-        ORDER BY weight, resource_id
-        """,
-        values,
-    )
+    # Where the last one was; if it is gone, so many as came before it.
+    beyond, skip = ("true", "0") if wanted.after is None else (AFTER_RESOURCE, SKIP_RESOURCES)
+    query_text = RESOURCE_HITS.format(weights=WEIGHTS, where=f"{side}{narrow}", beyond=beyond, skip=skip)
+    rows = connection.fetch(query_text, values)
     return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
 
 

@@ -6,16 +6,17 @@ from typing import Any
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.session import Draft, Drafted
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import ALL_ROWS, ORDERED_JOIN
 from agentvm.storage.sql.sessions.listing import scope
 
 DEVICES_MAX = 20
 """Drafts of one author in one session; the oldest is deleted when there is one more."""
 
 _SESSION = "SELECT s.session_key, s.container_id, s.image_id FROM sessions AS s"
-_DRAFTS = """
+_DRAFTS = f"""
 SELECT s.session_id, s.container_id, s.image_id, d.device, d.text, d.updated_at
-FROM drafts AS d CROSS JOIN sessions AS s ON s.session_key = d.session_key
-WHERE d.author = :author AND {where}
+FROM drafts AS d {ORDERED_JOIN} sessions AS s ON s.session_key = d.session_key
+WHERE d.author = :author AND {{where}}
 ORDER BY d.updated_at DESC, s.session_key DESC, d.device LIMIT :limit
 """
 _FIND = "SELECT text, updated_at FROM drafts WHERE session_key = ? AND author = ? AND device = ?"
@@ -24,9 +25,9 @@ INSERT INTO drafts (session_key, author, device, text, updated_at) VALUES (?, ?,
 ON CONFLICT (session_key, author, device) DO UPDATE SET text = excluded.text, updated_at = excluded.updated_at
 """
 _REMOVE = "DELETE FROM drafts WHERE session_key = ? AND author = ? AND device = ?"
-_DROP_OLDEST = """
+_DROP_OLDEST = f"""
 DELETE FROM drafts WHERE session_key = ?1 AND author = ?2 AND device IN (
-    SELECT device FROM drafts WHERE session_key = ?1 AND author = ?2 ORDER BY updated_at DESC, device LIMIT -1 OFFSET ?3
+    SELECT device FROM drafts WHERE session_key = ?1 AND author = ?2 ORDER BY updated_at DESC, device LIMIT {ALL_ROWS} OFFSET ?3
 )
 """
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.rows import drop_snapshot
 
 ROWS_MAX = 40
@@ -25,7 +26,7 @@ COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
 _MESSAGES = "all_messages"
 _HEAVY = (_MESSAGES, "log")
 """Tables whose rows have a body that may be large."""
-_LIGHT = ("turns", "rewinds", "summaries")
+_LIGHT = (("turns", "position"), ("rewinds", "rewind_key"), ("summaries", "summary_key"))
 # Tables without a number of their own.
 _KEYED = (
     ("drafts", "author, device"),
@@ -35,7 +36,7 @@ _KEYED = (
 )
 _WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
 _DROP_PLACE = "DELETE FROM {table} WHERE position = ?"
-_DROP_LIGHT = "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE session_key = ? LIMIT ?)"
+_DROP_LIGHT = "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE session_key = ? LIMIT ?)"
 _DROP_KEYED = """
 DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
 """
@@ -62,7 +63,7 @@ UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE (tenant_id, session_id) IN (
 _HIDE_SOME = f"""
 UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
     SELECT session_key FROM sessions
-    WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND deleted_at IS NOT {FOR_GOOD} LIMIT ?
+    WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND deleted_at IS DISTINCT FROM {FOR_GOOD} LIMIT ?
 )
 """
 # Sessions of images whose deletion a crash has cut short: nothing else hides a default session for good.
@@ -70,11 +71,11 @@ _HIDE_LEFT = f"""
 UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
     SELECT other.session_key
     FROM sessions AS hidden
-    CROSS JOIN images ON images.tenant_id = hidden.tenant_id AND images.image_id = hidden.image_id
-    CROSS JOIN sessions AS other ON other.tenant_id = images.tenant_id AND other.image_id = images.image_id
+    {ORDERED_JOIN} images ON images.tenant_id = hidden.tenant_id AND images.image_id = hidden.image_id
+    {ORDERED_JOIN} sessions AS other ON other.tenant_id = images.tenant_id AND other.image_id = images.image_id
       AND other.container_id = images.container_id
     WHERE hidden.deleted_at = {FOR_GOOD} AND hidden.session_id = images.session_id
-      AND other.deleted_at IS NOT {FOR_GOOD} LIMIT ?
+      AND other.deleted_at IS DISTINCT FROM {FOR_GOOD} LIMIT ?
 )
 """
 
@@ -156,8 +157,8 @@ def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int,
             for position, size in weighed:
                 connection.execute(_DROP_PLACE.format(table=table), (position,))
                 yield table, 1, size
-    for table in _LIGHT:
-        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table), session_key):
+    for table, key in _LIGHT:
+        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table, key=key), session_key):
             yield table, dropped, 0
     for table, key in _KEYED:
         for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):

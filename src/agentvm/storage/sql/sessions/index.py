@@ -23,6 +23,7 @@ from agentvm.model.message import (
     UserMessage,
     decode_message,
 )
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.words import terms
 
@@ -35,9 +36,7 @@ PREVIEW = 140
 COUNTED = ("assistant", "error")
 """What is unread until somebody has read it."""
 
-_TOTAL_CHANGES = "SELECT total_changes()"
 _ADD_FACTS = "INSERT INTO message_facts (position, session_key, at, kind, tool) VALUES (?, ?, ?, ?, ?)"
-_ADD_WORDS = "INSERT INTO message_fts (rowid, text) VALUES (?, ?)"
 _ADD_PENDING = "INSERT INTO search_pending (position, session_key, tenant_id) VALUES (?, ?, ?)"
 _BACKLOG = "SELECT next FROM search_backlog"
 _SOME = """
@@ -96,17 +95,13 @@ def words_of(container: str, text: str) -> str:
     return container + f" {container}".join(found) if found else ""
 
 
-def add_words(connection: Connection, position: int, words: str) -> None:
-    connection.execute(_ADD_WORDS, (position, words))
-
-
 def index(
     connection: Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
 ) -> None:
     """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
     if words:
-        add_words(connection, position, words)
+        search_index.add_message(connection, position, words)
     elif words is None and entry.text:
         connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
 
@@ -136,10 +131,7 @@ def tend(connection: Connection, limit: int) -> bool:
     """
     if index_older(connection, limit):
         return True
-    before = connection.fetch(_TOTAL_CHANGES)[0][0]
-    connection.execute("INSERT INTO message_fts (message_fts, rank) VALUES ('merge', ?)", (limit,))
-    # As SQLite's documentation says: below two there was nothing left to do.
-    return bool(connection.fetch(_TOTAL_CHANGES)[0][0] - before >= 2)
+    return search_index.merge(connection, search_index.MESSAGES, limit)
 
 
 def _take_in(connection: Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.sessions import Listed, Reader, SessionPage, SessionQuery
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import contains_folded, items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
@@ -24,7 +25,7 @@ _MARK = """
 (SELECT r.answers FROM read_marks AS r WHERE r.session_key = s.session_key AND r.reader = :reader AND r.device = :device)
 """
 _SEEN = f"""
-SELECT {SESSION_COLUMNS}, min(max(s.answers - coalesce({_MARK}, 0), 0), {MOST_UNREAD}), {_LAST}, s.is_pinned, s.active_at,
+SELECT {SESSION_COLUMNS}, s.answers - coalesce({_MARK}, 0), {_LAST}, s.is_pinned, s.active_at,
        s.session_key
 FROM sessions AS s
 """
@@ -42,7 +43,7 @@ def scope(
         values["container"] = containers[0]
         return f"{whose} AND s.container_id = :container"
     values["containers"] = _encode(containers).decode()
-    return f"{whose} AND s.container_id IN (SELECT value FROM json_each(:containers))"
+    return f"{whose} AND s.container_id IN ({items_of(':containers')})"
 
 
 def list_sessions(
@@ -99,10 +100,10 @@ def _narrow(connection: Connection, wanted: SessionQuery, values: dict[str, Any]
         terms.append("s.active_at < :until")
     if wanted.title is not None:
         values["title"] = wanted.title.casefold()
-        terms.append("instr(casefold(s.title), :title) > 0")
+        terms.append(contains_folded("s.title", ":title"))
     return "".join(f" AND {term}" for term in terms)
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:
     *session, unread, last, _, _, _ = row
-    return Listed(decode_session(tuple(session)), unread, None if last is None else write_place(last))
+    return Listed(decode_session(tuple(session)), min(max(unread, 0), MOST_UNREAD), None if last is None else write_place(last))

@@ -18,8 +18,10 @@ from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import decode_message
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.sessions.index import add_words, entry_of, key_of, words_of
+from agentvm.storage.sql.dialect import ORDERED_JOIN
+from agentvm.storage.sql.sessions.index import entry_of, key_of, words_of
 from agentvm.storage.sql.sessions.listing import scope
 
 logger = get_logger(__name__)
@@ -36,14 +38,14 @@ _NEXT = """
 SELECT position, s.tenant_id, s.container_id
 FROM (
     SELECT position, session_key, row_number() OVER (PARTITION BY tenant_id ORDER BY position) AS number
-    FROM (SELECT * FROM search_pending ORDER BY position LIMIT :seen)
-) JOIN sessions AS s USING (session_key)
+    FROM (SELECT * FROM search_pending ORDER BY position LIMIT :seen) AS seen
+) AS numbered JOIN sessions AS s USING (session_key)
 ORDER BY number, position LIMIT :most
 """
-_NEXT_OF = """
+_NEXT_OF = f"""
 SELECT p.position, s.tenant_id, s.container_id
-FROM search_pending AS p CROSS JOIN sessions AS s ON s.session_key = p.session_key
-WHERE p.tenant_id = :tenant AND {where}
+FROM search_pending AS p {ORDERED_JOIN} sessions AS s ON s.session_key = p.session_key
+WHERE p.tenant_id = :tenant AND {{where}}
 ORDER BY p.position LIMIT :most
 """
 _BODY = "SELECT body FROM messages WHERE position = ?"
@@ -82,7 +84,7 @@ def put_in(connection: Connection, some: Sequence[Cut]) -> None:
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
     for position, words in sorted(some):
         if connection.fetch(_DONE, (position,)) and words:
-            add_words(connection, position, words)
+            search_index.add_message(connection, position, words)
 
 
 async def take_in(

@@ -7,11 +7,12 @@ from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message, decode_message
 from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ALL_ROWS, ORDERED_JOIN
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
-# `IS`, so that those that stand are found by the same index as those that a rewind took.
-_OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS ?"
+# Not `=`, so that those that stand are found by the same index as those that a rewind took.
+_OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS NOT DISTINCT FROM ?"
 # Sizes are known without reading the bodies; a body that does not fit is not read.
 _PAGE = """
 WITH
@@ -34,7 +35,7 @@ _LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
 _ANSWERS = "SELECT answers FROM sessions WHERE session_key = ?"
 _ANSWERS_AFTER = f"""
 SELECT count(*)
-FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+FROM messages AS m {ORDERED_JOIN} message_facts AS f ON f.position = m.position
 WHERE m.session_key = ? AND m.position > ? AND f.kind IN {COUNTED}
 """
 # Whoever was quicker or further stays: a mark never goes back.
@@ -42,12 +43,12 @@ _MARK = """
 INSERT INTO read_marks (session_key, reader, device, position, answers, at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, reader, device) DO UPDATE
 SET position = excluded.position, answers = excluded.answers, at = excluded.at
-WHERE excluded.position > position
+WHERE excluded.position > read_marks.position
 """
 # Devices are named by those who use them.
-_DROP_MARKS = """
+_DROP_MARKS = f"""
 DELETE FROM read_marks WHERE session_key = ?1 AND reader = ?2 AND device IN (
-    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT -1 OFFSET ?3
+    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT {ALL_ROWS} OFFSET ?3
 )
 """
 MARKS_MAX = 100

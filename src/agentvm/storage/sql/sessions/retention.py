@@ -16,6 +16,7 @@ from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.dropping import FOR_GOOD
 from agentvm.storage.sql.sessions.index import COUNTED
@@ -27,9 +28,10 @@ _encode = msgspec.json.Encoder().encode
 
 _ENDED = "NOT EXISTS (SELECT 1 FROM turns AS t WHERE t.session_key = s.session_key AND t.outcome IS NULL)"
 _OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {_ENDED}"
+_CUT = "CASE WHEN archived_at IS NULL THEN CAST(:sessions AS BIGINT) ELSE CAST(:archived AS BIGINT) END"
 # Nothing is less than NULL.
 _IDLE = f"""
-{_OF} AND s.pinned_at IS NULL AND s.active_at < CASE WHEN s.archived_at IS NULL THEN :sessions ELSE :archived END
+{_OF} AND s.pinned_at IS NULL AND s.active_at < {_CUT}
 """
 _IS_DEFAULT = """
 EXISTS (
@@ -46,19 +48,19 @@ ORDER BY s.session_key LIMIT :limit
 """
 _EXPIRE = f"""
 UPDATE sessions AS s SET deleted_at = {FOR_GOOD}
-WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN (SELECT value FROM json_each(:wanted))
+WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN ({items_of(":wanted")})
 RETURNING {SESSION_COLUMNS.replace("s.", "")}
 """
 _REVIVE = f"""
 UPDATE sessions SET deleted_at = NULL
-WHERE tenant_id = ? AND deleted_at = {FOR_GOOD} AND session_id IN (SELECT value FROM json_each(?))
+WHERE tenant_id = ? AND deleted_at = {FOR_GOOD} AND session_id IN ({items_of("?")})
 """
 _WEIGH_REWOUND = f"""
 SELECT count(*), coalesce(sum(length(m.body)), 0)
 FROM rewinds AS r
 JOIN sessions AS s ON s.session_key = r.session_key
 JOIN all_messages AS m ON m.session_key = r.session_key AND m.rewind_key = r.rewind_key
-WHERE r.at < :rewound AND {_OF} AND NOT coalesce({_IDLE}, 0)
+WHERE r.at < :rewound AND {_OF} AND ({_IDLE}) IS NOT TRUE
 """
 _WITH_REWOUND = f"""
 SELECT s.session_key, s.container_id, s.session_id
@@ -99,7 +101,7 @@ FROM log WHERE session_key = ?1 AND made_at >= ?2
 """
 _LAST_TOLD = "SELECT max(last_seq) FROM log WHERE session_key = ?"
 _DROP_CHUNKS = "DELETE FROM log WHERE session_key = ? AND last_seq <= ? AND last_seq < ?"
-_EMPTY_CHUNK = "UPDATE log SET first_seq = last_seq + 1, body = x'' WHERE session_key = ? AND last_seq = ? AND last_seq <= ?"
+_EMPTY_CHUNK = "UPDATE log SET first_seq = last_seq + 1, body = ? WHERE session_key = ? AND last_seq = ? AND last_seq <= ?"
 _CLEAR = f"""
 SELECT s.session_key FROM sessions AS s WHERE {_IDLE} AND {_IS_DEFAULT} AND s.session_id = :session
 """
@@ -107,9 +109,9 @@ _CLEARED = """
 UPDATE sessions SET title = NULL, preview = NULL, last_message_at = NULL, answers = 0, updated_at = ? WHERE session_key = ?
 """
 # What somebody writes now is theirs to send.
-_CLEAR_DRAFTS = """
+_CLEAR_DRAFTS = f"""
 DELETE FROM drafts WHERE session_key = :key
-  AND updated_at < (SELECT iif(archived_at IS NULL, :sessions, :archived) FROM sessions WHERE session_key = :key)
+  AND updated_at < (SELECT {_CUT} FROM sessions WHERE session_key = :key)
 """
 _OF_SESSION = ("all_messages", "rewinds", "summaries", "turns", "read_marks")
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
@@ -267,4 +269,4 @@ def _forget_told(connection: Connection, session_key: int, until: int | None) ->
         return
     last: int = newest if until is None else connection.fetch(_TOLD_UNTIL, (session_key, until))[0][0]
     connection.execute(_DROP_CHUNKS, (session_key, last, newest))
-    connection.execute(_EMPTY_CHUNK, (session_key, newest, last))
+    connection.execute(_EMPTY_CHUNK, (b"", session_key, newest, last))

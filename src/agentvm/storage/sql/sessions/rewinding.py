@@ -14,7 +14,9 @@ from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
+from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, items_of, lesser
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.summaries import drop_summaries
 
@@ -27,27 +29,28 @@ UPDATE all_messages SET rewind_key = ? WHERE session_key = ? AND message_id = ? 
 """
 _KIND = "SELECT kind FROM message_facts WHERE position = ?"
 _LEAVE_SEARCH = (
-    "DELETE FROM message_fts WHERE rowid = ?",
     "DELETE FROM message_facts WHERE position = ?",
     "DELETE FROM search_pending WHERE position = ?",
 )
-_SAID_LAST = """
+_SAID_LAST = f"""
 SELECT m.body
-FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+FROM messages AS m {ORDERED_JOIN} message_facts AS f ON f.position = m.position
 WHERE m.session_key = ? AND f.kind IN ('user', 'assistant')
 ORDER BY m.position DESC LIMIT 1
 """
-_SET_SAID = "UPDATE sessions SET preview = ?, answers = max(answers - ?, 0) WHERE session_key = ?"
+_SET_SAID = f"""
+UPDATE sessions SET preview = ?1, answers = {greater("answers - ?2", "0")} WHERE session_key = ?3
+"""
 _MARKS = "SELECT reader, device, position FROM read_marks WHERE session_key = ?"
-_LOWER_MARK = """
-UPDATE read_marks SET answers = max(answers - ?, 0), position = min(position, ?)
-WHERE session_key = ? AND reader = ? AND device = ?
+_LOWER_MARK = f"""
+UPDATE read_marks SET answers = {greater("answers - ?1", "0")}, position = {lesser("position", "?2")}
+WHERE session_key = ?3 AND reader = ?4 AND device = ?5
 """
 _REWINDS = """
 SELECT rewind_id, at, count(position)
 FROM rewinds LEFT JOIN all_messages USING (session_key, rewind_key)
 WHERE session_key = ?
-GROUP BY rewind_key ORDER BY rewind_key DESC LIMIT ?
+GROUP BY rewind_key, rewind_id, at ORDER BY rewind_key DESC LIMIT ?
 """
 _REWIND_OF = "SELECT rewind_key, position FROM all_messages WHERE session_key = ? AND message_id = ?"
 _STANDING = "SELECT position, length(body) FROM messages WHERE session_key = ?1 ORDER BY position"
@@ -57,7 +60,7 @@ WHERE session_key = ?1 AND (rewind_key IS NULL OR rewind_key >= ?2)
   AND position <= (SELECT last FROM rewinds WHERE rewind_key = ?2)
 ORDER BY position
 """
-_BODIES = "SELECT body FROM all_messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
+_BODIES = f"SELECT body FROM all_messages WHERE position IN ({items_of('?')}) ORDER BY position"
 
 
 def take_back(connection: Connection, session_key: int, rewinding: Rewinding) -> None:
@@ -70,6 +73,7 @@ def take_back(connection: Connection, session_key: int, rewinding: Rewinding) ->
         for (position,) in connection.fetch(_TAKE, (rewind_key, session_key, message_id)):
             first = position if first is None else min(first, position)
             counted += [position for (kind,) in connection.fetch(_KIND, (position,)) if kind in COUNTED]
+            search_index.drop_message(connection, position)
             for leave in _LEAVE_SEARCH:
                 connection.execute(leave, (position,))
     if first is not None:

@@ -15,7 +15,9 @@ from agentvm.model.ids import ContainerId, MessageId, TenantId
 from agentvm.model.message import decode_message
 from agentvm.storage.sessions import Found, FoundPage, MessageSearch, Role
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.search_index import MESSAGE_HITS
 from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
@@ -34,18 +36,6 @@ ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool-result
 _KINDS = {role: kind for kind, role in ROLES.items()}
 
 _CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY position"
-# Weighed as `weigh` does, and given as one value: a row each would hold up the event loop ten thousand times.
-_HITS = """
-SELECT json_group_array(json_array(bm25 * (1 + 1 / (1 + max(:now - at, 0) / :month)), -position))
-FROM (
-    SELECT message_fts.rowid AS position, bm25(message_fts) AS bm25, f.at
-    FROM message_fts
-    CROSS JOIN message_facts AS f ON f.position = message_fts.rowid
-    CROSS JOIN sessions AS s ON s.session_key = f.session_key
-    WHERE message_fts MATCH :match AND {where}
-    ORDER BY message_fts.rowid DESC LIMIT :most
-)
-"""
 _HIT = f"""
 SELECT {SESSION_COLUMNS}, m.message_id, m.body, s.session_key
 FROM messages AS m JOIN sessions AS s ON s.session_key = m.session_key
@@ -53,11 +43,11 @@ WHERE m.position = ?
 """
 _SESSION_OF = "SELECT session_key FROM messages WHERE position = ?"
 _BETWEEN = "SELECT count(*) FROM messages WHERE session_key = ? AND position >= ? AND position < ?"
-_NEXT_TO = """
+_NEXT_TO = f"""
 SELECT m.body
-FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
-WHERE m.session_key = ? AND m.position {beyond} ? AND f.kind IN ('user', 'assistant')
-ORDER BY m.position {order} LIMIT 1
+FROM messages AS m {ORDERED_JOIN} message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND m.position {{beyond}} ? AND f.kind IN ('user', 'assistant')
+ORDER BY m.position {{order}} LIMIT 1
 """
 _BEFORE, _AFTER = _NEXT_TO.format(beyond="<", order="DESC"), _NEXT_TO.format(beyond=">", order="ASC")
 
@@ -119,7 +109,7 @@ def _hits(
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
     where = scope(tenant_id, containers, values) + _narrow(wanted, values)
-    return _weighed(connection.fetch(_HITS.format(where=where), values)[0][0])
+    return _weighed(connection.fetch(MESSAGE_HITS.format(where=where), values)[0][0])
 
 
 def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from agentvm.model.session import Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, Reading, Recalled
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 
 MOST_LISTED = 200
 
@@ -36,6 +37,7 @@ _LIST = f"SELECT {_COLUMNS} FROM summaries WHERE session_key = ? ORDER BY summar
 # transaction, which would have to be committed, and reading must not depend on whether the disk takes anything. It walks from
 # one message to the next and looks at sizes only, which SQLite knows without reading the bodies: however long a session is,
 # only what is allowed is read. What waits behind the current turn is none of its business.
+_IS_TOLD = "(CAST(:current AS TEXT) IS NULL OR message_id NOT IN (SELECT message_id FROM waiting))"
 _RECALL = f"""
 WITH RECURSIVE
     home AS MATERIALIZED (
@@ -43,7 +45,7 @@ WITH RECURSIVE
     ),
     newest AS MATERIALIZED (
         SELECT {_COLUMNS}, next, beyond FROM summaries
-        WHERE session_key = (SELECT session_key FROM home) AND :summary
+        WHERE session_key = (SELECT session_key FROM home) AND :summary = 1
         ORDER BY summary_key DESC LIMIT 1
     ),
     waiting AS MATERIALIZED (
@@ -65,33 +67,33 @@ WITH RECURSIVE
         WHERE position = (
             SELECT {{edge}}(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-              AND (:current IS NULL OR message_id NOT IN waiting)
-        ) AND length(body) <= iif(position >= (SELECT current FROM bounds), :current_bytes, :max_bytes)
+              AND {_IS_TOLD}
+        ) AND length(body) <= CASE WHEN position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
         UNION ALL
         SELECT other.position, taken.total + length(other.body)
-        FROM taken CROSS JOIN messages AS other ON other.position = (
+        FROM taken {ORDERED_JOIN} messages AS other ON other.position = (
             SELECT {{edge}}(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-              AND position {{beyond}} taken.position AND (:current IS NULL OR message_id NOT IN waiting)
+              AND position {{beyond}} taken.position AND {_IS_TOLD}
         )
         WHERE taken.total + length(other.body)
-            <= iif(other.position >= (SELECT current FROM bounds), :current_bytes, :max_bytes)
+            <= CASE WHEN other.position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
     )
-SELECT 'summary', 0, {_COLUMNS}, beyond FROM newest
+SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM taken JOIN messages USING (position)
 UNION ALL
-SELECT 'running', 0, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'summary', 0, NULL, {_COLUMNS}, beyond FROM newest
+UNION ALL
+SELECT 'running', 0, NULL, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
 UNION ALL
-SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM taken JOIN messages USING (position)
-UNION ALL
-SELECT 'refused', part, message_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'refused', part, NULL, message_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM refused_parts WHERE session_key = (SELECT session_key FROM home)
 UNION ALL
-SELECT 'truncated', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'truncated', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (
     SELECT 1 FROM messages
     WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-      AND (:current IS NULL OR message_id NOT IN waiting)
+      AND {_IS_TOLD}
       AND ((SELECT count(*) FROM taken) = 0 OR position {{beyond}} (SELECT {{far}}(position) FROM taken))
 )
 """
@@ -106,9 +108,9 @@ WHERE tenant_id = ?1 AND container_id = ?2 AND session_id = ?3 AND position >= (
 )
 ORDER BY position
 """
-_BODIES = "SELECT body FROM messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
+_BODIES = f"SELECT body FROM messages WHERE position IN ({items_of('?')}) ORDER BY position"
 _PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
-_STANDING = "SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN (SELECT value FROM json_each(?))"
+_STANDING = f"SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN ({items_of('?')})"
 _ADD = f"""
 INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
@@ -139,13 +141,13 @@ def recall(connection: Connection, scope: Scope, reading: Reading = WHOLE) -> Re
     refused: set[RefusedPart] = set()
     bodies: list[tuple[int, bytes]] = []
     values = dict(zip(("tenant", "container", "session"), scope, strict=True)) | {
-        "summary": reading.summary,
+        "summary": int(reading.summary),
         "current": reading.current,
         "beyond": _BEYOND,
         "max_bytes": reading.max_bytes,
         "current_bytes": max(reading.max_bytes, reading.current_bytes),
     }
-    for kind, number, *row in connection.fetch(_NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
+    for kind, number, body, *row in connection.fetch(_NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
         match kind:
             case "summary":
                 summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
@@ -156,7 +158,7 @@ def recall(connection: Connection, scope: Scope, reading: Reading = WHOLE) -> Re
             case "truncated":
                 truncated = True
             case _:
-                bodies.append((number, row[0]))
+                bodies.append((number, body))
     # They come in this order, but nothing says so.
     messages = (decode_message(body) for _, body in sorted(bodies))
     return Recalled(

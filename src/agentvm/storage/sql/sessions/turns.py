@@ -6,19 +6,20 @@ from typing import Any
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import TurnPage, TurnQuery
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import ORDERED_JOIN, greater
 from agentvm.storage.sql.rows import decode_turn
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
 # Only sessions in which something was said since then are looked at: a turn begins with something that is said.
-_TURNS = """
+_TURNS = f"""
 SELECT t.turn_id, s.container_id, s.image_id, s.session_id, t.message_id, t.accepted_at, t.outcome, t.usage, t.ended_at,
-       t.client_key, t.attempts, t.user_id, {by} AS rank, t.position
-FROM sessions AS s CROSS JOIN turns AS t ON t.session_key = s.session_key
-WHERE {where}
+       t.client_key, t.attempts, t.user_id, {{by}} AS rank, t.position
+FROM sessions AS s {ORDERED_JOIN} turns AS t ON t.session_key = s.session_key
+WHERE {{where}}
 ORDER BY rank DESC, t.position DESC LIMIT :limit
 """
-_RANKS = {"newest": "t.accepted_at", "slowest": "coalesce(t.ended_at, max(:now, t.accepted_at)) - t.accepted_at"}
+_RANKS = {"newest": "t.accepted_at", "slowest": f"coalesce(t.ended_at, {greater(':now', 't.accepted_at')}) - t.accepted_at"}
 
 
 def list_turns(

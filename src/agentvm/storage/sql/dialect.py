@@ -1,0 +1,42 @@
+"""Dialect — what databases say differently, each thing under one name. Statements take it from here.
+
+The spelling is SQLite's. Another engine accepts the same texts: by a function of the same name in its schema (`json_each`,
+`casefold`, `strftime`), or by rewriting the text once when it prepares a statement (`ORDERED_JOIN`). The search index is apart,
+in `search_index.py`.
+"""
+
+ORDERED_JOIN = "CROSS JOIN"
+"""A join whose left side is looked up first: a hint for SQLite's planner, a plain JOIN elsewhere."""
+
+ALL_ROWS = 2**62
+"""The limit of a query that skips rows and takes all others."""
+
+HOUR = "strftime('%Y-%m-%dT%H:00Z', at / 1000, 'unixepoch')"
+DAY = "strftime('%Y-%m-%d', at / 1000, 'unixepoch')"
+MONTH = "strftime('%Y-%m', at / 1000, 'unixepoch')"
+"""The hour, day and month in UTC of a column `at` in milliseconds."""
+
+
+def items_of(parameter: str) -> str:
+    """A query for the items of a JSON array that is passed as one parameter."""
+    return f"SELECT value FROM json_each({parameter})"
+
+
+def rows_as_json(columns: str) -> str:
+    """An aggregate: the rows of a query as one JSON array of arrays."""
+    return f"json_group_array(json_array({columns}))"
+
+
+def contains_folded(column: str, parameter: str) -> str:
+    """A condition: the text of the column contains the parameter, which is case-folded, whatever its case."""
+    return f"instr(casefold({column}), {parameter}) > 0"
+
+
+def greater(one: str, other: str) -> str:
+    """The greater of two values, or `other` if one is NULL. Standard SQL, unlike `max` of two values."""
+    return f"CASE WHEN {one} > {other} THEN {one} ELSE {other} END"
+
+
+def lesser(one: str, other: str) -> str:
+    """The lesser of two values, or `other` if one is NULL."""
+    return f"CASE WHEN {one} < {other} THEN {one} ELSE {other} END"
