@@ -215,10 +215,11 @@ def test_every_page_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert "every web page" in capsys.readouterr().err
 
 
-def test_what_is_no_origin_is_wrong_usage(tmp_path: Path) -> None:
+def test_an_invalid_origin_is_refused_as_in_a_file(tmp_path: Path) -> None:
     for origin in ("example.org", "https://example.org/", "https://"):
         done = run_avm("serve", "--allow-origin", origin, env=environment(tmp_path))
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "--allow-origin: system.allowOrigins:" in done.stderr
 
 
 async def test_a_page_from_an_allowed_origin_may_connect_and_another_may_not(tmp_path: Path) -> None:

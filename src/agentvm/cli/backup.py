@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from agentvm.cli import program
-from agentvm.cli.options import config_option, configure, data_dir_option, json_option
+from agentvm.cli.options import json_option
 from agentvm.cli.progress import at_terminal
+from agentvm.cli.server_options import config_option, configure, data_dir_option
 from agentvm.cli.table import Show
 from agentvm.cli.transfer import force_option
 from agentvm.errors import ConfigInvalid, NotAvailable
@@ -37,7 +38,7 @@ SECRETS = (
 @click.option("--with-key", is_flag=True, help="Include the server key and the configuration file (secrets).")
 @force_option
 @json_option
-def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bool, force: bool, as_json: bool) -> None:
+def backup(target: str, data_dir: str | None, config: Path | None, with_key: bool, force: bool, as_json: bool) -> None:
     """Back up the data directory into one file.
 
     TARGET is a file or a folder. The server may keep running.

@@ -23,9 +23,6 @@ from agentvm.cli.chat_session import ChatSession
 from agentvm.cli.markdown import Markdown
 from agentvm.cli.options import (
     KEY_REMEDY,
-    MODEL_HELP,
-    configure,
-    data_dir_option,
     given_key,
     given_url,
     key_file_option,
@@ -35,6 +32,7 @@ from agentvm.cli.options import (
     server_remedy,
 )
 from agentvm.cli.screen import Screen
+from agentvm.cli.server_options import FLAGS, configure, data_dir_option, flag_help
 from agentvm.cli.session_start import SessionStart, choose_agent
 from agentvm.cli.terminal import Terminal, interrupts_held
 from agentvm.config import DEFAULT_PORT, ServerConfig
@@ -68,7 +66,7 @@ DEFAULT_CONTAINER = "default"
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
 @click.option("--container", help="Container (default: `default`, or the one of your key).")
 @click.option("--session", help="Session to resume: an id, an id prefix or `last`.")
-@click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
+@click.option("--model", help=f"{flag_help(FLAGS['model'])} Starts a new session.")
 @click.option("--agent", help="Agent: resource://agents/NAME, or the id or name of an image. Continues its last session.")
 @click.option("--system", help="System prompt. Starts a new session.")
 @click.option(
@@ -91,7 +89,7 @@ def chat(
     agent: str | None,
     system: str | None,
     files: tuple[Path, ...],
-    data_dir: Path | None,
+    data_dir: str | None,
 ) -> int:
     """Chat with an agent in the terminal.
 
@@ -139,7 +137,7 @@ def check_options(
     model: str | None,
     agent: str | None,
     system: str | None,
-    data_dir: Path | None,
+    data_dir: str | None,
 ) -> None:
     """Refuses options that contradict each other."""
     if local and url is not None:

@@ -4,12 +4,18 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
 from agentvm.cli.checks import Finding, check_python, examine, examine_running
-from agentvm.cli.options import auth_option, configure, given_key, json_option, key_file_option, parse_address, server_options
+from agentvm.cli.options import (
+    given_key,
+    json_option,
+    key_file_option,
+    parse_address,
+)
+from agentvm.cli.server_options import configure, server_options
 from agentvm.config import ServerConfig
 from agentvm.errors import ConfigInvalid
 from agentvm.server.announcement import running_server
@@ -26,33 +32,23 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @server_options
-@auth_option
 @key_file_option
 @json_option
-def doctor(
-    host: str | None,
-    port: int | None,
-    data_dir: Path | None,
-    model: str | None,
-    config: Path | None,
-    settings: tuple[str, ...],
-    auth: Literal["on", "off"] | None,
-    key_file: Path | None,
-    as_json: bool,
-) -> int:
+def doctor(config: Path | None, settings: tuple[str, ...], key_file: Path | None, as_json: bool, **flags: Any) -> int:
     """Check the server or the installation and name remedies.
 
     Checks the server at AVM_URL, or the one that runs on the data directory; with flags, or without a server, the installation.
     """
     try:
-        loaded = configure(config=config, host=host, port=port, data_dir=data_dir, model=model, auth=auth, settings=settings)
+        loaded = configure(config=config, settings=settings, **flags)
     except ConfigInvalid as error:
         # The other checks need valid settings.
         findings = [Finding("config", "fail", str(error), "See docs/config.md for all settings.")]
         running = None
     else:
-        flags = (host, port, model, config, auth, *settings)
-        running = None if any(flag is not None for flag in flags) else check_server(loaded, key_file)
+        # A data directory names the server; every other flag asks about the installation.
+        others = (config, *settings, *(value for name, value in flags.items() if name != "data_dir"))
+        running = None if any(value not in (None, ()) for value in others) else check_server(loaded, key_file)
         findings = list(examine(loaded)) if running is None else [check_python(), *running]
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
 from agentvm.cli.names import KEY, find, named_users, user_option
-from agentvm.cli.options import config_option, configure, data_dir_option
+from agentvm.cli.server_options import config_option, configure, data_dir_option
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 from agentvm.cli.times import duration, future
 from agentvm.tenants.keys import make_key, parse_key
@@ -54,7 +54,7 @@ def new_key() -> None:
 @click.argument("name", default="operator")
 @data_dir_option
 @config_option
-def operator_key(name: str, data_dir: Path | None, config: Path | None) -> None:
+def operator_key(name: str, data_dir: str | None, config: Path | None) -> None:
     """Create an operator key for a stopped server.
 
     Replaces a lost operator key in the data directory. It is printed once.

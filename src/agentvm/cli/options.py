@@ -1,10 +1,9 @@
 """Options — flags that several commands share; flags take precedence over environment variables."""
 
 import os
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -15,33 +14,8 @@ from agentvm.errors import ConfigInvalid, NotFound
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 
-if TYPE_CHECKING:
-    from agentvm.config import ServerConfig
-    from agentvm.config.catalogue import Value
-
 # Settings are imported late: a request to an explicit address needs none and should not wait for them.
 
-C = TypeVar("C", bound=Callable[..., Any])
-
-MODEL_HELP = "Model: <driver>/<model> or <driver> (LLM_MODEL)."
-
-host_option = click.option("--host", help="Address to listen on (AVM_HOST; default: 127.0.0.1).")
-port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for any free port (AVM_PORT; default: 8080).")
-data_dir_option = click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Data directory (AVM_DATA_DIR; default: ~/.agentvm)."
-)
-auth_option = click.option(
-    "--auth", type=click.Choice(("on", "off")), help="Require API keys (AVM_AUTH; default: on, off on a loopback address)."
-)
-model_option = click.option("--model", help=MODEL_HELP)
-config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration file (AVM_CONFIG; default: config.yaml in the data directory).",
-)
-set_option = click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting except secrets: limits.steps=10; repeatable."
-)
 url_option = click.option(
     "--url", help="Server URL (AVM_URL; default: the profile's, the local server, http://127.0.0.1:8080)."
 )
@@ -71,64 +45,6 @@ _PROFILE = "agentvm.profile"
 
 KEY_FILE_CHARACTERS_MAX = 65_536
 """Tokens of identity providers can be long; a longer file is not a key file."""
-
-
-def server_options(command: C) -> C:
-    """Adds the flags that configure a server."""
-    for option in (set_option, config_option, model_option, data_dir_option, port_option, host_option):
-        command = option(command)
-    return command
-
-
-def configure(
-    *,
-    config: Path | None = None,
-    host: str | None = None,
-    port: int | None = None,
-    data_dir: Path | None = None,
-    model: str | None = None,
-    auth: Literal["on", "off"] | None = None,
-    memory: bool = False,
-    allow_origins: tuple[str, ...] = (),
-    trusted_proxies: tuple[str, ...] = (),
-    log_level: str | None = None,
-    settings: tuple[str, ...] = (),
-) -> "ServerConfig":
-    """Loads the settings from file and environment; flags take precedence over both."""
-    from agentvm.config import MEMORY, load
-    from agentvm.drivers.registry import DRIVERS
-
-    options: dict[str, tuple[str, Value | None]] = {
-        "system.host": ("--host", host),
-        "system.port": ("--port", port),
-        "system.dataDir": ("--data-dir", None if data_dir is None else str(data_dir)),
-        "system.auth": ("--auth", auth),
-        "system.allowOrigins": ("--allow-origin", allow_origins or None),
-        "system.trustedProxies": ("--trusted-proxy", trusted_proxies or None),
-        "system.logLevel": ("--log-level", log_level),
-        "llm.model": ("--model", model),
-    }
-    if memory:
-        options["system.dataDir"] = ("--memory", MEMORY)
-    if model is not None and (named := model.partition("/")[0]) in DRIVERS:
-        # A flag that names a driver takes precedence over LLM_PROVIDER.
-        options["llm.provider"] = ("--model", named)
-    flags = {key: (flag, value) for key, (flag, value) in options.items() if value is not None}
-    return load(config, flags=flags, settings=parse_settings(settings))
-
-
-def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
-    """The pairs of `--set key=value`, each key once."""
-    values: dict[str, str] = {}
-    for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not sign or not value:
-            # The value is not printed: it may be a secret.
-            raise click.UsageError(f"--set {key} must be like --set limits.steps=10")
-        if key in values:
-            raise click.UsageError(f"--set {key} is specified twice")
-        values[key] = value
-    return values
 
 
 def given_key(key_file: Path | None, url: str | None = None) -> Secret | None:

@@ -7,8 +7,9 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.backup import seal_key_of
-from agentvm.cli.options import configure, data_dir_option, json_option
+from agentvm.cli.options import json_option
 from agentvm.cli.progress import at_terminal
+from agentvm.cli.server_options import configure, data_dir_option
 from agentvm.cli.table import Show, when
 from agentvm.errors import NotAvailable
 from agentvm.storage.engine import SERVER_KEY, Manifest, Restored, check_backup, restore_backup
@@ -34,7 +35,7 @@ _UNCHECKED = (
 @click.option("--force", is_flag=True, help="Restore to a non-empty directory; the replaced files are kept.")
 @click.option("--trust", is_flag=True, help="Accept a backup of another server key.")
 @json_option
-def restore(backup: Path, data_dir: Path | None, check: bool, force: bool, trust: bool, as_json: bool) -> None:
+def restore(backup: Path, data_dir: str | None, check: bool, force: bool, trust: bool, as_json: bool) -> None:
     """Restore a backup to a data directory.
 
     The backup is verified first, then restored completely or not at all. Stop the server before. If there is a server key (in

@@ -8,20 +8,21 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import click
 
 from agentvm.cli import program
-from agentvm.cli.options import auth_option, configure, loop_options, server_options
+from agentvm.cli.options import loop_options
+from agentvm.cli.server_options import configure, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import default_model
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
-from agentvm.observability.console import LEVELS, configure_logs
+from agentvm.observability.console import configure_logs
 from agentvm.version import VERSION
 
 EXAMPLES = """\b
@@ -37,66 +38,15 @@ FIRST_KEY = "operator.key"
 """File in the data directory with the first operator key, written when stdout is not a terminal."""
 
 
-def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[str, ...]) -> tuple[str, ...]:
-    """Checks origins: a browser sends only scheme, host and port, so a longer value never matches."""
-    for origin in origins:
-        parts = urlsplit(origin)
-        if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
-            raise click.BadParameter(f"{origin!r} is not a valid origin; use for example https://chat.example.org")
-    return origins
-
-
 @click.command(epilog=EXAMPLES)
 @server_options
 @click.option("--memory", is_flag=True, help="Keep all data in memory; it is lost when the server stops.")
-@click.option(
-    "--allow-origin",
-    "allow_origins",
-    multiple=True,
-    metavar="ORIGIN",
-    callback=check_origins,
-    help="Origin whose web pages may connect; repeatable, * for all (AVM_ALLOW_ORIGINS).",
-)
-@click.option(
-    "--trusted-proxy",
-    "trusted_proxies",
-    multiple=True,
-    metavar="ADDR|CIDR",
-    help="Proxy whose X-Forwarded-For is trusted; repeatable (AVM_TRUSTED_PROXIES).",
-)
-@auth_option
 @click.option("--no-overrides", is_flag=True, help="Ignore settings changed at run time; they are kept.")
-@click.option("--log-level", type=click.Choice(LEVELS), help="Minimum log level (AVM_LOG_LEVEL; default: info).")
-def serve(
-    host: str | None,
-    port: int | None,
-    data_dir: Path | None,
-    model: str | None,
-    config: Path | None,
-    settings: tuple[str, ...],
-    memory: bool,
-    allow_origins: tuple[str, ...],
-    trusted_proxies: tuple[str, ...],
-    auth: Literal["on", "off"] | None,
-    no_overrides: bool,
-    log_level: str | None,
-) -> None:
+def serve(config: Path | None, settings: tuple[str, ...], memory: bool, no_overrides: bool, **flags: Any) -> None:
     """Run the server."""
-    if memory and data_dir is not None:
+    if memory and flags["data_dir"] is not None:
         raise click.UsageError("--memory cannot be combined with --data-dir.")
-    loaded = configure(
-        config=config,
-        host=host,
-        port=port,
-        data_dir=data_dir,
-        model=model,
-        auth=auth,
-        memory=memory,
-        allow_origins=allow_origins,
-        trusted_proxies=trusted_proxies,
-        log_level=log_level,
-        settings=settings,
-    )
+    loaded = configure(config=config, settings=settings, memory=memory, **flags)
     configure_logs(loaded.system.log_level, secrets=loaded.secrets)
     # Only the owner may read the files: they contain all conversations.
     os.umask(0o077)
