@@ -38,7 +38,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
-from agentvm.protocol.codec import MAX_FRAME_BYTES
+from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 from agentvm.sharing.byte_budget import ByteBudget
@@ -131,7 +131,7 @@ async def serve_floor(pace: float, deltas: int, protocol: Callable[..., WebSocke
         lifespan="off",
         log_config=None,
         access_log=False,
-        ws_max_size=MAX_FRAME_BYTES,
+        ws_max_size=FRAME_MAX_BYTES,
         ws_per_message_deflate=False,
     )
     print(bound.getsockname()[1], flush=True)

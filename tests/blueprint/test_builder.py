@@ -15,7 +15,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.model.resource import MAX_NODES
+from agentvm.model.resource import NODES_MAX
 from agentvm.resources.centre import ResourceCentre
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +124,7 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         ({"definition": "resource://prompts/sales"}, "invalid_input", "one of agents"),
         ({"definition": "resource://agents/nobody"}, "resource_not_found", "resource://agents/nobody"),
         ({"definition": "nobody"}, "definition_not_found", "nobody"),
-        ({"tools": [f"resource://tools/x{number}" for number in range(MAX_NODES + 1)]}, "resource_too_deep", "256"),
+        ({"tools": [f"resource://tools/x{number}" for number in range(NODES_MAX + 1)]}, "resource_too_deep", "256"),
     ],
 )
 async def test_a_reference_that_leads_nowhere_creates_nothing(config: dict[str, object], code: str, text: str) -> None:
@@ -216,7 +216,7 @@ async def test_what_references_come_to_may_be_no_larger_than_a_definition() -> N
 async def test_the_limit_of_versions_holds_for_the_image_as_a_whole() -> None:
     async with open_desk() as desk:
         for half in ("a", "b"):
-            parts = [f"{half}{number}" for number in range(MAX_NODES // 2)]
+            parts = [f"{half}{number}" for number in range(NODES_MAX // 2)]
             for part in parts:
                 await desk.publish("prompts", part, {"text": part})
             included = "".join(f"{{{{> resource://prompts/{part}}}}}" for part in parts)

@@ -160,7 +160,7 @@ async def test_what_others_use_is_not_deleted_without_force(tmp_path: Path) -> N
         (("yank", "prompts/assistant", "1.0.0"), 4, "ships with the server"),
         (("export", "prompts/assistant", "-o", "/dev/null/x"), 1, "Cannot write"),
         (("import", "-", "--on-conflict", "overwrite"), 2, "new-version"),
-        (("list", "--type", "poems"), 1, "is no type of resource"),
+        (("list", "--type", "poems"), 1, "is not a type of resource"),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code: int, said: str) -> None:

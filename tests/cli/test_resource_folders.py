@@ -155,7 +155,7 @@ async def test_every_folder_that_is_wrong_is_told_and_where(tmp_path: Path) -> N
     async with open_desk() as desk:
         refused = await desk.avm("resource", "push", str(tmp_path))
     said = refused.err.removeprefix("Error: ").splitlines()
-    assert said[0].startswith(f"{tmp_path / 'a'}: 'v1.0' is no version")
+    assert said[0].startswith(f"{tmp_path / 'a'}: 'v1.0' is not a valid version")
     assert said[1] == f"{tmp_path / 'b' / 'resource.json'}: there is no field verison; did you mean version?"
     assert said[2].startswith(f"{tmp_path / 'c' / 'resource.json'}: ")
     assert "poems" in said[2]

@@ -359,7 +359,7 @@ async def test_a_socket_that_drops_before_the_first_event_misses_nothing_that_wa
 
 
 async def test_what_no_server_takes_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "MAX_FRAME_BYTES", 10_000)
+    monkeypatch.setattr(remote, "FRAME_MAX_BYTES", 10_000)
     async with connected() as agentx:
         with pytest.raises(InputTooLarge, match="attachments"):
             await agentx.containers.create("x" * 10_000)

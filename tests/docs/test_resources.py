@@ -9,7 +9,15 @@ from tests.docs.documents import blocks, read
 from tests.docs.test_blocks import fresh_runtime, run_js
 from tests.docs.tour import SOCKET, walk
 
-from agentvm.model.resource import MAX_CLOSURE, MAX_CONTENT, MAX_DEPTH, MAX_NODES, MAX_RENDERED, MAX_URI, TYPES
+from agentvm.model.resource import (
+    CLOSURE_MAX_BYTES,
+    CONTENT_MAX_BYTES,
+    DEPTH_MAX,
+    NODES_MAX,
+    RENDERED_MAX_BYTES,
+    TYPES,
+    URI_MAX,
+)
 from agentvm.resources import registry
 from agentvm.resources.archive import BUNDLE_MAX_BYTES, UNPACKED_MAX_BYTES
 from agentvm.resources.kinds import KINDS
@@ -63,11 +71,11 @@ def test_everything_that_ships_is_documented() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("a URI", f"{MAX_URI} characters"),
-        ("a content with its binary parts", f"{MAX_CONTENT >> 20} MiB"),
-        ("what it renders to", f"{MAX_RENDERED >> 20} MiB"),
-        ("versions below a root", f"{MAX_NODES}, {MAX_DEPTH} levels down"),
-        ("the contents of a root and of all below it", f"{MAX_CLOSURE >> 20} MiB"),
+        ("a URI", f"{URI_MAX} characters"),
+        ("a content with its binary parts", f"{CONTENT_MAX_BYTES >> 20} MiB"),
+        ("what it renders to", f"{RENDERED_MAX_BYTES >> 20} MiB"),
+        ("versions below a root", f"{NODES_MAX}, {DEPTH_MAX} levels down"),
+        ("the contents of a root and of all below it", f"{CLOSURE_MAX_BYTES >> 20} MiB"),
         ("a description", f"{registry.DESCRIPTION_MAX:,} characters"),
         ("tags", f"{registry.TAGS_MAX} of {registry.TAG_MAX} characters"),
         ("URIs in one request to resolve", f"{MAX_BATCH}, and none after {MAX_BATCH_BYTES >> 20} MiB of answers"),
@@ -79,4 +87,4 @@ def test_the_limits_are_the_real_ones(name: str, said: str) -> None:
 
 def test_the_limits_of_archives_are_the_real_ones() -> None:
     text = " ".join(PAGE.split())
-    assert f"It may have {BUNDLE_MAX_BYTES >> 20} MiB, {UNPACKED_MAX_BYTES >> 20} MiB unpacked, {MAX_NODES} versions" in text
+    assert f"It may have {BUNDLE_MAX_BYTES >> 20} MiB, {UNPACKED_MAX_BYTES >> 20} MiB unpacked, {NODES_MAX} versions" in text

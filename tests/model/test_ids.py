@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.errors import InvalidInput
-from agentvm.model.ids import MAX_CONTAINER_ID, base36, check_container_id, id_factory
+from agentvm.model.ids import CONTAINER_ID_MAX, base36, check_container_id, id_factory
 
 
 @given(st.integers(0, 2**80))
@@ -28,7 +28,7 @@ def test_ids_of_one_millisecond_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "user-1b9d", "user:alice", "容器", "a b", "x" * MAX_CONTAINER_ID, "a..b", "erased-mail", ERASED + "0"]
+    "name", ["a", "user-1b9d", "user:alice", "容器", "a b", "x" * CONTAINER_ID_MAX, "a..b", "erased-mail", ERASED + "0"]
 )
 def test_ordinary_container_names_are_taken(name: str) -> None:
     assert check_container_id(name) == name
@@ -38,7 +38,7 @@ def test_ordinary_container_names_are_taken(name: str) -> None:
     "name",
     [
         "",
-        "x" * (MAX_CONTAINER_ID + 1),
+        "x" * (CONTAINER_ID_MAX + 1),
         ".",
         "..",
         "../etc",

@@ -9,8 +9,8 @@ from tests.support.examples import examples
 from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.resource import (
-    MAX_URI,
     TYPES,
+    URI_MAX,
     ResourceId,
     ResourceUri,
     ResourceVersion,
@@ -95,7 +95,7 @@ def test_any_text_is_a_uri_or_refused_as_one(text: str) -> None:
         "resource://prompts/a..b", "resource://prompts/.a", "resource://prompts/a-", "resource://prompts/-/a", "resource://prompts/a%20b",
         "resource://prompts/a@", "resource://prompts/a@1 || 2", "resource://prompts/a@sha256:12", "resource://prompts/a#",
         "resource://prompts/a#b#c", "resource://prompts/a#b c", "resource://prompts/a\n", "resource://prompts/ä",
-        "resource://prompts/" + "a" * 129, "resource://prompts/" + "a" * 64 + "/b", "resource://prompts/a#" + "b" * MAX_URI,
+        "resource://prompts/" + "a" * 129, "resource://prompts/" + "a" * 64 + "/b", "resource://prompts/a#" + "b" * URI_MAX,
     ],
 )  # fmt: skip
 def test_what_is_no_uri_is_refused(text: str) -> None:

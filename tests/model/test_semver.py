@@ -16,7 +16,7 @@ from tests.provision.node import HOME, existing
 from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
-from agentvm.model.semver import MAX_RANGE, MAX_VERSION, Bump, Version, is_version, parse_range, parse_version
+from agentvm.model.semver import RANGE_MAX, VERSION_MAX, Bump, Version, is_version, parse_range, parse_version
 
 # Answers each line, a JSON array, with a line, so that one process serves thousands of cases.
 ORACLE = """
@@ -155,11 +155,11 @@ def test_what_is_no_version_is_refused(text: str) -> None:
 
 
 def test_versions_and_ranges_have_a_longest() -> None:
-    longest = "1.0.0-" + "a" * (MAX_VERSION - 6)
+    longest = "1.0.0-" + "a" * (VERSION_MAX - 6)
     assert is_version(longest)
     assert not is_version(longest + "a")
     with pytest.raises(InvalidInput):
-        parse_range(">=1 " * (MAX_RANGE // 4 + 1))
+        parse_range(">=1 " * (RANGE_MAX // 4 + 1))
 
 
 def test_a_version_compares_with_versions_only() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentvm.model.ids import SessionId
 from agentvm.protocol import acks as module
-from agentvm.protocol.acks import MAX_PENDING, Acks
+from agentvm.protocol.acks import PENDING_FRAMES_MAX, Acks
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.connection import Connection
 
@@ -53,17 +53,17 @@ def test_a_client_that_asks_for_the_past_is_where_it_asked_to_be() -> None:
 
 def test_more_than_can_be_kept_means_that_nothing_is_known() -> None:
     acks = Acks()
-    for number in range(MAX_PENDING):
+    for number in range(PENDING_FRAMES_MAX):
         told(acks, number + 2, ONE, number + 1)
-    assert (acks.stopped, acks.pending) == (False, MAX_PENDING)
-    told(acks, MAX_PENDING + 2, ONE, MAX_PENDING + 1)
+    assert (acks.stopped, acks.pending) == (False, PENDING_FRAMES_MAX)
+    told(acks, PENDING_FRAMES_MAX + 2, ONE, PENDING_FRAMES_MAX + 1)
     assert (acks.stopped, acks.pending, acks.cursor(ONE)) == (True, 0, None)
-    told(acks, MAX_PENDING + 3, TWO, 1)
+    told(acks, PENDING_FRAMES_MAX + 3, TWO, 1)
     assert (acks.pending, acks.cursor(TWO)) == (0, None)
 
 
 def test_too_many_sessions_mean_that_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(module, "ACKED_SESSIONS_MAX", 2)
     acks = Acks()
     for number in range(3):
         told(acks, number + 2, SessionId(f"s{number}"), 1)

@@ -11,9 +11,9 @@ from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
-    MAX_HEADERS,
-    MAX_ID,
-    MAX_MENDED,
+    HEADERS_MAX_BYTES,
+    ID_MAX,
+    MENDED_MAX,
     Frame,
     decode_command,
     decode_event,
@@ -60,8 +60,8 @@ def test_an_inbound_frame_keeps_only_what_means_something() -> None:
 def test_of_a_very_long_type_the_beginning_and_the_end_are_read(end: str) -> None:
     read = decode_type(msgspec.Raw(f'"{"kind" * 1_000_000}{end}"'.encode()))
     assert read is not None
-    assert len(read) <= MAX_ID + 10
-    assert read.startswith("kind" * (MAX_ID // 4))
+    assert len(read) <= ID_MAX + 10
+    assert read.startswith("kind" * (ID_MAX // 4))
     assert read.endswith(end)
 
 
@@ -79,12 +79,12 @@ def test_what_cannot_name_anything_is_no_id(given: str) -> None:
 
 
 def test_an_id_may_be_as_long_as_allowed_however_it_is_written() -> None:
-    assert decode_id(msgspec.Raw(b'"' + b"\\u0078" * MAX_ID + b'"')) == "x" * MAX_ID
+    assert decode_id(msgspec.Raw(b'"' + b"\\u0078" * ID_MAX + b'"')) == "x" * ID_MAX
 
 
 def test_headers_are_few_texts() -> None:
     assert decode_headers(msgspec.Raw(b'{"a": "b", "c": 5, "d": []}')) == {"a": "b"}
-    for nothing in ("null", "[]", "5", '{"a":"\\ud800"}', json.dumps({"a": "x" * MAX_HEADERS})):
+    for nothing in ("null", "[]", "5", '{"a":"\\ud800"}', json.dumps({"a": "x" * HEADERS_MAX_BYTES})):
         assert decode_headers(msgspec.Raw(nothing.encode())) == {}
 
 
@@ -179,7 +179,7 @@ class CountedPattern:
     ("text", "searched"),
     [
         ('{"a":"' + r"\n" * (5 * 1024 * 1024), 0),
-        ('{"a":"' + r"\ud83d" + r"\n" * MAX_MENDED, 0),
+        ('{"a":"' + r"\ud83d" + r"\n" * MENDED_MAX, 0),
         ('{"a":"' + r"\n" * 1_000, 0),
         ('{"a":"' + r"\ud83d", 1),
     ],

@@ -3,7 +3,7 @@ import json
 import msgspec
 import pytest
 
-from agentvm.protocol.codec import MAX_ID
+from agentvm.protocol.codec import ID_MAX
 from agentvm.protocol.rpc import METHOD_NOT_FOUND, refuse_rpc
 
 
@@ -15,4 +15,4 @@ def test_the_answer_names_the_request_and_what_is_spoken_here(raw: bytes, reques
 
 
 def test_an_id_that_is_too_long_to_repeat_is_left_out() -> None:
-    assert json.loads(refuse_rpc(msgspec.Raw(b'"' + b"x" * MAX_ID + b'"')).bare)["id"] is None
+    assert json.loads(refuse_rpc(msgspec.Raw(b'"' + b"x" * ID_MAX + b'"')).bare)["id"] is None

@@ -72,7 +72,7 @@ def test_any_text_and_any_binary_part_may_be_a_file(tmp_path: Path) -> None:
         ({"resource.json": "{"}, "is not valid JSON"),
         ({"resource.json": "[" * 100_000}, "is not valid JSON"),
         ({"resource.json": "[]"}, "it must be an object, not an array"),
-        ({"resource.json": '{"type": "virus", "name": "x"}'}, "is no type of resource"),
+        ({"resource.json": '{"type": "virus", "name": "x"}'}, "is not a type of resource"),
         ({"resource.json": prompt(colour="red"), "prompt.md": ""}, "there is no field colour"),
         ({"resource.json": prompt()}, "prompt.md"),
         ({"resource.json": '{"type": "agents", "name": "x"}'}, "has no content"),

@@ -107,9 +107,9 @@ UNACCEPTABLE: dict[str, tuple[Callable[[], bytes], type[AgentVMError], str]] = {
     "name": (lambda: renamed(name="other"), AgentVMError, "another type, name or version"),
     "version": (lambda: renamed(version="2.0.0"), AgentVMError, "another type, name or version"),
     "version that is none": (
-        lambda: renamed(uri="resource://prompts/sales@stable", version="stable"), AgentVMError, "'stable' is no version",
+        lambda: renamed(uri="resource://prompts/sales@stable", version="stable"), AgentVMError, "is not a valid version",
     ),
-    "URI": (lambda: renamed(uri="resource://prompts/../sales@1.0.0"), ResourceUriInvalid, "'..' is no owner"),
+    "URI": (lambda: renamed(uri="resource://prompts/../sales@1.0.0"), ResourceUriInvalid, "'..' is not a valid owner"),
     "URI without a version": (lambda: renamed(uri="resource://prompts/sales"), AgentVMError, "another type, name or version"),
     "part of another": (
         lambda: bundle(document({"blob": digest_of(SECRET), "size": len(SECRET)})),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
-from agentvm.model.resource import MAX_CONTENT, MAX_DEPTH, ResourceType, digest_of
+from agentvm.model.resource import CONTENT_MAX_BYTES, DEPTH_MAX, ResourceType, digest_of
 from agentvm.resources.kind import Binary, accept, check_reference, decode, detach, encode
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.knowledge import KnowledgeContent
@@ -145,10 +145,12 @@ def test_few_lines_that_stand_for_billions_are_refused() -> None:
 
 
 def test_content_has_a_largest_size_with_its_binary_parts() -> None:
-    half = base64.b64encode(bytes(MAX_CONTENT // 2)).decode()
+    half = base64.b64encode(bytes(CONTENT_MAX_BYTES // 2)).decode()
     accept(KNOWLEDGE, {"documents": [{"id": "a", "file": {"data": half}}]})
     with pytest.raises(ResourceTooLarge, match="may have"):
-        accept(KNOWLEDGE, {"documents": [{"id": "a", "file": {"data": half}}, {"id": "b", "text": "x" * (MAX_CONTENT // 2)}]})
+        accept(
+            KNOWLEDGE, {"documents": [{"id": "a", "file": {"data": half}}, {"id": "b", "text": "x" * (CONTENT_MAX_BYTES // 2)}]}
+        )
 
 
 @pytest.mark.parametrize(
@@ -169,10 +171,10 @@ def test_a_reference_that_cannot_stand_there_is_refused_by_the_name_of_the_membe
 def test_references_lead_only_so_deep() -> None:
     shelf = Shelf()
     node = shelf.put("prompts", "p0", {"text": "end"})
-    for level in range(MAX_DEPTH):
+    for level in range(DEPTH_MAX):
         node = shelf.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}"})
     assert shelf.render(node) == "end"
-    node = shelf.put("prompts", "top", {"text": f"{{{{> resource://prompts/p{MAX_DEPTH}}}}}"})
+    node = shelf.put("prompts", "top", {"text": f"{{{{> resource://prompts/p{DEPTH_MAX}}}}}"})
     with pytest.raises(ResourceTooDeep, match="levels down"):
         shelf.render(node)
 

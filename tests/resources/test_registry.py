@@ -16,7 +16,7 @@ from agentvm.errors.resource import (
     ResourceVersionExists,
     ResourceVisibilityConflict,
 )
-from agentvm.model.resource import MAX_CONTENT, digest_of
+from agentvm.model.resource import CONTENT_MAX_BYTES, digest_of
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.storage.resources import Changes
 
@@ -75,7 +75,7 @@ async def test_what_does_not_fit_is_refused_and_leaves_nothing(draft: NewVersion
 async def test_what_is_too_large_is_refused() -> None:
     async with open_world() as world:
         with pytest.raises(ResourceTooLarge):
-            await world.add("knowledge", "hello", {"documents": [{"id": "a", "text": "x" * MAX_CONTENT}]})
+            await world.add("knowledge", "hello", {"documents": [{"id": "a", "text": "x" * CONTENT_MAX_BYTES}]})
 
 
 async def test_a_reference_must_be_there_and_visible() -> None:
@@ -285,7 +285,7 @@ async def test_a_part_that_is_kept_has_the_size_it_has() -> None:
 
 async def test_parts_that_are_kept_count_as_those_that_are_sent() -> None:
     async with open_world() as world:
-        parts = [bytes([number]) * (MAX_CONTENT // 2) for number in range(2)]
+        parts = [bytes([number]) * (CONTENT_MAX_BYTES // 2) for number in range(2)]
         for number, part in enumerate(parts):
             await world.add("knowledge", f"k{number}", {"documents": [{"id": "a", "file": {"data": b64encode(part).decode()}}]})
         kept = [{"id": str(i), "file": {"blob": digest_of(part), "size": len(part)}} for i, part in enumerate(parts)]

@@ -14,7 +14,7 @@ from agentvm.errors.resource import (
     ResourceTooLarge,
     ResourceUriInvalid,
 )
-from agentvm.model.resource import MAX_NODES
+from agentvm.model.resource import NODES_MAX
 from agentvm.resources import resolver
 from agentvm.resources.registry import NewVersion
 from agentvm.resources.resolver import ARGS_MAX, INLINE_MAX_BYTES, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
@@ -209,10 +209,10 @@ async def test_sixteen_levels_are_followed_and_more_refused_when_published() -> 
 
 async def test_more_than_256_versions_are_refused_when_published() -> None:
     async with open_world() as world:
-        for number in range(MAX_NODES):
+        for number in range(NODES_MAX):
             await world.prompt(f"n{number}")
-        half = MAX_NODES // 2
-        for name, numbers in (("left", range(half)), ("right", range(half, MAX_NODES))):
+        half = NODES_MAX // 2
+        for name, numbers in (("left", range(half)), ("right", range(half, NODES_MAX))):
             await world.prompt(name, "".join(f"{{{{> resource://prompts/n{number}}}}}" for number in numbers))
         with pytest.raises(ResourceTooDeep):
             await world.prompt("both", "{{> resource://prompts/left}}{{> resource://prompts/right}}")

@@ -228,7 +228,7 @@ async def test_a_client_that_never_acknowledges_gets_bare_frames_and_no_replay(m
 
 async def test_a_client_that_stops_acknowledging_is_served_and_gets_no_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (acks, readers):
-        monkeypatch.setattr(module, "MAX_PENDING", 3)
+        monkeypatch.setattr(module, "PENDING_FRAMES_MAX", 3)
     monkeypatch.setattr(readers, "PATIENCE", 0.01)
     async with open_listener(ScriptedDriver(words)) as (_, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:
@@ -248,7 +248,7 @@ async def test_a_client_that_stops_acknowledging_is_served_and_gets_no_replay(mo
 
 async def test_a_client_that_acknowledges_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (acks, readers):
-        monkeypatch.setattr(module, "MAX_PENDING", 2)
+        monkeypatch.setattr(module, "PENDING_FRAMES_MAX", 2)
     async with open_listener(ScriptedDriver(words)) as (_, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:
             here = Browser(socket)

@@ -21,7 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SMALL_BYTES", 2 * SIZE),
         ("PAGE_BYTES", 4 * SIZE),
         ("HISTORY_BYTES", 10 * SIZE),
-        ("MAX_FRAME_BYTES", 20 * SIZE),
+        ("FRAME_MAX_BYTES", 20 * SIZE),
         ("HISTORY_MESSAGES", 50),
     ):
         monkeypatch.setattr(message_pages, name, size)

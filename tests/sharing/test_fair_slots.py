@@ -6,7 +6,7 @@ from anyio import wait_all_tasks_blocked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.sharing.fair_slots import MAX_PASSES, FairSlots, HeldSlots
+from agentvm.sharing.fair_slots import PASSES_MAX, FairSlots, HeldSlots
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def test_little_passes_much_but_not_for_ever() -> None:
             crowd = Crowd(slots, tasks)
             await crowd.come("a0", 9)
             await crowd.come("b-much", 9)
-            for _ in range(MAX_PASSES):
+            for _ in range(PASSES_MAX):
                 (await slots.acquire("c")).release()
             await crowd.come("d0")
             assert "d0" not in crowd.held

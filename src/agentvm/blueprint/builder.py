@@ -21,8 +21,8 @@ from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.principal import Principal
 from agentvm.model.resource import (
-    MAX_CLOSURE,
-    MAX_NODES,
+    CLOSURE_MAX_BYTES,
+    NODES_MAX,
     Locked,
     ResourceType,
     ResourceUri,
@@ -84,8 +84,8 @@ class ImageBuilder:
         if not needed:
             return freeze_plain(source, config)
         self.principal.require(READ_PERMISSION)
-        if len(needed) > MAX_NODES:
-            raise ResourceTooDeep(f"An image refers to at most {MAX_NODES} resources, not {len(needed)}")
+        if len(needed) > NODES_MAX:
+            raise ResourceTooDeep(f"An image refers to at most {NODES_MAX} resources, not {len(needed)}")
         found = {reference: await resolution.find(reference, agent) for reference in needed}
         definition = await resolution.render(apply_config(source, config), found)
         check_size(definition, what="The definition, with its references followed,")
@@ -153,17 +153,19 @@ class _Resolution:
             raise ResourceNotFound(wanted.uri, error.there) from None
         self._roots[wanted.uri] = found.root
         self._nodes |= found.nodes
-        if len(self._nodes) > MAX_NODES:
-            raise ResourceTooDeep(f"All that an image refers to may be {MAX_NODES} versions; with {wanted.uri} it is more")
-        if sum(len(node.content) for node in self._nodes.values()) > MAX_CLOSURE:
-            raise ResourceTooLarge(f"All that an image refers to may have {MAX_CLOSURE} bytes; with {wanted.uri} it has more")
+        if len(self._nodes) > NODES_MAX:
+            raise ResourceTooDeep(f"All that an image refers to may be {NODES_MAX} versions; with {wanted.uri} it is more")
+        if sum(len(node.content) for node in self._nodes.values()) > CLOSURE_MAX_BYTES:
+            raise ResourceTooLarge(
+                f"All that an image refers to may have {CLOSURE_MAX_BYTES} bytes; with {wanted.uri} it has more"
+            )
         return found
 
     async def _look_up(self, text: str, uri: ResourceUri) -> VersionClosure:
         version_id = self._pins.get(text)
         if version_id is None:
             return await self._builder.resources.resolver.find(self._builder.tenant_id, uri)
-        nodes = await self._builder.resources.store.resources(self._builder.tenant_id).closure(version_id, limit=MAX_NODES + 1)
+        nodes = await self._builder.resources.store.resources(self._builder.tenant_id).closure(version_id, limit=NODES_MAX + 1)
         if version_id not in nodes:
             raise ResourceNotFound(text)
         check_nodes(nodes, version_id, text)

@@ -40,7 +40,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
-from agentvm.protocol.codec import MAX_FRAME_BYTES, MAX_TOLD_BYTES, decode_event, decode_reply, encode
+from agentvm.protocol.codec import CLIENT_FRAME_MAX_BYTES, FRAME_MAX_BYTES, decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.verbs import AgentX
@@ -173,7 +173,7 @@ class RemoteLink:
             socket = await connect(
                 self._url,
                 additional_headers=self._headers,
-                max_size=MAX_TOLD_BYTES,
+                max_size=CLIENT_FRAME_MAX_BYTES,
                 compression=None,
                 ping_interval=PING_INTERVAL_SECONDS,
                 ping_timeout=PING_INTERVAL_SECONDS,
@@ -358,8 +358,8 @@ def _encode_request(kind: str, frame: object) -> str:
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidInput(f"Invalid {kind}: {error}") from None
     # Checked here: a server closes the connection on such a frame.
-    if len(text) > MAX_FRAME_BYTES:
-        raise InputTooLarge(f"{kind} is too large: a frame has at most {MAX_FRAME_BYTES:,} bytes; upload files as attachments")
+    if len(text) > FRAME_MAX_BYTES:
+        raise InputTooLarge(f"{kind} is too large: a frame has at most {FRAME_MAX_BYTES:,} bytes; upload files as attachments")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Event — what happened, to whom, when.
+"""Event — the fact, its scope and its time.
 
-The catalogue is closed: every kind of event is one `EventData` subclass in this package, declared once, with the
-member names clients see. `Event` carries it together with its scope.
+The catalogue is closed: every kind of event is one `EventData` subclass in this package, declared once, with the field names
+clients see. `Event` carries it together with its scope.
 """
 
 from typing import ClassVar, Literal
@@ -17,20 +17,20 @@ EventIntent = Literal["notification", "result"]
 
 
 class EventData(Record):
-    """One kind of event; the subclass says which, and its members are the event's data."""
+    """One kind of event; the subclass is the kind, and its fields are the event's data."""
 
     type: ClassVar[str]
     source: ClassVar[EventSource]
     category: ClassVar[EventCategory]
     intent: ClassVar[EventIntent] = "notification"
     told: ClassVar[bool] = True
-    """False for what is only stored: no client hears of it, so it has no place in the order of what they do."""
+    """False for an event that is only stored: clients do not receive it, so it has no place in their order."""
     needs: ClassVar[str | None] = None
-    """The permission without which nobody hears of it, though they work with the container that it is about."""
+    """The permission required to receive it, besides access to its container."""
 
 
 class EventScope(Record):
-    """The ids an event belongs to; what clients see as `context`. With a session id it goes to that session's subscribers."""
+    """The ids an event belongs to; clients see them as `context`. With a session id it goes to that session's subscribers."""
 
     container_id: ContainerId | None = None
     image_id: ImageId | None = None
@@ -40,7 +40,7 @@ class EventScope(Record):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """`tenant_id` decides who may hear of it and never leaves the process.
+    """An event. `tenant_id` decides who may receive it and never leaves the process.
 
     `seq` numbers the events of one session without a gap; 0 for events that belong to no session.
     """

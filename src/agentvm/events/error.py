@@ -26,7 +26,7 @@ class ErrorReceived(EventData):
 
 
 class ErrorOccurred(EventData):
-    """The turn failed; last of its three error events, and what takes user interfaces out of "loading"."""
+    """The turn failed; last of its three error events, the one that takes user interfaces out of "loading"."""
 
     type = "error_occurred"
     source = "agent"

@@ -18,7 +18,7 @@ class ContainerCreated(ContainerEvent):
 
 
 class ContainerDeleted(ContainerEvent):
-    """All that was in it is being erased, and cannot be brought back."""
+    """All content of the container is being erased, and cannot be restored."""
 
     type = "container_deleted"
     container_id: ContainerId
@@ -51,7 +51,7 @@ class ImageDeleted(ContainerEvent):
 
 
 class AgentRegistered(ContainerEvent):
-    """`definition_name` is the image's name: what 1.x sends there."""
+    """`definition_name` is the image's name, as 1.x sends it."""
 
     type = "agent_registered"
     container_id: ContainerId
@@ -90,7 +90,7 @@ class SessionTitleUpdated(SessionEvent):
 
 
 class SessionUpdated(SessionEvent):
-    """It was pinned or archived, or no longer is."""
+    """The session was pinned, unpinned, archived or unarchived."""
 
     type = "session_updated"
     session_id: SessionId
@@ -102,7 +102,7 @@ class SessionUpdated(SessionEvent):
 
 
 class SessionDeleted(SessionEvent):
-    """It is out of every list and search; until then it can be restored."""
+    """The session is hidden from every list and search; until `restorable_until` it can be restored."""
 
     type = "session_deleted"
     session_id: SessionId
@@ -123,7 +123,7 @@ class SessionRestored(SessionEvent):
 
 
 class SessionForked(SessionEvent):
-    """A new session begins with what was said in another, up to and with `message_id`; nothing, if nothing was said."""
+    """A new session begins with the messages of another, up to and including `message_id`; absent if there are none."""
 
     type = "session_forked"
     original_session_id: SessionId
@@ -134,7 +134,7 @@ class SessionForked(SessionEvent):
 
 
 class SessionRewound(SessionEvent):
-    """These messages were taken back, together with what was said about them. What is said instead comes after this."""
+    """These messages were taken back, together with the answers to them. New messages come after this event."""
 
     type = "session_rewound"
     session_id: SessionId
@@ -144,7 +144,7 @@ class SessionRewound(SessionEvent):
 
 
 class SessionRead(SessionEvent):
-    """Somebody has read it, up to where `unread` answers are left; for their other devices."""
+    """A user has read the session, except for `unread` answers; for the user's other devices."""
 
     type = "session_read"
     session_id: SessionId
@@ -154,7 +154,7 @@ class SessionRead(SessionEvent):
 
 
 class SessionDraftUpdated(SessionEvent):
-    """Somebody has begun to write, or to write something else; what it is they read for themselves. For their other devices."""
+    """A user has changed a draft; its text is read separately. For the user's other devices."""
 
     type = "session_draft_updated"
     session_id: SessionId
@@ -192,9 +192,9 @@ class QuotaWarning(SessionEvent):
 
 
 class ProviderFallback(SessionEvent):
-    """A model call goes to another provider, because the chosen one is out. Both are `<provider>/<model>`.
+    """A model call goes to another provider, because the chosen one is unavailable. Both are `<provider>/<model>`.
 
-    `reason` is the code of the error; `retry_at` is when the chosen one may be asked again, absent if nobody knows.
+    `reason` is the code of the error; `retry_at` is the earliest time for the chosen one, absent if unknown.
     """
 
     type = "provider_fallback"
@@ -216,7 +216,7 @@ class Interrupted(EventData):
 
 
 class SessionCompacted(SessionEvent):
-    """What was said up to that message has a summary; the messages stay. What it says is not told, only asked for."""
+    """The messages up to that one have a summary, and stay. Its text is read separately."""
 
     type = "session_compacted"
     session_id: SessionId

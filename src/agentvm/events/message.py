@@ -6,7 +6,7 @@ from agentvm.model.ids import MessageId, SessionId
 
 
 class MessageEvent(EventData):
-    """`message` is what clients receive as the event's data."""
+    """A message was stored; clients receive `message` as the event's data."""
 
     source = "agent"
     category = "message"

@@ -1,4 +1,4 @@
-"""State — where a conversation stands; what user interfaces turn into "thinking", "responding", "idle"."""
+"""State — the state of a conversation, for user interfaces: "thinking", "responding", "idle"."""
 
 from typing import Literal
 

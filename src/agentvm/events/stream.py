@@ -1,4 +1,4 @@
-"""Stream — what the model is producing, as it produces it."""
+"""Stream — the output of a model, while it is produced."""
 
 from agentvm.events.base import EventData
 from agentvm.model.usage import Usage
@@ -10,10 +10,10 @@ class StreamEvent(EventData):
 
 
 class MessageStart(StreamEvent):
-    """`model` is what the provider calls itself, `asked` the `<provider>/<model>` that the call was made to.
+    """`model` is the provider's name for itself, `asked` the `<provider>/<model>` that was called.
 
-    `asked_at` is when it was made; `attempt` counts those before it that were not answered, and is absent for the first.
-    `text` is what the message begins with when it goes on after a restart: it was told under another id before.
+    `asked_at` is the time of the call; `attempt` counts the unanswered calls before it, and is absent for the first. `text` is
+    the beginning of a message that goes on after a restart: it was sent under another id before.
     """
 
     type = "message_start"

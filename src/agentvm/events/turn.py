@@ -50,7 +50,7 @@ class TurnResumed(TurnEvent):
 
 
 class ModelAsked(TurnEvent):
-    """A model call is about to be made: committed before its request leaves, so that it is billed whatever happens."""
+    """A model call is about to be made: committed before its request leaves, so that it is billed in any case."""
 
     type = "model_asked"
     told = False
@@ -81,9 +81,9 @@ class ModelCalled(TurnEvent):
 
 
 class TurnResponse(TurnEvent):
-    """The terminal event: exactly one per turn, last of the turn, whatever happened. `usage` is the provider's.
+    """The terminal event: exactly one per turn, last of the turn. `usage` is the provider's.
 
-    `price` is what the turn costs its tenant, in nano-USD.
+    `price` is the turn's price for its tenant, in nano-USD.
     """
 
     type = "turn_response"

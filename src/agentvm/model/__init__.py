@@ -1,1 +1,1 @@
-"""Model — frozen facts: what exists, not what happens. No I/O, no clock, no behaviour beyond shape."""
+"""Model — frozen facts: things that exist, not events. No I/O, no clock, no behaviour beyond shape."""

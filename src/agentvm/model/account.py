@@ -1,4 +1,4 @@
-"""Accounts — tenants, their users, keys and quotas, and what was done about them."""
+"""Accounts — tenants, their users, keys and quotas, and the audit log of their administration."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ class Tenant(Record):
 
 
 class User(Record):
-    """Somebody of a tenant. `external_id` is the tenant's own name for them; unique within it."""
+    """A user of a tenant. `external_id` is the tenant's own name for them; unique within it."""
 
     user_id: UserId
     tenant_id: TenantId
@@ -36,7 +36,7 @@ class User(Record):
 
 
 class ApiKey(Record):
-    """Everything about a key but the key. `containers` as in `Principal`; None for a key of a user: the user's own."""
+    """The record of a key, without the key. `containers` as in `Principal`; None for a key of a user: the user's own."""
 
     key_id: KeyId
     tenant_id: TenantId
@@ -71,7 +71,8 @@ METRICS: dict[str, QuotaWindow | None] = {
     "resources": None,
     "export_bytes_per_day": "day",
 }
-"""What can be limited, and the window after which it is renewed. `budget_per_month` counts nano-USD of price."""
+"""The metrics that can be limited, each with the window after which it is renewed. `budget_per_month` counts nano-USD of
+price."""
 
 
 OF_USERS = (
@@ -82,10 +83,10 @@ OF_USERS = (
     "budget_per_month",
     "stored_bytes_per_day",
 )
-"""What is counted for each user, too; everything else belongs to a tenant as a whole."""
+"""Metrics that are counted for each user, too; the others belong to a tenant as a whole."""
 
 EACH_USER = UserId("*")
-"""Stands in a limit for each user of the tenant who has no other."""
+"""The user id of a limit that holds for each user of the tenant without an own one."""
 
 
 class Quota(Record):
@@ -104,14 +105,14 @@ class Allowance(Record):
 
 
 class Plan(Record):
-    """What a tenant with it may use as a whole, and what each of its users may, unless a limit of their own says otherwise."""
+    """Limits of a tenant as a whole, and of each of its users, unless explicit limits replace them."""
 
     limits: Allowance = Allowance()
     users: Allowance = Allowance()
 
 
 class AuditEntry(Record):
-    """One administrative write: who did what to what, when, and with what result."""
+    """One administrative write: actor, action, target, time and result."""
 
     at: int
     tenant_id: TenantId

@@ -1,4 +1,4 @@
-"""Address — what can be told from the name of a host alone."""
+"""Address — properties of a host that its name alone tells."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -6,7 +6,7 @@ IpAddress = IPv4Address | IPv6Address
 IpNetwork = IPv4Network | IPv6Network
 
 _IPV6_PREFIX_BITS = 64
-"""Of an IPv6 address: what follows is chosen by whoever has the network, address by address."""
+"""Length of the network part of an IPv6 address; the owner of the network chooses the rest, address by address."""
 
 
 def is_loopback(host: str) -> bool:
@@ -18,7 +18,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_address(text: str) -> IpAddress | None:
-    """An IPv4 address that is written as IPv6 is the IPv4 address; None for anything else than an address."""
+    """Parses an address; an IPv4 address written as IPv6 becomes the IPv4 address. None for any other text."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -27,7 +27,7 @@ def parse_address(text: str) -> IpAddress | None:
 
 
 def parse_network(text: str) -> IpNetwork | None:
-    """An address, or a network as in `10.0.0.0/8`; None for anything else."""
+    """Parses an address, or a network as in `10.0.0.0/8`; None for any other text."""
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:

@@ -1,6 +1,6 @@
 """Attachment — a file that was uploaded to a container, and how a message refers to it.
 
-It is named by the digest of its bytes. The name is no key to it: an attachment is found only within a container that has it.
+An attachment is named by the digest of its bytes. The name gives no access: it is found only within a container that has it.
 """
 
 import re
@@ -12,9 +12,9 @@ from agentvm.model.ids import ContainerId, UserId
 from agentvm.model.message import FilePart, ImagePart, UserContent
 
 SCHEME = "attachment:"
-MAX_NAME = 255
-MAX_BYTES = 100 * 1024 * 1024
-"""Of one attachment, whatever a setting says: an archive of sessions holds no larger part."""
+ATTACHMENT_NAME_MAX = 255
+ATTACHMENT_MAX_BYTES = 100 * 1024 * 1024
+"""Maximum of one attachment, whatever the settings: an archive of sessions holds no larger part."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TOKEN = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
@@ -27,7 +27,7 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?: *; *{_TOKEN}=(?:{_VALUE}))*")
 
 
 class Attachment(Record):
-    """`name` and `media_type` are what the uploader says; a part that refers to it has its own."""
+    """`name` and `media_type` come from the uploader; a part that refers to the attachment has its own."""
 
     digest: str
     container_id: ContainerId
@@ -43,7 +43,7 @@ class Attachment(Record):
 
 
 def reference_to(digest: str) -> str:
-    """What stands as `data` in a part."""
+    """Returns the `data` of a part that refers to the attachment."""
     return f"{SCHEME}{digest}"
 
 
@@ -52,7 +52,7 @@ def is_digest(text: str) -> bool:
 
 
 def referred(data: str) -> str | None:
-    """The digest that the `data` of a part refers to; None for base64, a URL, or what only looks like a reference."""
+    """Returns the digest that the `data` of a part refers to; None for base64, a URL, or an invalid reference."""
     if not data.startswith(SCHEME):
         return None
     digest = data.removeprefix(SCHEME)
@@ -73,15 +73,17 @@ def references(content: UserContent) -> tuple[str, ...]:
 
 
 def check_media_type(text: str) -> str:
-    if len(text) > MAX_NAME or not _MEDIA_TYPE.fullmatch(text):
-        raise InvalidInput(f"{shorten(text)!r} is no media type; it must be like image/png or text/plain; charset=utf-8")
+    if len(text) > ATTACHMENT_NAME_MAX or not _MEDIA_TYPE.fullmatch(text):
+        raise InvalidInput(
+            f"{shorten(text)!r} is not a valid media type; it must be like image/png or text/plain; charset=utf-8"
+        )
     return text
 
 
 def check_name(text: str | None) -> str | None:
     """A name is shown in lists and sent in headers."""
-    if text is not None and (not text.strip() or len(text) > MAX_NAME or not text.isprintable()):
-        raise InvalidInput(f"The name of an attachment has 1 to {MAX_NAME} characters that can be printed")
+    if text is not None and (not text.strip() or len(text) > ATTACHMENT_NAME_MAX or not text.isprintable()):
+        raise InvalidInput(f"The name of an attachment has 1 to {ATTACHMENT_NAME_MAX} characters that can be printed")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Definition — the template a developer writes; Snapshot — what a build froze of it."""
+"""Definition — the template a developer writes; Snapshot — its frozen form in a build."""
 
 import hashlib
 from typing import Annotated
@@ -9,7 +9,7 @@ from agentvm.model.base import Record
 
 
 class Rendered(Record):
-    """What the references of a definition came to when its image was built, beside the system prompt."""
+    """The resolved references of a definition at the build of its image, besides the system prompt."""
 
     tools: tuple[dict[str, object], ...] = ()
     sandbox: dict[str, object] | None = None
@@ -37,9 +37,9 @@ class Definition(Record):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Tokens the model may think with before it answers, where its provider takes such a budget."""
+    """Thinking budget in tokens, for providers that take one."""
     rendered: Rendered | None = None
-    """In a snapshot: what its references came to."""
+    """The resolved references; only in a snapshot."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")

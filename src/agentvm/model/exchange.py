@@ -22,13 +22,13 @@ def by_turn(history: Sequence[Message]) -> list[list[Message]]:
 
 
 def ended(exchanges: Sequence[Sequence[Message]], running: Collection[TurnId]) -> int:
-    """How many of them are over, counted from the first up to one that is not."""
-    return next((place for place, one in enumerate(exchanges) if one[0].turn_id in running), len(exchanges))
+    """Returns how many exchanges are over, counted from the first up to one that is not."""
+    return next((place for place, exchange in enumerate(exchanges) if exchange[0].turn_id in running), len(exchanges))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The first exchanges of a history, told from the others as they are stored."""
+    """The first exchanges of a history, delimited in storage order."""
 
     message_id: MessageId
     """The last message of the last of them."""
@@ -37,22 +37,22 @@ class Extent:
     next: MessageId
     """The first message that is not theirs."""
     beyond: tuple[TurnId, ...] = ()
-    """Those that have messages after `next`."""
+    """Turns of these exchanges that have messages after `next`."""
 
 
 def extent(history: Sequence[Message], count: int) -> Extent | None:
-    """The first `count` exchanges, or as many of them as can be told from the rest. None when that is none of them, or all.
+    """Returns the first `count` exchanges, or as many of them as can be delimited. None when that is none of them, or all.
 
-    Messages from before there were turns belong to no turn by name, so they must all lie before what is left out.
+    Messages from before there were turns belong to no turn, so they must all lie before the rest.
     """
     exchanges = by_turn(history)
-    for most in range(min(count, len(exchanges) - 1), 0, -1):
-        theirs = {message.id for one in exchanges[:most] for message in one}
-        first = next(place for place, message in enumerate(history) if message.id not in theirs)
-        after = [message for message in history[first:] if message.id in theirs]
+    for size in range(min(count, len(exchanges) - 1), 0, -1):
+        included = {message.id for exchange in exchanges[:size] for message in exchange}
+        first = next(place for place, message in enumerate(history) if message.id not in included)
+        after = [message for message in history[first:] if message.id in included]
         if all(message.turn_id is not None for message in after):
             return Extent(
-                message_id=exchanges[most - 1][-1].id,
+                message_id=exchanges[size - 1][-1].id,
                 last=(after[-1] if after else history[first - 1]).id,
                 next=history[first].id,
                 beyond=tuple(dict.fromkeys(message.turn_id for message in after if message.turn_id is not None)),
@@ -61,11 +61,11 @@ def extent(history: Sequence[Message], count: int) -> Extent | None:
 
 
 def size_of(history: Sequence[Message], covered: Extent) -> int:
-    """How many exchanges an extent has."""
+    """Returns the number of exchanges in an extent."""
     exchanges = by_turn(history)
-    return next(place + 1 for place, one in enumerate(exchanges) if one[-1].id == covered.message_id)
+    return next(place + 1 for place, exchange in enumerate(exchanges) if exchange[-1].id == covered.message_id)
 
 
 def covered_by(history: Sequence[Message], covered: Extent) -> list[MessageId]:
     """The messages that an extent has, exchange by exchange."""
-    return [message.id for one in by_turn(history)[: size_of(history, covered)] for message in one]
+    return [message.id for exchange in by_turn(history)[: size_of(history, covered)] for message in exchange]

@@ -1,6 +1,6 @@
 """Ids — one NewType per noun, how new ones are made, and which client-chosen ones are allowed.
 
-Ids are opaque to clients. Those the server makes are unguessable.
+Ids are opaque to clients. Ids that the server makes are unguessable.
 """
 
 import re
@@ -29,10 +29,10 @@ NewId = Callable[[str], str]
 
 DEFAULT_TENANT = TenantId("default")
 
-MAX_CONTAINER_ID = 128
+CONTAINER_ID_MAX = 128
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\?#\ud800-\udfff]")
 ERASED_NAME = "erased-"
-"""What stands in the place of an erased container's name begins with this; 16 hexadecimal digits follow."""
+"""Prefix of the placeholder for an erased container's name; 16 hexadecimal digits follow."""
 _ERASED = re.compile(r"erased-[0-9a-f]{16}")
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -56,16 +56,18 @@ def id_factory(clock: Clock, random_bits: Callable[[int], int]) -> NewId:
 
 
 def check_container_id(value: str) -> ContainerId:
-    """Containers are named by clients: refuse what could be mistaken for a path, a query or a terminal escape."""
-    if not 0 < len(value) <= MAX_CONTAINER_ID:
-        raise InvalidInput(f"containerId must have 1 to {MAX_CONTAINER_ID} characters, not {len(value)}")
+    """Checks a client's name for a container: refuses a path, a query or a terminal escape."""
+    if not 0 < len(value) <= CONTAINER_ID_MAX:
+        raise InvalidInput(f"containerId must have 1 to {CONTAINER_ID_MAX} characters, not {len(value)}")
     if _FORBIDDEN.search(value) or value.startswith("."):
         raise InvalidInput("containerId must not start with '.' nor contain '/', '\\', '?', '#' or control characters")
     if is_erased_name(value):
-        raise InvalidInput(f"containerId must not be {ERASED_NAME!r} and 16 hexadecimal digits: so erased containers are named")
+        raise InvalidInput(
+            f"containerId must not be {ERASED_NAME!r} and 16 hexadecimal digits: that form is reserved for erased containers"
+        )
     return ContainerId(value)
 
 
 def is_erased_name(value: str) -> bool:
-    """Whether it has the form of what stands in the place of an erased container's name."""
+    """Whether the text has the form of the placeholder for an erased container's name."""
     return _ERASED.fullmatch(value) is not None

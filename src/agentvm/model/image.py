@@ -1,4 +1,4 @@
-"""Image — the immutable build of a definition and a config; what 1.x clients call a conversation."""
+"""Image — the immutable build of a definition and a config; a conversation in the words of 1.x clients."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from agentvm.model.resource import Locked
 
 
 class ImageConfig(Record):
-    """What a build may add to the definition. Unset members fall back to the definition's.
+    """The additions of a build to the definition. Unset fields fall back to the definition's.
 
-    `resource://` URIs are kept as they are written, so that they can be followed again.
+    `resource://` URIs are stored as written, so that they can be resolved again.
     """
 
     name: str | None = None
@@ -33,10 +33,10 @@ class ImageConfig(Record):
 
 
 class Image(Record):
-    """`name` and `description` may be edited; what decides behaviour (`definition`) never changes.
+    """A build. `name` and `description` may be edited; `definition`, which decides the behaviour, never changes.
 
-    `definition` is the snapshot with the config already applied and every reference followed. Only `image_update` and
-    `image_upgrade` put another in its place.
+    `definition` is the snapshot with the config already applied and every reference resolved. Only `image_update` and
+    `image_upgrade` replace it.
     """
 
     image_id: ImageId
@@ -52,6 +52,6 @@ class Image(Record):
     updated_at: int
     description: str | None = None
     source: Definition | None = None
-    """What it was built from, as written, if that refers to resources; else None."""
+    """The definition as written, if it refers to resources; else None."""
     lock: tuple[Locked, ...] = ()
     """Every version that the build came to."""

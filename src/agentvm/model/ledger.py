@@ -1,4 +1,4 @@
-"""Ledger — what each model call used and cost. Rows are only ever added, each once."""
+"""Ledger — usage and price of each model call. Rows are only ever added, each once."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from agentvm.model.usage import Usage
 class LedgerEntry(Record):
     """One model call. `key` names it: adding it again changes nothing, so that no replay bills twice.
 
-    `cost` is what the provider takes, `price` what the tenant pays, both in nano-USD and None where nobody knows the price.
+    `cost` is the provider's, `price` the tenant's, both in nano-USD and None where the price is unknown.
     """
 
     key: str
@@ -38,19 +38,19 @@ class Planned(Record):
     most_input: int
     most_output: int
     least_output: int | None = None
-    """Fewer tokens than this are no useful answer; between the two, the answer is capped to what is left. None: no fewer."""
+    """Smallest useful answer; between the two, the answer is capped to the remaining tokens. None: no cap."""
     own_key: bool = False
-    """Paid by the tenant to the provider, with a key of its own: it costs nothing here but what the operator asks for it."""
+    """The tenant pays the provider with its own key: the call costs only the operator's surcharge."""
     hosted: bool = False
-    """With a key of the tenant's own, whether the provider is at an address of the operator's."""
+    """With the tenant's own key, whether the provider is at an address of the operator."""
     provider: str = ""
-    """The operator's name for who is asked: the same driver may be there under several, at several prices."""
+    """The operator's name for the provider: one driver may have several, at several prices."""
 
 
 class AskedCall(Record):
-    """A model call whose request is about to leave; it is remembered until the ledger has what it used.
+    """A model call whose request is about to leave; it is stored until the ledger has its usage.
 
-    `call_id` is the message that its answer becomes, and names its entry; one that is never answered is entered as `key`.
+    `call_id` is the message that its answer becomes, and names its entry; a call without an answer is entered as `key`.
     """
 
     key: str
@@ -68,11 +68,11 @@ class AskedCall(Record):
     own_key: bool = False
     hosted: bool = False
     input_tokens: int
-    """An estimate of what it was sent."""
+    """Estimate of the input."""
 
     @property
     def planned(self) -> Planned:
-        """The call as one that was made: it is charged, whatever was set aside for it."""
+        """Returns the plan of a call that was made: it is charged, whatever was reserved for it."""
         return Planned(
             tenant_id=self.tenant_id,
             user_id=self.user_id,
@@ -87,11 +87,11 @@ class AskedCall(Record):
 
     @property
     def unanswered(self) -> Usage:
-        """What it used if nothing is known of an answer: its input."""
+        """Usage of a call without a known answer: its input."""
         return Usage(input_tokens=self.input_tokens, output_tokens=0, estimated=True)
 
     def entry(self, usage: Usage, charge: "Charge", at: int, *, key: str | None = None) -> LedgerEntry:
-        """Its entry in the ledger, under its own key unless it has another."""
+        """Returns its entry in the ledger, under its own key unless it has another."""
         return LedgerEntry(
             key=key or self.key,
             at=at,
@@ -110,7 +110,7 @@ class AskedCall(Record):
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """In nano-USD; None when nobody knows the price."""
+    """The charge of a call in nano-USD; None when the price is unknown."""
 
     cost: int | None
     price: int | None
@@ -138,7 +138,7 @@ class UsageRow(Record):
     cache_write_tokens: int
     thinking_tokens: int
     estimated_calls: int
-    """How many of the calls are estimates, because the provider did not say."""
+    """Calls with estimated usage, because the provider did not report it."""
     unpriced_calls: int
     cost: int
     price: int

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta
 
-from agentvm.model.attachment import MAX_BYTES
+from agentvm.model.attachment import ATTACHMENT_MAX_BYTES
 from agentvm.model.money import to_nano
 from agentvm.model.setting import Amount, Count, Group, Milliseconds, PositiveSeconds, Seconds, Text, setting
 
@@ -19,7 +19,7 @@ MAX_INLINE_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Defaults(Group):
-    """Values for calls of which nobody says otherwise."""
+    """Defaults of model calls."""
 
     timeout: Annotated[
         Milliseconds, setting("Time without output, in ms, after which a provider's call is cancelled.", tenant="lower")
@@ -59,7 +59,7 @@ class Limits(Group):
     idle_seconds: Annotated[PositiveSeconds, setting("Idle time after which an agent is unloaded from memory.")] = 300.0
     undo_seconds: Annotated[Seconds, setting("Time that a deleted session can be restored.")] = 7 * 86_400.0
     attachment_bytes: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Size of one uploaded file.", tenant="lower")
+        Annotated[int, Meta(ge=1, le=ATTACHMENT_MAX_BYTES)], setting("Size of one uploaded file.", tenant="lower")
     ] = 20 * 1024**2
     attachments_per_message: Annotated[Count, setting("Uploaded files that one message may refer to.", tenant="lower")] = 20
     message_bytes: Annotated[

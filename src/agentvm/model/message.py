@@ -35,7 +35,7 @@ class FilePart(Record, tag="file", tag_field="type"):
 
 
 class ThinkingPart(Record, tag="thinking", tag_field="type"):
-    """`signature` lets the provider recognise its own reasoning when it is sent back."""
+    """Reasoning of a model. `signature` lets the provider recognise its own reasoning when it is sent back."""
 
     reasoning: str
     signature: str | None = None
@@ -109,14 +109,14 @@ class ErrorMessage(_MessageBase, tag="error"):
 
 Message = UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage
 
-_MAX_URL = 10_000
+_URL_MAX = 10_000
 """Characters of data that may be other than ASCII: an address may be, base64 is not."""
 
 
 def measure(content: UserContent) -> tuple[int, int]:
-    """How many bytes of text a user's message has, and how many of pictures and files inside it.
+    """Returns the bytes of text in a user's message, and the bytes of images and files inside it.
 
-    `InvalidInput` for data that is no base64: as a text it would take four times the memory.
+    `InvalidInput` for data that is not base64: as a text it would take four times the memory.
     """
     if isinstance(content, str):
         return _size(content), 0
@@ -126,8 +126,8 @@ def measure(content: UserContent) -> tuple[int, int]:
             case TextPart():
                 text += _size(part.text)
             case ImagePart(data=data, name=name) | FilePart(data=data, filename=name):
-                if len(data) > _MAX_URL and not data.isascii():
-                    raise InvalidInput("The data of a picture or a file must be base64, an http(s) URL or an attachment")
+                if len(data) > _URL_MAX and not data.isascii():
+                    raise InvalidInput("The data of an image or a file must be base64, an http(s) URL or an attachment")
                 inline += len(data)
                 text += _size(name or "") + _size(part.media_type)
     return text, inline
@@ -142,14 +142,14 @@ _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 def content_size(content: UserContent) -> int:
-    """Characters of what a user said, roughly: texts, and the data of parts."""
+    """Returns the approximate characters of user content: texts, and the data of parts."""
     if isinstance(content, str):
         return len(content)
     return sum(len(part.text if isinstance(part, TextPart) else part.data) for part in content)
 
 
 def rough_size(message: Message) -> int:
-    """About how many bytes a message takes in memory; cheap, whatever it holds."""
+    """Returns the approximate bytes of a message in memory; cheap for any message."""
     match message:
         case UserMessage(content=str(text)) | ErrorMessage(content=text):
             return len(text)

@@ -15,17 +15,17 @@ def to_nano(amount: Decimal) -> int:
 
 
 def dollars(nano: int) -> str:
-    """For people: `$1.05`, `$0.000213`. Exact, without zeros that say nothing."""
-    sign, whole, rest = "-" if nano < 0 else "", abs(nano) // NANO, abs(nano) % NANO
+    """Formats an amount for people: `$1.05`, `$0.000213`. Exact, without trailing zeros."""
+    sign, units, rest = "-" if nano < 0 else "", abs(nano) // NANO, abs(nano) % NANO
     cents = f"{rest:09d}".rstrip("0").ljust(2, "0")
-    return f"{sign}${whole:,}.{cents}"
+    return f"{sign}${units:,}.{cents}"
 
 
 _MILLION = Decimal(1_000_000)
 
 
 class ModelRate(Record):
-    """An operator's own price of a model, in dollars per million tokens; what is not said costs as much as plain input."""
+    """An operator's own price of a model, in dollars per million tokens; an absent price equals that of plain input."""
 
     input: Decimal
     output: Decimal

@@ -1,4 +1,4 @@
-"""Principal — who is asking, and what they may do. Comes only from authentication, never from what a client claims."""
+"""Principal — an authenticated caller and its permissions. Comes only from authentication, never from a client's claim."""
 
 from fnmatch import fnmatchcase
 
@@ -73,7 +73,7 @@ class Principal(Record):
 
     @property
     def home(self) -> ContainerId | None:
-        """The container that is meant when none is named: the first that is bound by name."""
+        """The user and the key for the audit log, as far as there are any."""
         named = (pattern for pattern in self.containers or () if not set(pattern) & set("*?["))
         return next((ContainerId(name) for name in named), None)
 

@@ -1,4 +1,4 @@
-"""Refused part — something of a session that a provider does not take, and that models are told of by a note instead."""
+"""Refused part — a part of a session that a provider refuses, and that models see as a note instead."""
 
 from typing import NamedTuple
 

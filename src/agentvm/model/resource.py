@@ -1,11 +1,11 @@
-"""Resource — what agents are made of, under a name: `resource://prompts/acme/sales@^1.2#greeting`.
+"""Resource — a named part of an agent: `resource://prompts/acme/sales@^1.2#greeting`.
 
     uri      = "resource://" type "/" [ owner "/" ] name [ "@" selector ] [ "#" fragment ]
     selector = version | range | tag | digest
 
 A resource has versions that never change. Its `latest` is the highest version that is neither a prerelease nor withdrawn; tags
-are names that its owner moves. Without an owner a name is looked for in the asker's own tenant, then among those that ship with
-the server (`system`), and never elsewhere.
+are names that its owner moves. A name without an owner is looked up in the caller's own tenant, then among the resources that
+ship with the server (`system`), and never elsewhere.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ Visibility = Literal["private", "public"]
 
 SYSTEM_TENANT = TenantId("system")
 SYSTEM = "system"
-"""The owner of what ships with the server."""
+"""The owner of the resources that ship with the server."""
 
 LATEST = "latest"
 SCHEME = "resource://"
-MAX_URI = 512
-MAX_DEPTH = 16
-MAX_NODES = 256
-MAX_RENDERED = 4 * 1024 * 1024
-MAX_CONTENT = 4 * 1024 * 1024
-MAX_CLOSURE = 32 * 1024 * 1024
-"""Bytes of content of a version and all that it is locked to: whoever resolves it has all of that in memory."""
+URI_MAX = 512
+DEPTH_MAX = 16
+NODES_MAX = 256
+RENDERED_MAX_BYTES = 4 * 1024 * 1024
+CONTENT_MAX_BYTES = 4 * 1024 * 1024
+CLOSURE_MAX_BYTES = 32 * 1024 * 1024
+"""Maximum content of a version and its whole closure: resolving holds all of it in memory."""
 
 _SINGULAR: dict[str, ResourceType] = {"prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents"}
 _OWNER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -71,7 +71,7 @@ class ResourceUri(Record):
 
 
 def is_reference(text: object) -> bool:
-    """Whether a text of a config is meant as a URI: whatever begins like one is."""
+    """Whether a text of a config is meant as a URI: every text that begins like one is."""
     return isinstance(text, str) and text[: len(SCHEME)].lower() == SCHEME
 
 
@@ -80,9 +80,9 @@ def is_digest(text: str) -> bool:
 
 
 def parse_uri(text: str) -> ResourceUri:
-    """`ResourceUriInvalid` says what is wrong. Small letters and plural types come out, whatever went in."""
-    if len(text) > MAX_URI:
-        raise ResourceUriInvalid(text, f"it has {len(text)} characters, and may have {MAX_URI}")
+    """Parses a URI; `ResourceUriInvalid` names the fault. The result has lower case and a plural type."""
+    if len(text) > URI_MAX:
+        raise ResourceUriInvalid(text, f"it has {len(text)} characters, and may have {URI_MAX}")
     if not text.isprintable():
         raise ResourceUriInvalid(text, "it has characters that cannot be printed")
     if not is_reference(text):
@@ -90,7 +90,7 @@ def parse_uri(text: str) -> ResourceUri:
     rest, hashed, fragment = text[len(SCHEME) :].partition("#")
     path, at, selector = rest.partition("@")
     if "#" in fragment or (hashed and not fragment) or " " in fragment:
-        raise ResourceUriInvalid(text, "what follows # must be one name without spaces")
+        raise ResourceUriInvalid(text, "the fragment after # must be one name without spaces")
     if at and not selector:
         raise ResourceUriInvalid(text, "a version, range, tag or digest must follow @")
     kind, *names = path.lower().split("/")
@@ -108,27 +108,29 @@ def parse_uri(text: str) -> ResourceUri:
 def parse_type(text: str) -> ResourceType:
     """Singular and plural, in any letters."""
     kind = text.lower()
-    found = _SINGULAR.get(kind) or next((known for known in TYPES if known == kind), None)
-    if found is None:
-        raise InvalidInput(f"{shorten(text)!r} is no type of resource; there are {', '.join(TYPES)}")
-    return found
+    resource_type = _SINGULAR.get(kind) or next((plural for plural in TYPES if plural == kind), None)
+    if resource_type is None:
+        raise InvalidInput(f"{shorten(text)!r} is not a type of resource; there are {', '.join(TYPES)}")
+    return resource_type
 
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name:
         raise InvalidInput(
-            f"{shorten(name)!r} is no name for a resource: 1 to 128 small letters, digits and . _ -, with a letter or digit at "
-            "both ends and no two dots in a row"
+            f"{shorten(name)!r} is not a valid name for a resource: 1 to 128 lower-case letters, digits and . _ -, with a "
+            "letter or digit at both ends and no two dots in a row"
         )
     return name
 
 
 def check_tag(tag: str) -> str:
-    """A tag that somebody wants to set; `latest` is not set, it follows from the versions."""
+    """Checks a tag to set; `latest` cannot be set, it follows from the versions."""
     if tag == LATEST:
         raise InvalidInput("The tag latest cannot be set: it is always the highest version that is not withdrawn")
     if not _TAG.fullmatch(tag) or tag == "x":
-        raise InvalidInput(f"{shorten(tag)!r} is no tag: 1 to 32 small letters, digits and hyphens, a letter first")
+        raise InvalidInput(
+            f"{shorten(tag)!r} is not a valid tag: 1 to 32 lower-case letters, digits and hyphens, a letter first"
+        )
     return tag
 
 
@@ -141,7 +143,9 @@ def _type(kind: str, text: str) -> ResourceType:
 
 def _owner(owner: str, text: str) -> str:
     if not _OWNER.fullmatch(owner):
-        raise ResourceUriInvalid(text, f"{shorten(owner)!r} is no owner: 1 to 63 small letters, digits and hyphens")
+        raise ResourceUriInvalid(
+            text, f"{shorten(owner)!r} is not a valid owner: 1 to 63 lower-case letters, digits and hyphens"
+        )
     return owner
 
 
@@ -164,12 +168,12 @@ def _selector(selector: str, text: str) -> str:
         return parse_range(lower).text
     except InvalidInput:
         raise ResourceUriInvalid(
-            text, f"{shorten(selector)!r} is no version (1.2.3), range (^1.2.0), tag (stable) or digest (sha256:…)"
+            text, f"{shorten(selector)!r} is not a valid version (1.2.3), range (^1.2.0), tag (stable) or digest (sha256:…)"
         ) from None
 
 
 class Resource(Record):
-    """A name and what is known about it; its content is in its versions."""
+    """A name and its facts; its content is in its versions."""
 
     resource_id: ResourceId
     tenant_id: TenantId
@@ -180,9 +184,9 @@ class Resource(Record):
     visibility: Visibility = "private"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    """Words it is found by; not the tags that point to versions."""
+    """Search words; not the tags that point to versions."""
     deprecated: str | None = None
-    """Why it should not be used any more, and what instead."""
+    """The reason against further use, and the replacement."""
     latest: str | None = None
     """A version; None when all are withdrawn."""
     created_at: int
@@ -191,7 +195,7 @@ class Resource(Record):
 
 
 class ResourceVersion(Record):
-    """One version. Nothing of it ever changes but whether it is withdrawn (`yanked_at`)."""
+    """One version. Immutable, except that it can be withdrawn (`yanked_at`)."""
 
     version_id: VersionId
     resource_id: ResourceId
@@ -207,15 +211,15 @@ class ResourceVersion(Record):
 
 
 class Locked(Record):
-    """One entry of a lock: which version was meant, and its digest."""
+    """One entry of a lock: the exact version and its digest."""
 
     uri: str
-    """With the exact version."""
+    """The URI with the exact version."""
     version: str
     digest: str
     version_id: VersionId
     written: tuple[str, ...] = ()
-    """In the lock of an image: its own URIs that came to this version."""
+    """The image's own URIs that resolved to this version; only in the lock of an image."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -231,50 +235,54 @@ def digest_of(body: bytes) -> str:
 
 
 def version_digest(kind: ResourceType, content: object, schema: dict[str, object] | None, dependencies: dict[str, str]) -> str:
-    """Of what a version is, however it was packed: binary parts stand in `content` as their own digests."""
+    """Returns the digest of a version, however it was packed: binary parts stand in `content` as their own digests."""
     return digest_of(canonical({"type": kind, "content": content, "schema": schema, "dependencies": dependencies}))
 
 
-MOST_NAMED = 10
-"""Of what there is, in an error about what there is not."""
+LISTED_NAMES_MAX = 10
+"""Names listed in an error about a missing one."""
 
 
 def latest_of(versions: Iterable[ResourceVersion]) -> ResourceVersion | None:
     """The highest that is not withdrawn; a prerelease only if there is nothing else."""
-    ranked = [(parse_version(one.version), one) for one in versions if one.yanked_at is None]
+    ranked = [(parse_version(version.version), version) for version in versions if version.yanked_at is None]
     return max(ranked, key=lambda pair: (not pair[0].pre, pair[0]), default=(None, None))[1]
 
 
 def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selector: str | None) -> ResourceVersion | None:
     """The version that a selector means; None when there is none. Withdrawn ones only by version or digest."""
-    known = list(versions)
+    candidates = list(versions)
     if selector is None or selector == LATEST:
-        return latest_of(known)
+        return latest_of(candidates)
     if is_digest(selector):
-        same = [one for one in known if one.digest == selector]
+        same = [version for version in candidates if version.digest == selector]
         return latest_of(same) or next(iter(same), None)
     if is_version(selector) or selector in tags:
-        wanted = parse_version(tags.get(selector, selector))
-        found = next((one for one in known if parse_version(one.version) == wanted), None)
-        return None if found is not None and found.yanked_at is not None and selector in tags else found
+        number = parse_version(tags.get(selector, selector))
+        match = next((version for version in candidates if parse_version(version.version) == number), None)
+        return None if match is not None and match.yanked_at is not None and selector in tags else match
     if _TAG.fullmatch(selector) and selector != "x":
         return None
-    by_rank: dict[Version, ResourceVersion] = {parse_version(one.version): one for one in known if one.yanked_at is None}
+    by_rank: dict[Version, ResourceVersion] = {
+        parse_version(version.version): version for version in candidates if version.yanked_at is None
+    }
     best = parse_range(selector).best(by_rank)
     return None if best is None else by_rank[best]
 
 
 def describe_versions(versions: Iterable[ResourceVersion], tags: Mapping[str, str]) -> str:
-    """What can be asked for of a resource, in a few words, for somebody who has asked for something else."""
-    known = list(versions)
-    kept = sorted((one.version for one in known if one.yanked_at is None), key=parse_version, reverse=True)
-    if known and not kept:
-        return "all of its versions are withdrawn; one that is named exactly is still given"
-    said = f"it has {some_of(kept, 'version')}" if kept else "it has no versions"
-    return f"{said} and {some_of(sorted(tags), 'tag')}" if tags else said
+    """Describes the available versions of a resource, for an error about a missing one."""
+    all_versions = list(versions)
+    numbers = sorted(
+        (version.version for version in all_versions if version.yanked_at is None), key=parse_version, reverse=True
+    )
+    if all_versions and not numbers:
+        return "all of its versions are withdrawn; an exact version can still be used"
+    text = f"it has {some_of(numbers, 'version')}" if numbers else "it has no versions"
+    return f"{text} and {some_of(sorted(tags), 'tag')}" if tags else text
 
 
-def some_of(names: Sequence[str], what: str) -> str:
+def some_of(names: Sequence[str], noun: str) -> str:
     """`the versions 1.1.0, 1.0.0`: the first ten of them."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"the {what}{'s' if len(names) > 1 else ''} {', '.join(map(shorten, names[:MOST_NAMED]))}{more}"
+    more = f" and {len(names) - LISTED_NAMES_MAX} more" if len(names) > LISTED_NAMES_MAX else ""
+    return f"the {noun}{'s' if len(names) > 1 else ''} {', '.join(map(shorten, names[:LISTED_NAMES_MAX]))}{more}"

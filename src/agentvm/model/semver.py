@@ -1,9 +1,9 @@
-"""Semantic versions and the ranges that name them, as npm understands them.
+"""Semantic versions and their ranges, with the rules of npm.
 
-A version is `1.2.3`, `1.2.3-rc.1` or `1.2.3+build`; its build says nothing about its rank. A range is `^1.2.3`, `~1.2.3`, `1`,
-`1.2`, `1.x`, `*`, or comparators that hold together: `>=1.2.3 <2`. Unions (`||`) and hyphens (`1 - 2`) are not known. A
-prerelease is in a range only if the range itself names a prerelease of the same three numbers: who asks for `^1.2.3` does not
-want `1.3.0-beta`.
+A version is `1.2.3`, `1.2.3-rc.1` or `1.2.3+build`; its build does not affect its rank. A range is `^1.2.3`, `~1.2.3`, `1`,
+`1.2`, `1.x`, `*`, or comparators that hold together: `>=1.2.3 <2`. Unions (`||`) and hyphens (`1 - 2`) are not supported. A
+prerelease is in a range only if the range itself names a prerelease of the same three numbers: `^1.2.3` does not include
+`1.3.0-beta`.
 """
 
 import re
@@ -25,8 +25,8 @@ _LOOSE = rf"(?:{_NUMBER}|[xX*])"
 _COMPARATOR = re.compile(
     rf"(?P<sign>\^|~|>=|<=|>|<|=)?(?P<major>{_LOOSE})(?:\.(?P<minor>{_LOOSE})(?:\.(?P<patch>{_LOOSE}){_PRE}{_BUILD})?)?"
 )
-MAX_VERSION = 128
-MAX_RANGE = 256
+VERSION_MAX = 128
+RANGE_MAX = 256
 
 
 @total_ordering
@@ -53,13 +53,14 @@ class Version:
         return f"{plain}-{'.'.join(map(str, self.pre))}" if self.pre else plain
 
     def bumped(self, part: Bump) -> "Version":
-        """The next version of that kind: `major`, `minor` or `patch`. A prerelease's next is what it leads to, or beyond it."""
+        """Returns the next `major`, `minor` or `patch` version. The next of a prerelease is its release, or the one beyond
+        it."""
         if part == "major":
-            done = self.pre and self.minor == self.patch == 0
-            return Version(self.major if done else self.major + 1, 0, 0)
+            released = self.pre and self.minor == self.patch == 0
+            return Version(self.major if released else self.major + 1, 0, 0)
         if part == "minor":
-            done = self.pre and self.patch == 0
-            return Version(self.major, self.minor if done else self.minor + 1, 0)
+            released = self.pre and self.patch == 0
+            return Version(self.major, self.minor if released else self.minor + 1, 0)
         return Version(self.major, self.minor, self.patch if self.pre else self.patch + 1)
 
     def _rank(self) -> tuple[object, ...]:
@@ -68,15 +69,15 @@ class Version:
 
 
 def parse_version(text: str) -> Version:
-    """`InvalidInput` for anything but a full version."""
-    found = _VERSION.fullmatch(text) if len(text) <= MAX_VERSION else None
-    if found is None:
-        raise InvalidInput(f"{shorten(text)!r} is no version; write for example 1.2.3 or 2.0.0-beta.1")
-    return Version(int(found["major"]), int(found["minor"]), int(found["patch"]), _words(found["pre"]))
+    """Parses a full version; `InvalidInput` for any other text."""
+    match = _VERSION.fullmatch(text) if len(text) <= VERSION_MAX else None
+    if match is None:
+        raise InvalidInput(f"{shorten(text)!r} is not a valid version; write for example 1.2.3 or 2.0.0-beta.1")
+    return Version(int(match["major"]), int(match["minor"]), int(match["patch"]), _words(match["pre"]))
 
 
 def is_version(text: str) -> bool:
-    return len(text) <= MAX_VERSION and _VERSION.fullmatch(text) is not None
+    return len(text) <= VERSION_MAX and _VERSION.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,13 @@ class _Bound:
 
 
 _EVERYTHING = _Bound(">=", Version(0, 0, 0))
-"""Taken literally it would shut out the prereleases of 0.0.0, even where the range names them. npm does not, so we do not."""
+"""Taken literally this bound would exclude the prereleases of 0.0.0, even where the range names them. npm does not, so we
+do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which versions are meant. `text` is as it was written, with single spaces."""
+    """A range of versions. `text` is as written, with single spaces."""
 
     text: str
     _bounds: tuple[_Bound, ...]
@@ -123,12 +125,12 @@ class Range:
 
 
 def parse_range(text: str) -> Range:
-    """`InvalidInput` for anything else. A sign may stand apart from its version, as npm allows."""
+    """Parses a range; `InvalidInput` for any other text. A sign may stand apart from its version, as npm allows."""
     plain = re.sub(r"(\^|~|>=|<=|>|<|=) +(?=[0-9xX*])", r"\1", text)
     words = plain.split(" ") if plain.isprintable() else []
     words = [word for word in words if word]
-    if not words or len(text) > MAX_RANGE or not all(map(_is_comparator, words)):
-        raise InvalidInput(f"{shorten(text)!r} is no range; write for example ^1.2.0, ~1.2.0, 1.x or >=1.2.0 <2.0.0")
+    if not words or len(text) > RANGE_MAX or not all(map(_is_comparator, words)):
+        raise InvalidInput(f"{shorten(text)!r} is not a valid range; write for example ^1.2.0, ~1.2.0, 1.x or >=1.2.0 <2.0.0")
     bounds: list[_Bound] = []
     named: set[tuple[int, int, int]] = set()
     for word in words:
@@ -140,29 +142,29 @@ def parse_range(text: str) -> Range:
 
 
 def _is_comparator(word: str) -> bool:
-    found = _COMPARATOR.fullmatch(word)
-    if found is None:
+    match = _COMPARATOR.fullmatch(word)
+    if match is None:
         return False
-    # A number after an x says nothing, so it is a slip: npm refuses it too.
-    parts = "".join("x" if part in "xX*" else "1" for part in found.group("major", "minor", "patch") if part)
+    # A number after an x has no meaning, so it is a typo: npm refuses it too.
+    parts = "".join("x" if part in "xX*" else "1" for part in match.group("major", "minor", "patch") if part)
     return "x1" not in parts
 
 
 def _comparator(word: str) -> tuple[list[_Bound], tuple[int, int, int] | None]:
-    """What one word demands, and the triple whose prereleases it names."""
-    found = _COMPARATOR.fullmatch(word)
-    assert found is not None
+    """Returns the bounds of one word, and the triple whose prereleases it names."""
+    match = _COMPARATOR.fullmatch(word)
+    assert match is not None
     numbers: list[int] = []
-    for part in (found["major"], found["minor"], found["patch"]):
+    for part in (match["major"], match["minor"], match["patch"]):
         if part is None or part in "xX*":
             break
         numbers.append(int(part))
-    pre = _words(found["pre"]) if len(numbers) == 3 else ()
-    sign = found["sign"] or "="
+    pre = _words(match["pre"]) if len(numbers) == 3 else ()
+    sign = match["sign"] or "="
     low = Version(*_filled(numbers), pre)
     named = low.triple if pre else None
     if not numbers:
-        # Everything, unless something must be beyond everything.
+        # Every version, unless the range asks for one beyond every version.
         return ([_Bound("<", _first(0, 0, 0))] if sign in "<>" else []), None
     if sign == "^":
         return [_Bound(">=", low), _Bound("<", _above_caret(numbers))], named
@@ -193,12 +195,12 @@ def _filled(numbers: list[int]) -> tuple[int, int, int]:
 
 
 def _first(major: int, minor: int, patch: int) -> Version:
-    """What is below every version with these numbers, its prereleases too."""
+    """Returns the lower bound of all versions with these numbers, prereleases included."""
     return Version(major, minor, patch, (0,))
 
 
 def _above(numbers: list[int]) -> Version:
-    """What is beyond every version that begins with these numbers."""
+    """Returns the upper bound of all versions that begin with these numbers."""
     return _first(*_filled([*numbers[:-1], numbers[-1] + 1]))
 
 

@@ -7,7 +7,7 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, Session
 
 
 class Fork(Record):
-    """Where a history was taken from: that session, up to and with that message."""
+    """The origin of a forked history: that session, up to and including that message."""
 
     session_id: SessionId
     message_id: MessageId
@@ -22,7 +22,7 @@ class Rewind(Record):
 
 
 class Summary(Record):
-    """What a session came to, up to and with the exchange of that message. It stands beside what was said, not in its place."""
+    """A summary of a session up to and including the exchange of that message. The messages stay."""
 
     summary_id: SummaryId
     message_id: MessageId
@@ -30,14 +30,14 @@ class Summary(Record):
     tokens: int
     """About how many it has."""
     model: str
-    """Who wrote it: `<provider>/<model>`."""
+    """The author: `<provider>/<model>`."""
     made_at: int
     user_id: UserId | None = None
-    """Who was billed for it."""
+    """The user who was billed for it."""
 
 
 class Draft(Record):
-    """What somebody has begun to write and not sent; `device` is absent for what is of no device."""
+    """Text that a user has begun to write and not sent; `device` is absent for a draft without a device."""
 
     session_id: SessionId
     container_id: ContainerId
@@ -49,7 +49,7 @@ class Draft(Record):
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What became of a draft: whether it was saved, when, and what is there now; `changed` if that is something else."""
+    """The result of saving a draft: whether it was saved, when, and the draft that exists now; `changed` if that is another."""
 
     container_id: ContainerId
     image_id: ImageId
@@ -58,7 +58,7 @@ class Drafted:
     changed: bool
     draft: Draft | None
     freed: int = 0
-    """Bytes of what it has replaced."""
+    """Bytes that the write has freed."""
 
 
 class Session(Record):
@@ -69,17 +69,17 @@ class Session(Record):
     created_at: int
     updated_at: int
     quarantine: str | None = None
-    """Why it takes no messages until it is released; None for nearly every session."""
+    """The reason why it takes no messages until it is released; None for nearly every session."""
     pinned_at: int | None = None
     archived_at: int | None = None
     deleted_at: int | None = None
-    """Since when it is out of every list and search; for a while it can be restored, then it is gone."""
+    """Time of the deletion: hidden from every list and search; restorable for a while, then erased."""
     forked_from: Fork | None = None
     last_message_at: int | None = None
     preview: str | None = None
-    """The beginning of what was said last."""
+    """The beginning of the newest message."""
 
     @property
     def active_at(self) -> int:
-        """When something was last said in it; before that, when it was made."""
+        """Time of the newest message; before there is one, of the creation."""
         return self.created_at if self.last_message_at is None else self.last_message_at

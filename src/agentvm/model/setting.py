@@ -111,7 +111,7 @@ class Setting:
 
 
 class Group:
-    """Base of the groups of settings. Its repr leaves out addresses, which may carry credentials, and what is not set."""
+    """Base of the groups of settings. Its repr leaves out addresses, which may carry credentials, and unset values."""
 
     __slots__ = ()
 
@@ -140,7 +140,7 @@ def declared_settings(group: type[Group], prefix: str = "") -> Iterator[Setting]
 
 
 def flatten(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a group and of the groups in it under its key, without those that are not set."""
+    """Yields every value of a group and of the groups in it under its key, without unset ones."""
     for field in fields(group):  # type: ignore[arg-type]  # Every group is a dataclass.
         value, key = getattr(group, field.name), prefix + camel(field.name)
         if isinstance(value, Group):
@@ -153,13 +153,13 @@ def flatten(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def named_kind(kind: Any) -> Any:
-    """The type of the values of a mapping; None for a field that is no mapping."""
+    """Returns the type of the values of a mapping; None for a field that is not a mapping."""
     parts = get_args(kind)
     return parts[1] if len(parts) == 2 and parts[0] is str else None
 
 
 def camel(name: str) -> str:
-    """The name of a field as it is in files and in JSON."""
+    """Returns the name of a field as in files and in JSON."""
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
 

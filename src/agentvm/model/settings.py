@@ -231,7 +231,7 @@ class SystemSettings(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BillingSettings(Group):
-    """What tenants pay."""
+    """Settings of billing."""
 
     markup: Annotated[Decimal, setting("Dollars charged per dollar of a provider's price.", variable="AVM_MARKUP")] = Decimal(
         "1.05"

@@ -1,4 +1,4 @@
-"""Text — what JSON and a database can carry."""
+"""Text — repairs text that JSON and a database cannot carry."""
 
 
 def sound(text: str) -> str:

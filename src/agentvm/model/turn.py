@@ -25,6 +25,6 @@ class Turn(Record):
     """The sender's own name for the message: sending it again changes nothing."""
     attempts: int = 0
     user_id: UserId | None = None
-    """Who sent the message, and is billed for the turn whenever it goes on."""
+    """The sender of the message, who is billed for the turn whenever it goes on."""
     alongside: int | None = None
-    """Of a turn that has not ended and that the server may not survive: how many such turns were last begun together."""
+    """For an unfinished turn that the server may not survive: the number of turns that were last begun together with it."""

@@ -6,7 +6,7 @@ from agentvm.model.base import Record
 
 
 class Usage(Record):
-    """What one model call, or one turn, consumed. `estimated` when the provider did not say."""
+    """Tokens of one model call, or one turn. `estimated` when the provider did not report them."""
 
     input_tokens: int
     output_tokens: int
@@ -30,18 +30,18 @@ class Usage(Record):
         )
 
 
-MOST_TOKENS = 10**12
-"""More than any call can have: a report beyond it is a provider's mistake, and would not fit into the books."""
+REPORTED_TOKENS_MAX = 10**12
+"""More than any call can have: a larger report is a provider's mistake, and would not fit into the ledger."""
 
 
 def bounded(usage: Usage) -> Usage:
     counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.thinking_tokens)
-    if all(0 <= count <= MOST_TOKENS for count in counts):
+    if all(0 <= count <= REPORTED_TOKENS_MAX for count in counts):
         return usage
-    read, written, cached, cache_written, thought = (min(max(0, count), MOST_TOKENS) for count in counts)
+    read, output, cached, cache_written, thought = (min(max(0, count), REPORTED_TOKENS_MAX) for count in counts)
     return Usage(
         input_tokens=read,
-        output_tokens=written,
+        output_tokens=output,
         cache_read_tokens=cached,
         cache_write_tokens=cache_written,
         thinking_tokens=thought,
@@ -53,9 +53,9 @@ NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
 def at_least(reported: Usage, produced: str) -> Usage:
-    """What a call that was cut off consumed: as the provider said, else an estimate that says so.
+    """Returns the usage of a call that was cut off: as the provider reported, else an estimate marked as one.
 
-    Some providers report a first token at once and the rest at the end, so what was said counts at least.
+    Some providers report a first token at once and the rest at the end, so the produced text counts at least.
     """
     tokens = estimate_tokens(produced) if produced else 0
     if reported.output_tokens >= tokens:

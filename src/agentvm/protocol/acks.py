@@ -1,22 +1,22 @@
-"""Acks — how far one client has certainly read, for those who come back under the same name.
+"""Acks — the last event that a named client has certainly read, for its next connection.
 
-Frames arrive in the order they were sent, so an acknowledgement covers everything before it too. What was told and is not
-acknowledged may or may not have arrived; it is kept, up to a bound. Beyond the bound nothing is certain any more, and nothing
-is claimed: the client will be sent nothing again, rather than something wrong.
+Frames arrive in the order they were sent, so an acknowledgement covers everything before it too. A frame without an
+acknowledgement may or may not have arrived; it is remembered, up to a bound. Beyond the bound nothing is certain any more, and
+nothing is claimed: the client is sent nothing again, rather than a wrong event.
 """
 
 from collections import deque
 
 from agentvm.model.ids import SessionId
 
-MAX_PENDING = 4_096
+PENDING_FRAMES_MAX = 4_096
 """Events sent and not acknowledged."""
 
-MAX_SESSIONS = 20_000
+ACKED_SESSIONS_MAX = 20_000
 
 
 class Acks:
-    """What one connection has acknowledged. Frames are known by the number in their `__msgId`."""
+    """The acknowledgements of one connection. Frames are identified by the number in their `__msgId`."""
 
     __slots__ = ("_cursors", "_pending", "heard", "stopped")
 
@@ -32,18 +32,18 @@ class Acks:
         return len(self._pending)
 
     def cursor(self, session_id: SessionId) -> int | None:
-        """The last event of the session that was acknowledged, or the one before the first; None if nothing was told."""
+        """Returns the last acknowledged event of the session, or the one before the first; None if none was sent."""
         return self._cursors.get(session_id)
 
     def begin(self, session_id: SessionId, seq: int) -> None:
-        """What is told of the session follows this event. Said again it changes nothing."""
+        """Starts the session after this event. Repeating it changes nothing."""
         if not self.stopped:
             self._cursors.setdefault(session_id, seq)
-            if len(self._cursors) > MAX_SESSIONS:
+            if len(self._cursors) > ACKED_SESSIONS_MAX:
                 self.stop()
 
     def restart(self, session_id: SessionId, seq: int) -> None:
-        """The client has asked for the session from here on, whatever it acknowledged before."""
+        """Restarts the session where the client asked, whatever it acknowledged before."""
         if session_id in self._cursors:
             self._cursors[session_id] = seq
             self._pending = deque(sent for sent in self._pending if sent[1] != session_id)
@@ -51,20 +51,20 @@ class Acks:
     def sent(self, number: int, session_id: SessionId, seq: int) -> None:
         if self.stopped:
             return
-        if len(self._pending) >= MAX_PENDING:
+        if len(self._pending) >= PENDING_FRAMES_MAX:
             self.stop()
             return
         self._pending.append((number, session_id, seq))
 
     def acknowledge(self, number: int) -> None:
-        """Everything up to that frame has arrived."""
+        """Records that everything up to that frame has arrived."""
         self.heard = max(self.heard, number)
         while self._pending and self._pending[0][0] <= number:
             _, session_id, seq = self._pending.popleft()
             self._cursors[session_id] = seq
 
     def stop(self) -> None:
-        """From here on nothing is known of this connection."""
+        """Stops the account of this connection."""
         self.stopped = True
         self._cursors.clear()
         self._pending.clear()

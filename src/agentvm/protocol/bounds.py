@@ -32,13 +32,13 @@ class Bound:
 
 
 class Scan:
-    """Counts the values and the nesting of one JSON text, and refuses what is beyond the bound with `InputTooLarge`."""
+    """Counts the values and the nesting of one JSON text, and refuses a text beyond the bound with `InputTooLarge`."""
 
     __slots__ = ("_bound", "_depth", "_in_string", "_what", "deepest", "values")
 
-    def __init__(self, bound: Bound, what: str) -> None:
+    def __init__(self, bound: Bound, subject: str) -> None:
         self._bound = bound
-        self._what = what
+        self._what = subject
         self._in_string = False
         self._depth = 0
         self.deepest = 0
@@ -60,7 +60,7 @@ class Scan:
             self._count(outside)
 
     def fits(self, bound: Bound) -> bool:
-        """Whether a part of what was scanned is certainly within another bound, its length aside."""
+        """Whether a part of the scanned text is certainly within another bound, its length aside."""
         return self.values <= bound.max_values and self.deepest <= bound.max_depth
 
     def _count(self, outside: bytes) -> None:
@@ -73,28 +73,28 @@ class Scan:
             brackets = outside.translate(None, _NOT_BRACKETS)
             deepest = max(accumulate((_LEVELS[code] for code in brackets), initial=self._depth))
             if deepest > self._bound.max_depth:
-                raise InputTooLarge(f"{self._what} is nested too deeply; at most {self._bound.max_depth} levels are taken")
+                raise InputTooLarge(f"{self._what} is nested too deeply; at most {self._bound.max_depth} levels are allowed")
         self.deepest = max(self.deepest, deepest)
         self._depth += opened - outside.count(b"]") - outside.count(b"}")
 
     def _too_many(self) -> InputTooLarge:
-        return InputTooLarge(f"{self._what} holds too many values; at most {self._bound.max_values:,} are taken")
+        return InputTooLarge(f"{self._what} holds too many values; at most {self._bound.max_values:,} are allowed")
 
 
-def check(text: bytes, bound: Bound, what: str) -> None:
-    """`InputTooLarge` for what is beyond the bound; `what` is the beginning of the sentence that says so."""
-    check_length(len(text), bound, what)
+def check(text: bytes, bound: Bound, subject: str) -> None:
+    """`InputTooLarge` for a text beyond the bound; `subject` begins the sentence that says so."""
+    check_length(len(text), bound, subject)
     # A value has at least a byte, a level at least a bracket; nearly every text is this small.
     if len(text) <= bound.max_values and text.count(b"[") + text.count(b"{") <= bound.max_depth:
         return
-    scan = Scan(bound, what)
+    scan = Scan(bound, subject)
     for piece in cut(text):
         scan.feed(piece)
 
 
-def check_length(length: int, bound: Bound, what: str) -> None:
+def check_length(length: int, bound: Bound, subject: str) -> None:
     if length > bound.max_bytes:
-        raise InputTooLarge(f"{what} has {length:,} bytes; at most {bound.max_bytes:,} are taken")
+        raise InputTooLarge(f"{subject} has {length:,} bytes; at most {bound.max_bytes:,} are allowed")
 
 
 def cut(text: bytes) -> Iterator[bytes]:

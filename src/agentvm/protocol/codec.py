@@ -20,36 +20,36 @@ R = TypeVar("R", bound=Reply)
 
 _encoder = msgspec.json.Encoder()
 
-MAX_FRAME_BYTES = 48 * 1024 * 1024
+FRAME_MAX_BYTES = 48 * 1024 * 1024
 """The largest frame that a server takes: the largest command, with its envelope."""
 
 FRAME_BOUND = Bound(
-    max_bytes=MAX_FRAME_BYTES,
+    max_bytes=FRAME_MAX_BYTES,
     max_values=max(kind.bound.max_values for kind in COMMANDS.values()) + 1_000,
     max_depth=max(kind.bound.max_depth for kind in COMMANDS.values()) + 1,
 )
-"""Beyond what any command may hold, so what is refused by it could not be one."""
+"""Above the bounds of all commands: a refused frame cannot have been one."""
 
-MAX_TOLD_BYTES = 128 * 1024 * 1024
-"""The largest frame that a client takes: what a server tells may be escaped twice."""
+CLIENT_FRAME_MAX_BYTES = 128 * 1024 * 1024
+"""The largest frame that a client takes: a server's frame may be escaped twice."""
 
-MAX_ID = 200
+ID_MAX = 200
 """Characters of an id that a frame names."""
 
-MAX_REQUEST_ID = 50_000
+REQUEST_ID_MAX = 50_000
 """Characters of a request's id, which is sent back twice; a longer one is none."""
 
-MAX_HEADERS = 16_384
+HEADERS_MAX_BYTES = 16_384
 """Bytes of the headers in an `auth` frame; it has one that matters."""
 
-QUOTED_AT_ONCE = 256 * 1024
+QUOTE_PIECE_MAX = 256 * 1024
 """Characters."""
 
-_LONGEST_ESCAPE = 6
+_ESCAPE_MAX_BYTES = 6
 _TYPE_END_BYTES = len("_response")
 _NOTHING = msgspec.Raw(b"null")
 
-MAX_MENDED = 32 * 1024
+MENDED_MAX = 32 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # One escape sequence at a time, so that an escaped backslash before a `u` is not mistaken for one.
@@ -59,10 +59,10 @@ _ESCAPE = re.compile(
 
 
 class Inbound(Record):
-    """The members of a client's frame that mean something; all others are ignored, whatever they claim.
+    """The fields of a client's frame that have a meaning; all others are ignored.
 
-    Which of them do depends on the type, so those that a request does not use may be anything; and nothing is built of them
-    before it is known that they are small: a list of empty lists takes thirty times the memory of its text.
+    The type decides which of them are used, so the others may hold any value; and no object is built before its text is known
+    to be small: a list of empty lists takes thirty times the memory of its text.
     """
 
     type: msgspec.Raw = _NOTHING
@@ -102,19 +102,19 @@ _strict = {name: _only([*COMMANDS[name].__struct_encode_fields__, "requestId"]) 
 
 
 def decode_inbound(text: str | bytes) -> Inbound:
-    """Nothing is built of the members: that is up to who knows what they are, and bounds them first."""
+    """Splits a frame into raw fields; the caller decodes each, after bounding it."""
     try:
         return _inbound.decode(text)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"Invalid frame: {explain(error, Inbound)}") from None
     except msgspec.DecodeError as error:
-        # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one.
-        # Only for frames a person may have typed: the search costs the loop, and so everybody, time.
-        if len(text) <= MAX_MENDED:
-            given = text if isinstance(text, str) else text.decode(errors="replace")
-            whole = _ESCAPE.sub(_mend, given) if _SURROGATE.search(given) else given
-            if whole != given:
-                return decode_inbound(whole)
+        # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one. Only for
+        # frames a person may have typed: the search holds up the loop.
+        if len(text) <= MENDED_MAX:
+            frame = text if isinstance(text, str) else text.decode(errors="replace")
+            mended = _ESCAPE.sub(_mend, frame) if _SURROGATE.search(frame) else frame
+            if mended != frame:
+                return decode_inbound(mended)
         raise InvalidInput(f"Frame is not valid JSON: {error}") from None
     except UnicodeError as error:
         raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None  # type: ignore[attr-defined]  # of both
@@ -122,8 +122,8 @@ def decode_inbound(text: str | bytes) -> Inbound:
         raise InvalidInput("Frame is nested too deeply") from None
 
 
-def _mend(found: re.Match[str]) -> str:
-    return r"\ufffd" if found["lone"] else found[0]
+def _mend(escape: re.Match[str]) -> str:
+    return r"\ufffd" if escape["lone"] else escape[0]
 
 
 def is_given(member: msgspec.Raw) -> bool:
@@ -131,23 +131,24 @@ def is_given(member: msgspec.Raw) -> bool:
 
 
 def decode_id(member: msgspec.Raw) -> str | None:
-    """The text of a member; None when it is no text, or too long to name anything."""
-    if len(member) > MAX_ID * _LONGEST_ESCAPE + len('""'):
+    """Returns the text of a field; None when it is not a string, or too long for an id."""
+    if len(member) > ID_MAX * _ESCAPE_MAX_BYTES + len('""'):
         return None
     try:
         text = _text.decode(member)
     except (msgspec.DecodeError, UnicodeError):
         return None
-    return text if len(text) <= MAX_ID else None
+    return text if len(text) <= ID_MAX else None
 
 
 def decode_type(member: msgspec.Raw) -> str | None:
-    """The type of a frame; of one that is too long to be any, the beginning and the end. `InvalidInput` when it is no text."""
+    """Returns the type of a frame; of one that is too long, the beginning and the end. `InvalidInput` when it is not a
+    string."""
     try:
-        if len(member) <= MAX_ID * _LONGEST_ESCAPE + len('""') or bytes(memoryview(member)[:1]) != b'"':
+        if len(member) <= ID_MAX * _ESCAPE_MAX_BYTES + len('""') or bytes(memoryview(member)[:1]) != b'"':
             return _type.decode(member)
-        # Nothing is built of the rest: it may have as many bytes as a frame.
-        head, tail = bytes(memoryview(member)[1 : 1 + MAX_ID]), bytes(memoryview(member)[-1 - _TYPE_END_BYTES : -1])
+        # No object is built of the rest: it may have as many bytes as a frame.
+        head, tail = bytes(memoryview(member)[1 : 1 + ID_MAX]), bytes(memoryview(member)[-1 - _TYPE_END_BYTES : -1])
         return f"{head.decode(errors='ignore')}…{tail.decode(errors='ignore')}"
     except msgspec.ValidationError:
         raise InvalidInput("Invalid frame: type must be a string or null") from None
@@ -158,31 +159,31 @@ def decode_type(member: msgspec.Raw) -> str | None:
 
 
 def decode_headers(member: msgspec.Raw) -> dict[str, str]:
-    """Those whose value is a text; none when there are more than anybody needs."""
-    if len(member) > MAX_HEADERS:
+    """Returns the headers with string values; none when there are too many."""
+    if len(member) > HEADERS_MAX_BYTES:
         return {}
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     try:
         for name, value in _members.decode(member).items():
             if bytes(value).startswith(b'"'):
-                found[name] = _text.decode(value)
+                headers[name] = _text.decode(value)
     except (msgspec.DecodeError, UnicodeError):
         return {}
-    return found
+    return headers
 
 
 def check_command(name: str, data: msgspec.Raw, scan: Scan | None = None) -> None:
     """`InputTooLarge` when the data is more than the command may bring; `scan` is that of its whole frame, if there was one."""
-    bound, what = COMMANDS[name].bound, f"The data of a {name}_request"
-    check_length(len(data), bound, what)
+    bound, subject = COMMANDS[name].bound, f"The data of a {name}_request"
+    check_length(len(data), bound, subject)
     if scan is None or not scan.fits(bound):
-        check(bytes(data), bound, what)
+        check(bytes(data), bound, subject)
 
 
 def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
-    """`data` was already parsed once as part of its frame, and bounded, so only its shape can be wrong.
+    """Decodes a command. `data` was parsed once as part of its frame, and bounded, so only its shape can be wrong.
 
-    A member that nobody knows is ignored where 1.x ignores it, and refused elsewhere: a misspelt `dryRun` must not be none.
+    An unknown field is ignored where 1.x ignores it, and refused elsewhere: a misspelt `dryRun` must not be ignored.
     """
     try:
         if name in _strict:
@@ -193,12 +194,12 @@ def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
 
 
 def decode_request_id(data: msgspec.Raw) -> str | None:
-    """Found even when the rest of the data makes no sense, so that the refusal reaches the one who asked."""
+    """Returns the request id even when the rest of the data is invalid, so that the refusal reaches the sender."""
     try:
         request_id = _request_id.decode(data).request_id
     except (msgspec.DecodeError, UnicodeError):
         return None
-    return request_id if request_id is None or len(request_id) <= MAX_REQUEST_ID else None
+    return request_id if request_id is None or len(request_id) <= REQUEST_ID_MAX else None
 
 
 def decode_event(text: str) -> WireEvent:
@@ -206,14 +207,14 @@ def decode_event(text: str) -> WireEvent:
     try:
         return _event.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput(f"The server sent a frame that is no event: {error}") from None
+        raise InvalidInput(f"The server sent a frame that is not an event: {error}") from None
 
 
 def decode_reply(kind: type[R], data: dict[str, object]) -> R:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The server sent a reply that is no {kind.__name__}: {explain(error, kind)}") from None
+        raise InvalidInput(f"The server sent a reply that is not a {kind.__name__}: {explain(error, kind)}") from None
 
 
 def encode(value: object) -> str:
@@ -222,9 +223,9 @@ def encode(value: object) -> str:
 
 
 class Frame:
-    """One outgoing event or reply: encoded once, for however many peers, in whichever of the two forms each takes.
+    """One outgoing event or reply: encoded once for all peers, in either of its two forms.
 
-    An event of a session also says which one it is, for those who keep account of what arrived.
+    An event of a session also carries its session and number, for the account of acknowledgements.
     """
 
     __slots__ = ("_quoted", "bare", "seq", "session_id")
@@ -245,5 +246,5 @@ class Frame:
     def quote(self) -> None:
         """Makes `quoted` in pieces: in a thread, others can run in between."""
         if self._quoted is None:
-            pieces = (self.bare[begin : begin + QUOTED_AT_ONCE] for begin in range(0, len(self.bare), QUOTED_AT_ONCE))
+            pieces = (self.bare[begin : begin + QUOTE_PIECE_MAX] for begin in range(0, len(self.bare), QUOTE_PIECE_MAX))
             self._quoted = f'"{"".join(encode(piece)[1:-1] for piece in pieces)}"'

@@ -47,7 +47,7 @@ _FRAMES = "a client sends auth, subscribe, <command>_request, or an __ack"
 
 
 class ConnectionState(Enum):
-    """Which form outgoing frames take."""
+    """The form of outgoing frames."""
 
     PROBING = auto()
     RELIABLE = auto()
@@ -63,7 +63,7 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True)
 class CommandRefused:
-    """A request that cannot be a command; `name` is what it called itself."""
+    """A request that is not a command; `name` is its type."""
 
     name: str
     request_id: str | None
@@ -72,7 +72,7 @@ class CommandRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReceived:
-    """Asks for a session's events, those that followed the cursor `after` first."""
+    """Asks for a session's events, first those after the cursor `after`."""
 
     session_id: SessionId
     after: int | None
@@ -101,7 +101,7 @@ class NoiseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RpcReceived:
-    """A request or notification of JSON-RPC, as later clients speak it; they are told so in their own form."""
+    """A request or notification of JSON-RPC, as later clients speak it; it is answered in their own form."""
 
     request_id: msgspec.Raw
 
@@ -166,7 +166,7 @@ class Connection:
         return frame.bare if self.state is ConnectionState.PROBING else self._wrap(frame)
 
     def _note(self, acks: Acks, message_id: str) -> None:
-        """An acknowledgement of what was never sent says nothing."""
+        """An acknowledgement of a frame that was never sent is ignored."""
         number = message_id.removeprefix(f"{self.connection_id}_")
         if number != message_id and number.isascii() and number.isdigit() and len(number) < 19:
             if 0 < int(number) <= self._wrapped:
@@ -181,7 +181,7 @@ class Connection:
 
 def _receive_untyped(frame: Inbound) -> Received:
     if is_given(frame.ack) or is_given(frame.payload) or is_given(frame.category):
-        # An acknowledgement that says nothing, or what only a server sends.
+        # An acknowledgement without an id, or a frame that only a server sends.
         return Dropped()
     if not is_given(frame.jsonrpc):
         return NoiseReceived(InvalidInput(f"A frame must have a type; {_FRAMES}"))

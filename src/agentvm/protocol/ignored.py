@@ -15,7 +15,7 @@ from agentvm.model.image import ImageConfig
 from agentvm.protocol.commands import Command, ImageBuild, ImageCreate, ImageUpdate, ImageUpdates, Reply
 
 REPORTED_MAX = 20
-"""Names in one reply: the rest of a long list tells nobody more."""
+"""Names in one reply: a longer list would not help."""
 
 _NAME = re.compile(r"[\w.-]{1,64}")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -33,30 +33,30 @@ _REMEDIES = {
 
 
 def note_ignored(name: str, command: Command[Reply], data: msgspec.Raw) -> Command[Reply]:
-    """The command with the names of its unknown fields, if it is one that builds an image. `data` is JSON that was decoded."""
+    """Adds the names of its unknown fields to a command that builds an image. `data` is JSON that was decoded."""
     if name not in _NESTED:
         return command
     try:
-        found = tuple(sorted(_unknown(name, data)))[:REPORTED_MAX]
+        names = tuple(sorted(_unknown(name, data)))[:REPORTED_MAX]
     except RecursionError:
-        # Nested just below what the decoder of the command itself takes: then the build is refused for its size.
+        # Nested just within the limit of the command's own decoder: then the build is refused for its size.
         return command
-    return msgspec.structs.replace(command, ignored=found) if found else command
+    return msgspec.structs.replace(command, ignored=names) if names else command
 
 
 def describe_ignored(names: tuple[str, ...]) -> tuple[str, ...]:
-    """One sentence for each, for the reply."""
+    """Returns one sentence for each, for the reply."""
     return tuple(f"{name} is ignored: {_REMEDIES.get(name.rpartition('.')[2], 'there is no such field')}" for name in names)
 
 
 def _unknown(name: str, data: msgspec.Raw) -> Iterator[str]:
     kind, nested = _NESTED[name]
     fields = _fields.decode(data)
-    yield from (shown(one) for one in fields.keys() - _names(kind) - {"requestId"})
+    yield from (shown(field) for field in fields.keys() - _names(kind) - {"requestId"})
     for member, record in nested.items():
         value = bytes(fields.get(member, b""))
         if value.lstrip().startswith(b"{"):
-            yield from (f"{member}.{shown(one)}" for one in _fields.decode(value).keys() - _names(record))
+            yield from (f"{member}.{shown(field)}" for field in _fields.decode(value).keys() - _names(record))
 
 
 def shown(name: str) -> str:

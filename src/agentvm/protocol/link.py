@@ -1,4 +1,4 @@
-"""Link — a way to a runtime, and what comes back on it: a socket and a call look the same from here."""
+"""Link — the connection of a client to a runtime: a socket and a call look the same from here."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -23,7 +23,7 @@ class WireEvent(Record):
     category: str = ""
     intent: str = ""
     cursor: str | None = None
-    """The event's place in its session: give it to `subscribe` to hear what followed."""
+    """The event's place in its session: pass it to `subscribe` to receive the later ones."""
 
 
 EventHandler = Callable[[WireEvent], None]

@@ -1,13 +1,13 @@
-"""RPC — what a client that speaks JSON-RPC hears from a server that speaks AgentX 1.x: an error it can read, not silence."""
+"""RPC — the answer of an AgentX 1.x server to a client that speaks JSON-RPC: an error it can read, not silence."""
 
 import msgspec
 
-from agentvm.protocol.codec import MAX_ID, Frame, encode
+from agentvm.protocol.codec import ID_MAX, Frame, encode
 
 METHOD_NOT_FOUND = -32601
 SPOKEN = (
     "This server speaks AgentX 1.x, whose requests look like "
-    '{"type":"container_list_request","data":{"requestId":"1"}}; JSON-RPC (AgentX 2.x) is not there yet'
+    '{"type":"container_list_request","data":{"requestId":"1"}}; JSON-RPC (AgentX 2.x) is not supported yet'
 )
 
 
@@ -26,12 +26,12 @@ _id: msgspec.json.Decoder[str | int | float | None] = msgspec.json.Decoder(str |
 
 
 def refuse_rpc(request_id: msgspec.Raw) -> Frame:
-    """The answer to a request; a notification, which has no id, is told under none."""
+    """Returns the answer to a request; a notification, which has no id, is answered without one."""
     return Frame(encode(_RpcRefusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND, SPOKEN))))
 
 
 def _read_id(request_id: msgspec.Raw) -> str | int | float | None:
-    if len(request_id) > MAX_ID:
+    if len(request_id) > ID_MAX:
         return None
     try:
         return _id.decode(request_id)

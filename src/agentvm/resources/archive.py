@@ -22,7 +22,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
-from agentvm.model.resource import MAX_CONTENT, MAX_NODES, ResourceType, Visibility, canonical, digest_of, version_digest
+from agentvm.model.resource import CONTENT_MAX_BYTES, NODES_MAX, ResourceType, Visibility, canonical, digest_of, version_digest
 from agentvm.protocol.bounds import check
 from agentvm.protocol.commands.resource import RESOURCE_BOUND
 
@@ -33,7 +33,7 @@ UNPACKED_MAX_BYTES = 32 * 1024 * 1024
 BUNDLE_MAX_BYTES = UNPACKED_MAX_BYTES + 1024 * 1024
 """Size of the file: incompressible data takes a little more than its own size."""
 FILES_MAX = 4_096
-FILE_MAX_BYTES = MAX_CONTENT
+FILE_MAX_BYTES = CONTENT_MAX_BYTES
 # The decoder itself refuses JSON that is nested too deeply, and says where.
 _MANIFEST_BOUND = replace(RESOURCE_BOUND, max_depth=RESOURCE_BOUND.max_bytes)
 RATIO_MAX = 200
@@ -244,8 +244,8 @@ def _manifest(body: bytes | None) -> BundleManifest:
 
 def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes]) -> None:
     """Checks that every entry has its blobs, every blob its entry, and that every digest is right."""
-    if not 0 < len(manifest.entries) <= MAX_NODES:
-        raise ResourceTooLarge(f"An archive holds 1 to {MAX_NODES} versions, not {len(manifest.entries)}")
+    if not 0 < len(manifest.entries) <= NODES_MAX:
+        raise ResourceTooLarge(f"An archive holds 1 to {NODES_MAX} versions, not {len(manifest.entries)}")
     uris = {entry.uri for entry in manifest.entries}
     if len(uris) < len(manifest.entries):
         raise ResourceInvalid("The archive names a version twice")

@@ -26,7 +26,7 @@ from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
-from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type
+from agentvm.model.resource import CONTENT_MAX_BYTES, ResourceType, Visibility, parse_type
 from agentvm.resources.archive import Bundle, read_json
 from agentvm.resources.intake import attach
 from agentvm.resources.kind import Binary, accept, decode
@@ -320,10 +320,10 @@ def _read(folder: Path, name: str) -> bytes:
         if not path.is_file():
             raise ResourceInvalid(f"There is no file {folder / name}")
         with path.open("rb") as file:
-            body = file.read(2 * MAX_CONTENT + 1)
+            body = file.read(2 * CONTENT_MAX_BYTES + 1)
     except OSError as error:
         raise ResourceInvalid(f"Cannot read {folder / name}: {error.strerror}") from None
-    if len(body) > 2 * MAX_CONTENT:
+    if len(body) > 2 * CONTENT_MAX_BYTES:
         raise ResourceTooLarge(f"{folder / name} is larger than a resource may be")
     return body
 

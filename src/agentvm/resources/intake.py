@@ -23,8 +23,8 @@ from agentvm.errors.resource import (
 )
 from agentvm.model.base import Record
 from agentvm.model.resource import (
-    MAX_DEPTH,
-    MAX_NODES,
+    DEPTH_MAX,
+    NODES_MAX,
     ResourceType,
     ResourceUri,
     VersionId,
@@ -264,9 +264,9 @@ class _Intake:
             max((child.height + 1 for child in below), default=0),
             entry.visibility == "public" and self._author.may_publish and all(child.is_public for child in below),
         )
-        if len(closure.places) > MAX_NODES or closure.height > MAX_DEPTH:
+        if len(closure.places) > NODES_MAX or closure.height > DEPTH_MAX:
             raise ResourceTooDeep(
-                f"{shorten(entry.uri)} refers to more than {MAX_NODES} versions, or more than {MAX_DEPTH} levels down"
+                f"{shorten(entry.uri)} refers to more than {NODES_MAX} versions, or more than {DEPTH_MAX} levels down"
             )
         self._closures[place] = closure
         return closure.is_public
@@ -274,7 +274,7 @@ class _Intake:
     async def _closure_of(self, place: ImportTarget) -> _Closure:
         if place not in self._closures:
             assert not isinstance(place, int)
-            nodes = await self._view.closure(place, limit=MAX_NODES + 1)
+            nodes = await self._view.closure(place, limit=NODES_MAX + 1)
             if place not in nodes:
                 raise ResourceNotFound(place)
             level, height = {place}, -1

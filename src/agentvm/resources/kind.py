@@ -17,9 +17,9 @@ from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import (
-    MAX_CONTENT,
-    MAX_DEPTH,
-    MAX_RENDERED,
+    CONTENT_MAX_BYTES,
+    DEPTH_MAX,
+    RENDERED_MAX_BYTES,
     ResourceType,
     ResourceUri,
     VersionId,
@@ -115,8 +115,8 @@ class RenderContext:
 
     def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "RenderContext":
         """Returns the context of the version that a URI was locked to at publication."""
-        if self.depth >= MAX_DEPTH:
-            raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {self.uri}")
+        if self.depth >= DEPTH_MAX:
+            raise ResourceTooDeep(f"References lead more than {DEPTH_MAX} levels down from {self.uri}")
         target = next((link.target for link in self.node.links if link.uri == uri), None)
         node = None if target is None else self.nodes.get(target)
         if node is None:
@@ -160,8 +160,10 @@ def accept(kind: ResourceKind, raw: object) -> Content:
     kind.check(content)
     bare, blobs, _ = detach(content)
     size = len(encode(bare)) + sum(map(len, blobs.values()))
-    if size > MAX_CONTENT:
-        raise ResourceTooLarge(f"The content of {kind.type} has {size} bytes with its binary parts, and may have {MAX_CONTENT}")
+    if size > CONTENT_MAX_BYTES:
+        raise ResourceTooLarge(
+            f"The content of {kind.type} has {size} bytes with its binary parts, and may have {CONTENT_MAX_BYTES}"
+        )
     return content
 
 
@@ -290,8 +292,8 @@ def check_reference(member: str, text: str, *allowed: ResourceType, fragment: bo
 
 
 def check_rendered(uri: str, size: int) -> None:
-    if size > MAX_RENDERED:
-        raise ResourceTooLarge(f"{uri} comes to more than {MAX_RENDERED} bytes with all that it refers to")
+    if size > RENDERED_MAX_BYTES:
+        raise ResourceTooLarge(f"{uri} comes to more than {RENDERED_MAX_BYTES} bytes with all that it refers to")
 
 
 def refuse_fragment(context: RenderContext) -> None:

@@ -17,8 +17,8 @@ from agentvm.errors.resource import (
 )
 from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.resource import (
-    MAX_CONTENT,
-    MAX_NODES,
+    CONTENT_MAX_BYTES,
+    NODES_MAX,
     SYSTEM_TENANT,
     Resource,
     ResourceId,
@@ -347,8 +347,8 @@ def check_draft(kind: ResourceKind, draft: NewVersion) -> str:
 
 
 def _check_content(size: int) -> None:
-    if size > MAX_CONTENT:
-        raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
+    if size > CONTENT_MAX_BYTES:
+        raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {CONTENT_MAX_BYTES} are allowed")
 
 
 def check_description(text: str | None) -> str | None:
@@ -388,8 +388,8 @@ def _references(draft: NewVersion, named: Mapping[str, str]) -> dict[str, str]:
         if named.get(alias, uri) != uri:
             raise ResourceInvalid(f"The dependency {alias} is {uri}, but the content says {named[alias]}")
     both = {**named, **declared}
-    if len(both) >= MAX_NODES:
-        raise ResourceInvalid(f"A resource refers to at most {MAX_NODES - 1} others")
+    if len(both) >= NODES_MAX:
+        raise ResourceInvalid(f"A resource refers to at most {NODES_MAX - 1} others")
     return both
 
 

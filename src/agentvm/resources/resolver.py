@@ -18,11 +18,11 @@ from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, Reso
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.resource import (
+    CLOSURE_MAX_BYTES,
+    DEPTH_MAX,
     LATEST,
-    MAX_CLOSURE,
-    MAX_DEPTH,
-    MAX_NODES,
-    MAX_RENDERED,
+    NODES_MAX,
+    RENDERED_MAX_BYTES,
     Locked,
     Resource,
     ResourceId,
@@ -180,8 +180,8 @@ class Resolver:
         )
         rendered = context.render()
         size = len(rendered) if isinstance(rendered, str) else len(msgspec.json.encode(rendered))
-        if size > MAX_RENDERED:
-            raise ResourceTooLarge(f"{uri} renders to {size} bytes; at most {MAX_RENDERED} are allowed")
+        if size > RENDERED_MAX_BYTES:
+            raise ResourceTooLarge(f"{uri} renders to {size} bytes; at most {RENDERED_MAX_BYTES} are allowed")
         return rendered
 
     async def find(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
@@ -214,7 +214,7 @@ class Resolver:
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
         if version_id is None:
             raise ResourceNotFound(str(uri), await _what_there_is(store, resource))
-        nodes = await store.closure(version_id, limit=MAX_NODES + 1)
+        nodes = await store.closure(version_id, limit=NODES_MAX + 1)
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))
         check_size(nodes, version_id, str(uri))
@@ -256,14 +256,14 @@ def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, ab
 
     `above` are versions that will stand over it.
     """
-    if len(nodes) + above > MAX_NODES:
-        raise ResourceTooDeep(f"{uri} refers to more than {MAX_NODES} versions")
-    if (size := sum(len(node.content) for node in nodes.values())) > MAX_CLOSURE:
-        raise ResourceTooLarge(f"{uri} has {size} bytes with all that it refers to; at most {MAX_CLOSURE} are allowed")
+    if len(nodes) + above > NODES_MAX:
+        raise ResourceTooDeep(f"{uri} refers to more than {NODES_MAX} versions")
+    if (size := sum(len(node.content) for node in nodes.values())) > CLOSURE_MAX_BYTES:
+        raise ResourceTooLarge(f"{uri} has {size} bytes with all that it refers to; at most {CLOSURE_MAX_BYTES} are allowed")
     level, reached = {root}, 0
     while level:
-        if reached + above > MAX_DEPTH:
-            raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {uri}")
+        if reached + above > DEPTH_MAX:
+            raise ResourceTooDeep(f"References lead more than {DEPTH_MAX} levels down from {uri}")
         level = {link.target for version_id in level for link in nodes[version_id].links}
         reached += 1
 

@@ -10,7 +10,7 @@ import anyio
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
-from agentvm.protocol.codec import MAX_FRAME_BYTES, Frame
+from agentvm.protocol.codec import FRAME_MAX_BYTES, Frame
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.connection_reservation import FREE_BYTES, ConnectionReservation
 
@@ -19,7 +19,7 @@ MAX_BYTES = 1024 * 1024
 """What may wait for one peer, in characters."""
 
 LARGE = 256 * 1024
-MAX_LARGE = MAX_FRAME_BYTES + 16 * 1024 * 1024
+MAX_LARGE = FRAME_MAX_BYTES + 16 * 1024 * 1024
 """Frames this large are few: a history, a picture. They have a bound of their own, or one would cut off the deltas after it."""
 
 MAX_UNREAD_BYTES = 4 * 1024 * 1024

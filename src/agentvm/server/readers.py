@@ -23,7 +23,7 @@ from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.principal import Principal
-from agentvm.protocol.acks import MAX_PENDING, Acks
+from agentvm.protocol.acks import PENDING_FRAMES_MAX, Acks
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.channel import Channel
@@ -124,16 +124,16 @@ class Reader:
     @property
     def is_full(self) -> bool:
         """Whether the client must acknowledge something before another event is sent."""
-        return self.acks.pending >= MAX_PENDING
+        return self.acks.pending >= PENDING_FRAMES_MAX
 
     async def room(self) -> None:
         """Returns when another event may be sent and accounted for; at once to a client that stopped acknowledging."""
-        if self.acks.pending < MAX_PENDING:
+        if self.acks.pending < PENDING_FRAMES_MAX:
             return
         with anyio.move_on_after(PATIENCE):
-            while self.acks.pending >= MAX_PENDING:
+            while self.acks.pending >= PENDING_FRAMES_MAX:
                 await self._wait()
-        if self.acks.pending >= MAX_PENDING:
+        if self.acks.pending >= PENDING_FRAMES_MAX:
             self.acks.stop()
 
     async def last_acks(self) -> None:

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
-from agentvm.protocol.codec import MAX_FRAME_BYTES
+from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import RuntimeView
@@ -92,7 +92,7 @@ class Listener:
             log_level="warning",
             access_log=False,
             server_header=False,
-            ws_max_size=MAX_FRAME_BYTES,
+            ws_max_size=FRAME_MAX_BYTES,
             ws_ping_interval=HEARTBEAT,
             ws_ping_timeout=HEARTBEAT,
             ws_per_message_deflate=False,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message
-from agentvm.protocol.codec import MAX_FRAME_BYTES
+from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.sessions import PAGE_BYTES, MessagePage, MessageQuery
 from agentvm.storage.sql.container import ContainerStore
@@ -24,7 +24,7 @@ HISTORY_MESSAGES = 20_000
 
 ROOM_FOR_PAGE = 3 * PAGE_BYTES
 ROOM_FOR_HISTORY = 2 * HISTORY_BYTES
-ROOM_FOR_ONE = 2 * MAX_FRAME_BYTES
+ROOM_FOR_ONE = 2 * FRAME_MAX_BYTES
 """Bytes to reserve. What is larger than a page is mostly base64, which as a text is no larger than as a row."""
 
 
@@ -39,7 +39,7 @@ async def read_recent(
             return messages, truncated
     if not messages:
         await room.grow(ROOM_FOR_ONE)
-        messages, truncated = await store.list_recent_messages(session_id, MAX_FRAME_BYTES, limit=1, strict=True)
+        messages, truncated = await store.list_recent_messages(session_id, FRAME_MAX_BYTES, limit=1, strict=True)
     return messages, truncated
 
 
@@ -53,7 +53,7 @@ async def read_page(
         page = await read(replace(wanted, max_bytes=PAGE_BYTES, strict=True))
     if page.cut and not page.messages:
         await room.grow(ROOM_FOR_ONE)
-        page = await read(replace(wanted, limit=1, max_bytes=MAX_FRAME_BYTES, strict=True))
+        page = await read(replace(wanted, limit=1, max_bytes=FRAME_MAX_BYTES, strict=True))
     if page.cut and not page.messages:
-        raise InputTooLarge(f"The next message has more than {MAX_FRAME_BYTES:,} bytes; export the session to read it")
+        raise InputTooLarge(f"The next message has more than {FRAME_MAX_BYTES:,} bytes; export the session to read it")
     return page

@@ -15,10 +15,10 @@ from agentvm.model.ids import TenantId
 
 DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024
 DEFAULT_SHARE_BYTES = 128 * 1024 * 1024
-KEPT_PART = 8
-"""One part of so many is kept for tenants that hold little."""
+SMALL_TENANTS_PART = 8
+"""One part in this many is reserved for tenants that hold little."""
 LITTLE_PART = 16
-"""One part of so many is little. Half of what is kept, so that one tenant cannot take all of it."""
+"""One part in this many is little. Half of the reserved part, so that one tenant cannot take all of it."""
 
 
 class ByteBudget:
@@ -26,7 +26,7 @@ class ByteBudget:
 
     def __init__(self, total_bytes: int = DEFAULT_TOTAL_BYTES, share_bytes: int = DEFAULT_SHARE_BYTES) -> None:
         self.total_bytes = total_bytes
-        self._kept_bytes = total_bytes // KEPT_PART
+        self._kept_bytes = total_bytes // SMALL_TENANTS_PART
         self._little_bytes = total_bytes // LITTLE_PART
         self.share_bytes = min(share_bytes, total_bytes - self._kept_bytes)
         self._reserved = 0
@@ -50,7 +50,7 @@ class ByteBudget:
         return True
 
     def release(self, tenant_id: TenantId | None, size: int) -> None:
-        """Takes back what `reserve` allowed."""
+        """Releases bytes that `reserve` allowed."""
         self._reserved -= size
         self._by_tenant[tenant_id] -= size
         if not self._by_tenant[tenant_id]:
@@ -58,7 +58,7 @@ class ByteBudget:
 
     @contextmanager
     def holding(self, tenant_id: TenantId | None, size: int) -> Iterator[None]:
-        """Reserves for the time of the block; `ServerBusy` if there is no room."""
+        """Reserves for the time of the block; `ServerBusy` at the limit."""
         if not self.reserve(tenant_id, size):
             raise ServerBusy("The server is handling too much data at the moment; try again in a few seconds")
         try:

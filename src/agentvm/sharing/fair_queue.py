@@ -1,8 +1,8 @@
-"""Fair queue — what waits, first come first served within a tenant, and the tenants served in turn.
+"""Fair queue — waiting items, first come first served within a tenant, and the tenants served in turn.
 
-Theory of operation. Each tenant has a queue of its own. The next item is that of the tenant that was served longest ago, so
-a tenant with one item never waits behind more than one item of each other tenant, however many those have. Nobody has a
-weight. Bounds in all and per tenant keep what waits small; an item beyond them is refused, and its owner decides what to do.
+Theory of operation. Each tenant has a queue of its own. The next item is that of the tenant that was served longest ago, so a
+tenant with one item never waits behind more than one item of each other tenant, however many those have. There are no weights.
+Bounds in all and per tenant keep the queue small; an item beyond them is refused, and its owner decides what to do.
 
 Not safe for threads by itself: a caller with several threads holds a lock of its own.
 """
@@ -43,7 +43,7 @@ class FairQueue(Generic[K, T]):
         return True
 
     def take(self, ready: Callable[[K, T], bool] | None = None) -> tuple[K, T] | None:
-        """The oldest item of the tenant whose turn it is; None when there is none.
+        """Returns the oldest item of the next tenant; None when there is none.
 
         A tenant whose oldest item is not `ready` is passed over and keeps its place.
         """
@@ -55,7 +55,7 @@ class FairQueue(Generic[K, T]):
         return None
 
     def discard(self, key: K, item: T) -> bool:
-        """Removes an item that nobody waits for any more. False when it is not there, such as after it was taken."""
+        """Removes an item that is no longer needed. False when it is not there, for example because it was taken."""
         queue = self._queues.get(key)
         if queue is None or item not in queue:
             return False

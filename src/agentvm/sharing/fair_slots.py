@@ -1,9 +1,9 @@
 """Fair slots — a bounded number of slots, or bytes, that tenants wait for in turn.
 
 Theory of operation. A caller acquires slots, waiting as long as there are too few, and releases them. One tenant holds at most
-its share, so the others always find room soon. Those that wait are served tenant by tenant (`FairQueue`). One that wants much
-does not block those that want little: they pass it, but only `MAX_PASSES` times, then slots are kept free for it. Waiting is
-a suspended coroutine; its deadline is that of the caller.
+its share, so the others always find room soon. Waiting callers are served tenant by tenant (`FairQueue`). A large request does
+not block small ones: they pass it, but only `PASSES_MAX` times, then slots are kept free for it. Waiting is a suspended
+coroutine; its deadline is that of the caller.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ import anyio
 
 from agentvm.sharing.fair_queue import FairQueue
 
-MAX_PASSES = 64
+PASSES_MAX = 64
 
 
 class _Waiter:
@@ -96,7 +96,7 @@ class FairSlots:
             held.release()
 
     def release(self, key: Hashable, size: int = 1) -> None:
-        """Gives back what `acquire` granted."""
+        """Releases slots that `acquire` granted."""
         self._free += size
         self._held[key] -= size
         if not self._held[key]:
@@ -117,10 +117,10 @@ class FairSlots:
     def _serve(self) -> None:
         while self._line:
             passed: list[_Waiter] = []
-            taken = self._line.take(partial(self._fits, passed))
-            if taken is None:
+            item = self._line.take(partial(self._fits, passed))
+            if item is None:
                 return
-            key, waiter = taken
+            key, waiter = item
             for other in passed:
                 other.passed += 1
             self._grant(key, waiter.size)
@@ -132,9 +132,9 @@ class FairSlots:
 
     def _fits(self, passed: list[_Waiter], key: Hashable, waiter: _Waiter) -> bool:
         if self._held[key] + waiter.size > self._share_of(key):
-            # Only its own tenant can help it: nobody is kept waiting for that.
+            # Only its own tenant can release slots for it: no other waits for that.
             return False
-        if any(other.passed >= MAX_PASSES for other in passed):
+        if any(other.passed >= PASSES_MAX for other in passed):
             return False
         if waiter.size > self._free:
             passed.append(waiter)

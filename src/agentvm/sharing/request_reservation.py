@@ -1,4 +1,4 @@
-"""Reservation — the part of a byte budget that one request holds for what it reads, until it is answered."""
+"""Request reservation — the part of a byte budget that one request holds for its input, until it is answered."""
 
 from typing import Self
 
@@ -9,8 +9,8 @@ from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
 
 WAIT_SECONDS = 5.0
-LOOKS = 50
-"""How long a request waits for room, and how often it looks for it."""
+RESERVE_ATTEMPTS_MAX = 50
+"""Attempts to reserve within `WAIT_SECONDS`."""
 
 
 class RequestReservation:
@@ -31,12 +31,12 @@ class RequestReservation:
         self.held = 0
 
     async def grow(self, size: int) -> None:
-        """Holds that many bytes in all; `ServerBusy` when there is no room for them after a while."""
-        for _ in range(LOOKS):
+        """Holds that many bytes in all; `ServerBusy` when the budget stays full."""
+        for _ in range(RESERVE_ATTEMPTS_MAX):
             if size <= self.held:
                 return
             if self._budget.reserve(self._tenant_id, size - self.held):
                 self.held = size
                 return
-            await anyio.sleep(WAIT_SECONDS / LOOKS)
-        raise ServerBusy("The server is reading as much for its users as it can hold; try again in a few seconds")
+            await anyio.sleep(WAIT_SECONDS / RESERVE_ATTEMPTS_MAX)
+        raise ServerBusy("The server's memory for requests is full; try again in a few seconds")

@@ -1,4 +1,4 @@
-"""Room — bytes of a budget that are reserved for an answer which is still to be sent."""
+"""Response reservation — bytes of a budget for an answer that is still to be sent."""
 
 from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
@@ -6,7 +6,7 @@ from agentvm.sharing.byte_budget import ByteBudget
 
 
 class ResponseReservation:
-    """Reserved until it is released, or until nobody holds it any more: an answer that is never begun has no end."""
+    """Reserved until it is released or garbage-collected: an answer that is never begun has no end."""
 
     def __init__(self, budget: ByteBudget, tenant_id: TenantId, size: int) -> None:
         """`ServerBusy` if there is none."""
@@ -16,7 +16,7 @@ class ResponseReservation:
         self._budget, self._tenant_id, self._size = budget, tenant_id, size
 
     def release(self) -> None:
-        """Again does no harm."""
+        """Releases the bytes; repeating it does no harm."""
         if self._size:
             self._budget.release(self._tenant_id, self._size)
             self._size = 0

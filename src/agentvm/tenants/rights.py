@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from agentvm.errors import AccessDenied, ContainerForbidden, InvalidInput, PermissionDenied, shorten
 from agentvm.model.account import Role, User
-from agentvm.model.ids import MAX_CONTAINER_ID, ContainerId, check_container_id
+from agentvm.model.ids import CONTAINER_ID_MAX, ContainerId, check_container_id
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 
 TENANT_WIDE = EVERYTHING - {"system:admin"}
@@ -30,7 +30,7 @@ COMPARED_NAME_MAX = 64
 
 # Letters of any script and the characters of ids and mail addresses; none with a meaning in a pattern, a path or a URL.
 _ODD = re.compile(r"[^\w.@+=:,~-]")
-_EXTERNAL_ID_MAX = MAX_CONTAINER_ID - len("user-") - 20
+_EXTERNAL_ID_MAX = CONTAINER_ID_MAX - len("user-") - 20
 
 
 def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ...]:

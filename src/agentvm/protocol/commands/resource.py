@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from agentvm.model.resource import MAX_CONTENT, Visibility
+from agentvm.model.resource import CONTENT_MAX_BYTES, Visibility
 from agentvm.model.semver import Bump
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.commands.base import Command, Reply
 from agentvm.protocol.records import LockRecord, ResourceRecord
 
-RESOURCE_BOUND = Bound(max_bytes=2 * MAX_CONTENT, max_values=200_000)
+RESOURCE_BOUND = Bound(max_bytes=2 * CONTENT_MAX_BYTES, max_values=200_000)
 """Text in JSON, and binary parts in base64, take more than their bytes."""
 
 

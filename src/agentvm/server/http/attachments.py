@@ -11,7 +11,7 @@ from urllib.parse import quote
 from agentvm.commands.attachment import find, shown
 from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound, AttachmentTooLarge
-from agentvm.model.attachment import MAX_BYTES, Attachment, check_media_type, check_name
+from agentvm.model.attachment import ATTACHMENT_MAX_BYTES, Attachment, check_media_type, check_name
 from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.server.http.resource_views import CREDENTIAL, matches
@@ -50,7 +50,7 @@ def _bound(ask: Ask[Any], size: int) -> None:
 
 
 @routes.add(
-    "POST", _ALL, needs=WRITE, takes=Nothing, query=UploadGiven, body="file", most_body=MAX_BYTES, bound=_bound,
+    "POST", _ALL, needs=WRITE, takes=Nothing, query=UploadGiven, body="file", most_body=ATTACHMENT_MAX_BYTES, bound=_bound,
     action="attachment.upload", statuses=(200, 201), raises=(ContainerForbidden, ContainerNotFound, AttachmentTooLarge),
 )  # fmt: skip
 async def upload(ask: Ask[Nothing]) -> Answer[AttachmentRecord]:

@@ -7,7 +7,7 @@ from msgspec import Meta
 from agentvm.commands.resource import shown
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.base import Record
-from agentvm.model.resource import MAX_DEPTH, ResourceUri, VersionId
+from agentvm.model.resource import DEPTH_MAX, ResourceUri, VersionId
 from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
@@ -40,7 +40,7 @@ class DependenciesGiven(Given):
     """`version` is a version, range, tag or digest; `depth` 1 shows what it names itself."""
 
     version: str | None = None
-    depth: Annotated[int, Meta(ge=1, le=MAX_DEPTH)] = MAX_DEPTH
+    depth: Annotated[int, Meta(ge=1, le=DEPTH_MAX)] = DEPTH_MAX
 
 
 class VersionsView(Record):
