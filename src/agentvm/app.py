@@ -99,7 +99,7 @@ async def open_agentvm(
 def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
     for definition in definitions:
         runtime.models.choose(definition.model)
-        check_tools(definition, runtime.tool_names)
+        check_tools(definition, runtime.tools.names(None))
 
 
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:

@@ -23,7 +23,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import Toolbox
+from agentvm.runtime.tools import ServerTools
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, Retainer
@@ -143,20 +143,20 @@ async def open_monitored_runtime(
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
     settings = services.settings
-    toolbox = Toolbox(builtin_tools(clock))
+    tools = ServerTools(builtin_tools(clock))
     monitor = Monitor(
         clock=clock,
         known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
-        tools=lambda: toolbox.names,
+        tools=lambda: tools.names(None),
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
     beside.count(monitor.metrics.billed)
-    telemetry = await _open_telemetry(settings, monitor, toolbox, clock, stack)
+    telemetry = await _open_telemetry(settings, monitor, tools, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(
             store=store,
             models=services.models,
-            toolbox=toolbox,
+            tools=tools,
             clock=clock,
             new_id=new_id,
             settings=settings.settings_of,
@@ -179,7 +179,7 @@ async def open_monitored_runtime(
 
 
 async def _open_telemetry(
-    settings: ConfigCentre, monitor: Monitor, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
+    settings: ConfigCentre, monitor: Monitor, tools: ServerTools, clock: Clock, stack: AsyncExitStack
 ) -> "Telemetry | None":
     """Opens the export to a collector, if there is one. Before the runtime, so that it hears of its last turns."""
     otel = settings.config.otel
@@ -197,7 +197,7 @@ async def _open_telemetry(
                 otel,
                 clock=clock,
                 known=monitor.metrics.known,
-                tools=lambda: toolbox.names,
+                tools=lambda: tools.names(None),
                 driver_of=lambda provider: settings.config.driver_of(provider),
             )
         )

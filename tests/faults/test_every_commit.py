@@ -28,7 +28,7 @@ from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import journal
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime, open_runtime
-from agentvm.runtime.tools import Tool, Toolbox
+from agentvm.runtime.tools import ServerTools, Tool
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
@@ -112,7 +112,7 @@ async def running(
     async with open_runtime(
         store=store,
         models=Models({driver.name: driver}, driver.name),
-        toolbox=Toolbox([world.tool(repeatable)]),
+        tools=ServerTools([own := world.tool(repeatable)], default=[own.spec.name]),
         clock=lambda: next(now),
         new_id=id_factory(lambda: 0, lambda bits: next(numbers)),
         settings=ServerConfig(limits=limits or Limits()),

@@ -47,7 +47,7 @@ from agentvm.runtime.billing import Meter
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
-from agentvm.runtime.tools import Run, Tool, Toolbox
+from agentvm.runtime.tools import Run, ServerTools, Tool
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
@@ -107,9 +107,9 @@ class Ticking:
         return self.now
 
 
-def tool(name: str, run: Run, deadline: float = 5.0, *, repeatable: bool = False) -> Tool:
+def tool(name: str, run: Run, timeout_seconds: float = 5.0, *, repeatable: bool = False) -> Tool:
     spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
-    return Tool(spec=spec, run=run, deadline=deadline, repeatable=repeatable)
+    return Tool(spec=spec, run=run, timeout_seconds=timeout_seconds, repeatable=repeatable)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,7 +221,7 @@ async def open_world(
             store=watch(FlakyStore(own_store, fails)),  # type: ignore[arg-type]  # a double
             models=models or Models({driver.name: driver}, driver.name),
             cost=cost,
-            toolbox=Toolbox(tools),
+            tools=ServerTools(tools, default=[tool.spec.name for tool in tools]),
             clock=clock,
             new_id=new_id,
             settings=ServerConfig(limits=limits or Limits()),

@@ -192,7 +192,7 @@ async def test_an_interrupt_while_a_tool_runs_cancels_the_tool() -> None:
         return None
 
     driver = ScriptedDriver(in_turn(tool_calls(("c1", "hang", {}), text="Wait"), reply("never")))
-    async with open_world(driver, tools=[tool("hang", hang, deadline=60)]) as world:
+    async with open_world(driver, tools=[tool("hang", hang, timeout_seconds=60)]) as world:
         agent = world.start()
         turn_id = await world.say(agent, "hi")
         await world.hear("assistant_message")

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from agentvm.errors import ToolFailed
 from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import MAX_EXPRESSION, builtin_tools, calculate, tell_time
-from agentvm.runtime.tools import Outcome, Toolbox
+from agentvm.runtime.tools import ToolOutcome, ToolSet
 
 pytestmark = pytest.mark.anyio
 
 NOON = 1_794_744_000_000
-TOOLBOX = Toolbox(builtin_tools(lambda: NOON))
+TOOLS = ToolSet(builtin_tools(lambda: NOON))
 
 
-async def run(name: str, **arguments: object) -> Outcome:
+async def run(name: str, **arguments: object) -> ToolOutcome:
     with anyio.fail_after(5):
-        return await TOOLBOX.run(ToolCall(id="c", name=name, input=arguments), TOOLBOX.names)
+        return await TOOLS.run(ToolCall(id="c", name=name, input=arguments), output_max=1_000)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_sums_and_products_are_pythons(one: int, other: int) -> None:
 
 
 async def test_the_calculator_says_what_it_needs() -> None:
-    assert await run("calculator", expression="6*7") == Outcome(42, False)
+    assert await run("calculator", expression="6*7") == ToolOutcome(42, False)
     for arguments in ({}, {"expression": 5}, {"expression": None}):
         outcome = await run("calculator", **arguments)
         assert outcome.is_error
@@ -143,9 +143,9 @@ async def test_the_calculator_says_what_it_needs() -> None:
 
 
 async def test_the_time_is_told_in_any_time_zone() -> None:
-    assert await run("current_time") == Outcome("2026-11-15T12:00:00+00:00", False)
-    assert await run("current_time", timezone="UTC") == Outcome("2026-11-15T12:00:00+00:00", False)
-    assert await run("current_time", timezone="Asia/Shanghai") == Outcome("2026-11-15T20:00:00+08:00", False)
+    assert await run("current_time") == ToolOutcome("2026-11-15T12:00:00+00:00", False)
+    assert await run("current_time", timezone="UTC") == ToolOutcome("2026-11-15T12:00:00+00:00", False)
+    assert await run("current_time", timezone="Asia/Shanghai") == ToolOutcome("2026-11-15T20:00:00+08:00", False)
 
 
 @pytest.mark.parametrize(

@@ -225,4 +225,4 @@ async def test_the_tools_of_the_process_are_named() -> None:
         return None
 
     async with open_world(ScriptedDriver(), tools=[tool("clock", nothing)]) as world:
-        assert world.runtime.tool_names == ("clock",)
+        assert world.runtime.tools.names(None) == ("clock",)

@@ -21,7 +21,7 @@ from agentvm.runtime import journal
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Sleeper
 from agentvm.runtime.runtime import open_runtime
-from agentvm.runtime.tools import Toolbox
+from agentvm.runtime.tools import ServerTools
 from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_an_image_that_cannot_be_read_keeps_nobody_from_starting(tmp_path:
         async with open_runtime(
             store=store,
             models=Models({"scripted": ScriptedDriver()}, "scripted"),
-            toolbox=Toolbox((), Limits()),
+            tools=ServerTools(()),
             clock=lambda: 1,
             new_id=id_factory(lambda: 0, lambda bits: next(numbers)),
             settings=ServerConfig(),

@@ -5,24 +5,28 @@ import anyio
 import pytest
 from tests.runtime.fixtures import tool
 
+from agentvm.blueprint.image import build
 from agentvm.errors import ToolFailed
-from agentvm.model.limits import Limits
+from agentvm.model.definition import Definition
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId
+from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import ToolCall
-from agentvm.runtime.tools import Outcome, Toolbox
+from agentvm.runtime.builtin_tools import builtin_tools
+from agentvm.runtime.tools import ServerTools, ToolOutcome, ToolSet
 
 pytestmark = pytest.mark.anyio
 
 
-def giving(value: object) -> Toolbox:
+def giving(value: object) -> ToolSet:
     async def run(arguments: dict[str, object]) -> object:
         return value
 
-    return Toolbox([tool("given", run)])
+    return ToolSet([tool("given", run)])
 
 
-async def run(toolbox: Toolbox, name: str = "given", **arguments: object) -> Outcome:
+async def run(tools: ToolSet, name: str = "given", output_max: int = 1_000, **arguments: object) -> ToolOutcome:
     with anyio.fail_after(5):
-        return await toolbox.run(ToolCall(id="c", name=name, input=arguments), toolbox.names)
+        return await tools.run(ToolCall(id="c", name=name, input=arguments), output_max=output_max)
 
 
 async def echo(arguments: dict[str, object]) -> object:
@@ -30,15 +34,15 @@ async def echo(arguments: dict[str, object]) -> object:
 
 
 async def test_a_tool_gets_its_input_and_gives_any_json_value() -> None:
-    toolbox = Toolbox([tool("echo", echo)])
-    assert await run(toolbox, "echo", a=[1, {"b": None}]) == Outcome({"a": [1, {"b": None}]}, False)
+    tools = ToolSet([tool("echo", echo)])
+    assert await run(tools, "echo", a=[1, {"b": None}]) == ToolOutcome({"a": [1, {"b": None}]}, False)
 
 
 async def test_a_failure_is_a_result_with_the_tools_own_words() -> None:
     async def fail(arguments: dict[str, object]) -> object:
         raise ToolFailed("no such city")
 
-    assert await run(Toolbox([tool("fail", fail)]), "fail") == Outcome("no such city", True)
+    assert await run(ToolSet([tool("fail", fail)]), "fail") == ToolOutcome("no such city", True)
 
 
 async def test_a_tool_that_hangs_is_ended_at_its_deadline() -> None:
@@ -46,22 +50,23 @@ async def test_a_tool_that_hangs_is_ended_at_its_deadline() -> None:
         await anyio.sleep_forever()
         return None
 
-    outcome = await run(Toolbox([tool("hang", hang, deadline=0.01)]), "hang")
+    outcome = await run(ToolSet([tool("hang", hang, timeout_seconds=0.01)]), "hang")
     assert outcome.is_error
     assert "0.01 seconds" in str(outcome.result)
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "\x00"])
 async def test_a_tool_nobody_has_is_a_result_that_lists_those_there_are(name: str) -> None:
-    outcome = await run(Toolbox([tool("echo", echo)]), name)
+    outcome = await run(ToolSet([tool("echo", echo)]), name)
     assert outcome.is_error
     assert "echo" in str(outcome.result)
 
 
-async def test_a_tool_that_is_not_allowed_is_like_one_nobody_has() -> None:
-    toolbox = Toolbox([tool("echo", echo)])
-    outcome = await toolbox.run(ToolCall(id="c", name="echo", input={}), [])
-    assert outcome == Outcome("there is no tool named 'echo'; available: none", True)
+async def test_a_tool_that_the_image_does_not_name_is_like_one_nobody_has() -> None:
+    source = ServerTools([tool("echo", echo)])
+    async with source.open(DEFAULT_TENANT, image_with(())) as tools:
+        outcome = await run(tools, "echo")
+    assert outcome == ToolOutcome("there is no tool named 'echo'; available: none", True)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ async def test_a_value_that_is_no_json_is_a_result_that_says_so(value: object) -
 
 
 async def test_text_comes_out_as_text_json_can_carry() -> None:
-    assert await run(giving("a\ud800")) == Outcome("a\ufffd", False)
+    assert await run(giving("a\ud800")) == ToolOutcome("a\ufffd", False)
 
 
 @pytest.mark.parametrize(
@@ -91,34 +96,34 @@ async def test_a_long_result_is_cut_off_and_says_so(value: object, kept: object)
     async def run_it(arguments: dict[str, object]) -> object:
         return value
 
-    toolbox = Toolbox([tool("given", run_it)], Limits(tool_output=10))
-    assert await run(toolbox) == Outcome(kept, False)
+    tools = ToolSet([tool("given", run_it)])
+    assert await run(tools, output_max=10) == ToolOutcome(kept, False)
 
 
 async def test_a_long_error_is_cut_off_too() -> None:
     async def fail(arguments: dict[str, object]) -> object:
         raise ToolFailed("x" * 11)
 
-    outcome = await run(Toolbox([tool("fail", fail)], Limits(tool_output=10)), "fail")
-    assert outcome == Outcome("xxxxxxxxxx\n[cut off: the result has 11 characters]", True)
+    outcome = await run(ToolSet([tool("fail", fail)]), "fail", output_max=10)
+    assert outcome == ToolOutcome("xxxxxxxxxx\n[cut off: the result has 11 characters]", True)
 
 
 async def test_a_tool_that_ends_its_process_ends_only_itself() -> None:
     async def leave(arguments: dict[str, object]) -> object:
         sys.exit(3)
 
-    assert await run(Toolbox([tool("leave", leave)]), "leave") == Outcome("leave tried to end its process", True)
+    assert await run(ToolSet([tool("leave", leave)]), "leave") == ToolOutcome("leave tried to end its process", True)
 
 
 async def test_a_tool_whose_own_work_was_cancelled_is_a_failed_one() -> None:
     async def wait(arguments: dict[str, object]) -> object:
         raise asyncio.CancelledError
 
-    assert await run(Toolbox([tool("wait", wait)]), "wait") == Outcome("wait was cancelled from within", True)
+    assert await run(ToolSet([tool("wait", wait)]), "wait") == ToolOutcome("wait was cancelled from within", True)
 
 
 async def test_a_turn_that_is_cancelled_takes_its_tool_with_it() -> None:
-    begun, ended = anyio.Event(), list[Outcome]()
+    begun, ended = anyio.Event(), list[ToolOutcome]()
 
     async def wait(arguments: dict[str, object]) -> object:
         begun.set()
@@ -126,7 +131,7 @@ async def test_a_turn_that_is_cancelled_takes_its_tool_with_it() -> None:
         return None
 
     async def call() -> None:
-        ended.append(await run(Toolbox([tool("wait", wait)]), "wait"))
+        ended.append(await run(ToolSet([tool("wait", wait)]), "wait"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
@@ -135,10 +140,24 @@ async def test_a_turn_that_is_cancelled_takes_its_tool_with_it() -> None:
     assert ended == []
 
 
-def test_specs_are_given_by_name_and_unknown_names_are_found() -> None:
-    toolbox = Toolbox([tool("a", echo), tool("b", echo)])
-    assert toolbox.names == ("a", "b")
-    assert [spec.name for spec in toolbox.specs(None)] == ["a", "b"]
-    assert [spec.name for spec in toolbox.specs(("b", "nobody"))] == ["b"]
-    assert toolbox.specs(()) == ()
-    assert toolbox.unknown(("b", "nobody")) == ("nobody",)
+async def test_an_image_has_the_tools_that_it_names_and_this_process_has() -> None:
+    source = ServerTools([tool("a", echo), tool("b", echo)])
+    assert source.names(DEFAULT_TENANT) == ("a", "b")
+    for named, offered in ((("b", "nobody"), ["b"]), ((), [])):
+        async with source.open(DEFAULT_TENANT, image_with(named)) as tools:
+            assert [spec.name for spec in tools.specs] == offered
+
+
+async def test_an_image_that_names_no_tools_has_the_two_of_today_and_gains_none_by_an_upgrade() -> None:
+    builtin = builtin_tools(lambda: 0)
+    for server in (builtin, (*builtin, tool("shell", echo))):
+        source = ServerTools(server)
+        async with source.open(DEFAULT_TENANT, image_with(None)) as tools:
+            assert [spec.name for spec in tools.specs] == ["current_time", "calculator"]
+            assert (await run(tools, "shell")).is_error
+    assert source.names(DEFAULT_TENANT)[-1] == "shell"
+
+
+def image_with(tools: tuple[str, ...] | None) -> Image:
+    definition = Definition(name="a", tools=tools)
+    return build(definition, ImageConfig(), ContainerId("c"), name="", clock=lambda: 0, new_id=lambda prefix: f"{prefix}_1")[0]

@@ -47,7 +47,7 @@ from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 from agentvm.wiring import RuntimePresence
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
-from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
+from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_tools
 
 RATE = ModelRate(input=Decimal(1), output=Decimal(5))
 SPARE = "spare"
@@ -159,7 +159,7 @@ class Process:
         async with open_runtime(
             store=store,
             models=models,
-            toolbox=open_toolbox(hardware.provider, lambda: self._alive, repeatable=hardware.repeatable),
+            tools=open_tools(hardware.provider, lambda: self._alive, repeatable=hardware.repeatable),
             clock=hardware.clock,
             new_id=hardware.new_id,
             settings=SETTINGS,

@@ -40,7 +40,7 @@ from agentvm.errors import (
     ToolFailed,
 )
 from agentvm.model.usage import Usage
-from agentvm.runtime.tools import Tool, Toolbox
+from agentvm.runtime.tools import ServerTools, Tool
 from tests.simulation.loop import Dice
 
 Step = ModelOutput | ProviderError | float
@@ -154,7 +154,7 @@ def told_in(prompt: Prompt) -> set[int]:
     return {number for said in prompt.conversation if isinstance(said, UserEntry) for number in numbers_in(str(said.content))}
 
 
-def open_toolbox(provider: Provider, alive: Callable[[], bool], *, repeatable: Sequence[str] = (REPEATABLE,)) -> Toolbox:
+def open_tools(provider: Provider, alive: Callable[[], bool], *, repeatable: Sequence[str] = (REPEATABLE,)) -> ServerTools:
     """The tools of one process. What they do is in the arguments."""
 
     def tool(name: str) -> Tool:
@@ -172,9 +172,9 @@ def open_toolbox(provider: Provider, alive: Callable[[], bool], *, repeatable: S
             return {"done": arguments["id"]}
 
         spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
-        return Tool(spec=spec, run=run, deadline=TOOL_SECONDS, repeatable=name in repeatable)
+        return Tool(spec=spec, run=run, timeout_seconds=TOOL_SECONDS, repeatable=name in repeatable)
 
-    return Toolbox([tool(REPEATABLE), tool(ONCE)])
+    return ServerTools([tool(REPEATABLE), tool(ONCE)], default=(REPEATABLE, ONCE))
 
 
 def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:

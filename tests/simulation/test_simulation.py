@@ -54,7 +54,7 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
 
 
 def test_many_things_really_happen() -> None:
-    counts = sum((run_history(seed).counts for seed in range(1, 8)), run_history(0).counts)
+    counts = sum((run_history(seed).counts for seed in range(1, 16)), run_history(0).counts)
     for what in (
         "turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump",
         "summaries", "summed up", "drop_old", "thinned",

@@ -15,7 +15,7 @@ from agentvm.resources.kinds import KINDS
 from agentvm.storage.sql.store import Store
 
 DEFAULT = Definition(name="default")
-"""What an image is built from when nobody says: no prompt of its own, every built-in tool."""
+"""The definition of an image that names none: no system prompt, the default tools."""
 
 MAX_NAME = 200
 MAX_IMAGE_NAME = 300

@@ -7,7 +7,7 @@ import msgspec
 from agentvm.blueprint.image import DEFAULT_NAME, references
 from agentvm.commands.call import Call
 from agentvm.errors import InvalidInput
-from agentvm.model.definition import Definition, Rendered
+from agentvm.model.definition import DEFAULT_TOOLS, Definition, Rendered
 from agentvm.model.ids import SessionId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.protocol import commands as ask
@@ -162,7 +162,7 @@ def _effective(peer: Peer, image: Image) -> EffectiveConfig:
     return EffectiveConfig(
         model=peer.vm.runtime.model_name(definition.model or peer.vm.tenancy.own_keys.default_of(peer.tenant_id)),
         max_tokens=definition.max_tokens or peer.vm.runtime.settings_of(peer.tenant_id).defaults.max_tokens,
-        tools=peer.vm.runtime.tool_names if definition.tools is None else definition.tools,
+        tools=DEFAULT_TOOLS if definition.tools is None else definition.tools,
         system_prompt=definition.system_prompt,
         temperature=definition.temperature,
         thinking=definition.thinking,

@@ -157,7 +157,7 @@ async def _written(peer: Peer, action: str, done: Published, content: dict[str, 
         uri=f"{record.uri}@{version.version}",
         version=version.version,
         digest=version.digest,
-        warnings=warnings_about(done.resource.type, content, peer.vm.runtime.tool_names),
+        warnings=warnings_about(done.resource.type, content, peer.vm.runtime.tools.names(peer.tenant_id)),
     )
 
 

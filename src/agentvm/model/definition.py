@@ -7,6 +7,9 @@ import msgspec
 
 from agentvm.model.base import Record
 
+DEFAULT_TOOLS = ("current_time", "calculator")
+"""The tools of a definition that names none. Never changed: an image must not gain a tool by an upgrade of the server."""
+
 
 class Rendered(Record):
     """The resolved references of a definition at the build of its image, besides the system prompt."""
@@ -29,7 +32,7 @@ class Definition(Record):
     model: str | None = None
     """`<driver>/<model>`; the server's default when unset."""
     tools: tuple[str, ...] | None = None
-    """Names of tools; every built-in tool when unset, none when empty."""
+    """Names of tools; `current_time` and `calculator` when unset, none when empty."""
     sandbox: str | None = None
     knowledge: tuple[str, ...] = ()
     variables: dict[str, object] | None = None

@@ -27,7 +27,7 @@ VARIABLES_MAX = 1_000
 
 
 class AgentContent(Content):
-    """`tools` are URIs, or names of built-in tools: every built-in tool when unset, none when empty."""
+    """`tools` are URIs, or names of built-in tools: `current_time` and `calculator` when unset, none when empty."""
 
     description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] | None = None
     system_prompt: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] | None = None

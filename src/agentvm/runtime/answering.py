@@ -34,7 +34,7 @@ from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import Outcome
+from agentvm.runtime.tools import ToolOutcome, ToolSet
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
@@ -57,6 +57,7 @@ class Answering:
         self._told: list[context.Traced] = []
         """What the model was told last, and in which messages that was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
+        self._tools = ToolSet(())
         self._cost = 0
         """Of the turn's calls so far, each at the rate of who answered it."""
 
@@ -67,14 +68,15 @@ class Answering:
             times = self._accepted.attempt
             raise TurnLimitReached(f"The server did not survive this turn {times} times; it is not begun again")
         self._ports.quarantine.check(log.tenant_id, log.session_id)
-        if self._accepted.resumed:
-            await self._begin_again()
-        async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
+        async with self._ports.tools.open(log.tenant_id, self._image) as self._tools:
             if self._accepted.resumed:
-                # What the ledger says, else what the calls before the restart would have cost with who is asked first.
-                self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
-            while not self._accepted.state.ended:
-                await self._step(candidates)
+                await self._begin_again()
+            async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
+                if self._accepted.resumed:
+                    # What the ledger says, else what the calls before the restart would have cost with who is asked first.
+                    self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
+                while not self._accepted.state.ended:
+                    await self._step(candidates)
 
     async def _step(self, candidates: Sequence[Chosen]) -> None:
         """The tools the model has asked for, then the model: the first candidate that answers."""
@@ -242,7 +244,7 @@ class Answering:
             used = NO_USAGE if accepted.cut is None else accepted.cut.usage
             await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
             return
-        again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
+        again = tuple(pending for pending in now.pending if self._tools.may_repeat(pending.call.name))
         accepted.state = msgspec.structs.replace(now, pending=again)
         for pending in now.pending:
             if pending not in again:
@@ -267,7 +269,7 @@ class Answering:
 
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
-        tools = self._ports.toolbox.specs(definition.tools)
+        tools = self._tools.specs
         wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
@@ -296,13 +298,12 @@ class Answering:
     async def _run_tools(self) -> None:
         accepted = self._accepted
         pending = accepted.state.pending
-        allowed = [spec.name for spec in self._ports.toolbox.specs(self._image.definition.tools)]
         accepted.state = msgspec.structs.replace(accepted.state, pending=())
-        done, results = anyio.create_memory_object_stream[tuple[ToolCall, Outcome]](len(pending))
+        done, results = anyio.create_memory_object_stream[tuple[ToolCall, ToolOutcome]](len(pending))
         async with open_tasks() as tasks:
             with done, results:
                 for call in pending:
-                    tasks.start_soon(self._run_tool, call, allowed, done)
+                    tasks.start_soon(self._run_tool, call, done)
                 for _ in pending:
                     call_done, outcome = await results.receive()
                     at = self._ports.clock()
@@ -311,17 +312,16 @@ class Answering:
     async def _run_tool(
         self,
         pending: turn.PendingCall,
-        allowed: Sequence[str],
-        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, Outcome]]",
+        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, ToolOutcome]]",
     ) -> None:
         try:
             if pending.problem is not None:
-                outcome = Outcome(pending.problem, True)
+                outcome = ToolOutcome(pending.problem, True)
             else:
-                outcome = await self._ports.toolbox.run(pending.call, allowed, longest=self._limits.tool_output)
+                outcome = await self._tools.run(pending.call, output_max=self._limits.tool_output)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
-            outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)
+            outcome = ToolOutcome(f"{pending.call.name} failed because of an internal error", True)
         await done.send((pending.call, outcome))
 
     async def _advance(self, made: turn.Step) -> None:

@@ -21,7 +21,7 @@ from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
-from agentvm.runtime.tools import Toolbox
+from agentvm.runtime.tools import ToolSource
 from agentvm.storage.base import Reading, Recalled
 from agentvm.storage.sql.store import Store
 
@@ -63,7 +63,7 @@ class Ports:
     quarantine: Quarantine
     models: Models
     choose: Choose
-    toolbox: Toolbox
+    tools: ToolSource
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup

@@ -38,7 +38,7 @@ from agentvm.runtime.settlement import settle_left
 from agentvm.runtime.suspects import GROUP_SECONDS, is_to_blame, next_group
 from agentvm.runtime.tails import Left, fold_tails, read_tails
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import Toolbox
+from agentvm.runtime.tools import ToolSource
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -79,6 +79,7 @@ class Runtime:
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
         self.models = ports.models
+        self.tools = ports.tools
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
@@ -128,11 +129,6 @@ class Runtime:
         for present in self.roster.of_container(tenant_id, image.container_id):
             if isinstance(present, Agent) and present.image_id == image.image_id:
                 present.image = image
-
-    @property
-    def tool_names(self) -> tuple[str, ...]:
-        """The tools that this process can run."""
-        return self._ports.toolbox.names
 
     def model_name(self, name: str | None) -> str:
         """The whole name, `<provider>/<model>`, of a model that an image names; as written if nobody here serves it."""
@@ -326,7 +322,7 @@ async def open_runtime(
     *,
     store: Store,
     models: Models,
-    toolbox: Toolbox,
+    tools: ToolSource,
     clock: Clock,
     new_id: NewId,
     settings: TurnSettings | SettingsOf,
@@ -346,7 +342,7 @@ async def open_runtime(
             store=store,
             quarantine=Quarantine(store, clock),
             models=models,
-            toolbox=toolbox,
+            tools=tools,
             clock=clock,
             new_id=new_id,
             tasks=tasks,

@@ -1,22 +1,29 @@
-"""Tools — the port through which a turn calls tools. A failing, hanging or loud tool is a result, never the turn's failure."""
+"""Tools — what a turn can call. A tool that fails, hangs or returns too much gives a result, never the turn's failure.
+
+Each turn opens the tools of its tenant and image, as it opens its models, and closes them with its end.
+"""
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import anyio
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
-from agentvm.model.limits import Limits
+from agentvm.model.definition import DEFAULT_TOOLS
+from agentvm.model.ids import TenantId
+from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.text import sound
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
-"""Takes the call's input, gives any JSON value; raises `ToolFailed` with a text the model can act upon."""
+"""Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
 
-DEADLINE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,77 +32,100 @@ class Tool:
 
     spec: ToolSpec
     run: Run
-    deadline: float = DEADLINE
+    timeout_seconds: float = TIMEOUT_SECONDS
     repeatable: bool = False
     """Running it twice is as good as once, so it may run again after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a call came to: a JSON value, or the text of an error."""
+class ToolOutcome:
+    """The result of a call: a JSON value, or the text of an error."""
 
     result: object
     is_error: bool
 
 
-class Toolbox:
-    """The tools of this process, by name."""
+class ToolSet:
+    """The tools of one turn: those that the model is told of, and no others can be called."""
 
-    def __init__(self, tools: Sequence[Tool], limits: Limits | None = None) -> None:
-        self._longest = (limits or Limits()).tool_output
+    def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self.specs = tuple(tool.spec for tool in self._tools.values())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._tools)
+    async def __aenter__(self) -> Self:
+        return self
 
-    def specs(self, names: Sequence[str] | None) -> tuple[ToolSpec, ...]:
-        """The named tools as the model sees them; all of them for None. A name nobody has is left out."""
-        chosen = self._tools if names is None else [name for name in names if name in self._tools]
-        return tuple(self._tools[name].spec for name in chosen)
+    async def __aexit__(self, *_: object) -> None:
+        """Tools of this process hold nothing open."""
 
     def may_repeat(self, name: str) -> bool:
         return name in self._tools and self._tools[name].repeatable
 
-    def unknown(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if name not in self._tools)
-
-    async def run(self, call: ToolCall, allowed: Sequence[str], *, longest: int | None = None) -> Outcome:
-        """`longest` is how much of the result is kept; None for what the toolbox was made with."""
-        most = self._longest if longest is None else longest
-        tool = self._tools.get(call.name) if call.name in allowed else None
+    async def run(self, call: ToolCall, *, output_max: int) -> ToolOutcome:
+        """Runs the call; of its result at most `output_max` characters are kept."""
+        tool = self._tools.get(call.name)
         if tool is None:
-            return Outcome(f"there is no tool named {call.name!r}; available: {', '.join(allowed) or 'none'}", True)
+            names = ", ".join(self._tools) or "none"
+            return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
         try:
-            with anyio.fail_after(tool.deadline):
-                return _checked(call.name, await tool.run(call.input), most)
+            with anyio.fail_after(tool.timeout_seconds):
+                return _checked(call.name, await tool.run(call.input), output_max)
         except ToolFailed as error:
-            return Outcome(_cut(str(error), most), True)
+            return ToolOutcome(_cut(str(error), output_max), True)
         except TimeoutError:
-            return Outcome(f"{call.name} did not finish within {tool.deadline:g} seconds", True)
+            return ToolOutcome(f"{call.name} did not finish within {tool.timeout_seconds:g} seconds", True)
         except SystemExit:
             # It would end the server.
-            return Outcome(f"{call.name} tried to end its process", True)
+            return ToolOutcome(f"{call.name} tried to end its process", True)
         except anyio.get_cancelled_exc_class():
             if anyio.current_effective_deadline() == -math.inf:
                 raise
             # Not the turn was cancelled, but something the tool waited for; passed on, it would end the calls beside it.
-            return Outcome(f"{call.name} was cancelled from within", True)
+            return ToolOutcome(f"{call.name} was cancelled from within", True)
 
 
-def _checked(name: str, result: object, most: int) -> Outcome:
-    """Here, because later it could only be the turn's failure."""
+class ToolSource(Protocol):
+    """Resolves tools per tenant and image."""
+
+    def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
+        """Returns the tools that images of the tenant can name; None for those that every tenant has."""
+
+    def open(self, tenant_id: TenantId, image: Image) -> AbstractAsyncContextManager[ToolSet]:
+        """Returns the tools of one turn, to be held until it ends."""
+
+
+class ServerTools:
+    """The tools of this process, the same for every tenant. An image has those that its definition names.
+
+    A definition that names none has the tools of `default`, which does not grow when the server gets more tools.
+    """
+
+    def __init__(self, tools: Sequence[Tool], *, default: Sequence[str] = DEFAULT_TOOLS) -> None:
+        self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._default = default
+
+    def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
+        names = self._default if image.definition.tools is None else image.definition.tools
+        # A name that this process does not have is left out: an image may be older than the server.
+        return ToolSet([self._tools[name] for name in names if name in self._tools])
+
+
+def _checked(name: str, result: object, output_max: int) -> ToolOutcome:
+    """Checks here that the result is JSON: later it could only fail the turn."""
     if isinstance(result, str):
-        return Outcome(_cut(result, most), False)
+        return ToolOutcome(_cut(result, output_max), False)
     try:
         body = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError) as error:
-        return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
-    return Outcome(result if len(body) <= most else _cut(body.decode(), most), False)
+        return ToolOutcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
+    return ToolOutcome(result if len(body) <= output_max else _cut(body.decode(), output_max), False)
 
 
-def _cut(text: str, most: int) -> str:
-    """As much of the text as is kept, as text that JSON can carry; a note says what is missing."""
-    if len(text) <= most:
+def _cut(text: str, output_max: int) -> str:
+    """Returns as much of the text as is kept, as text that JSON can carry; a note says what is missing."""
+    if len(text) <= output_max:
         return sound(text)
-    return f"{sound(text[:most])}\n[cut off: the result has {len(text)} characters]"
+    return f"{sound(text[:output_max])}\n[cut off: the result has {len(text)} characters]"

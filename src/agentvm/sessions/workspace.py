@@ -58,7 +58,7 @@ class Workspace:
             resources=self.resources,
             models=self.runtime.models,
             own_keys=self.tenancy.own_keys,
-            tools=self.runtime.tool_names,
+            tools=self.runtime.tools.names(self.tenant_id),
         )
 
     def container_id(self, name: str) -> ContainerId:

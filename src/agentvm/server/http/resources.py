@@ -137,7 +137,7 @@ async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
     ask.target = f"{draft.type}/{draft.name}"
     vm = ask.vm
     done = await add(ask.tenancy, vm.resources, vm.definitions, author_of(ask), ask.principal.user_id, draft)
-    warnings = warnings_about(draft.type, draft.content, vm.runtime.tool_names)
+    warnings = warnings_about(draft.type, draft.content, vm.runtime.tools.names(ask.tenant_id))
     return Answer(content=registered(done, ask.tenant_id, warnings), status=201 if done.created else 200)
 
 
@@ -237,7 +237,9 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         expected=None if ask.if_match is None else _one_digest(ask.if_match),
     )
     done = await add_version(ask.tenancy, ask.vm.resources, author, ask.principal.user_id, resource.resource_id, revision)
-    return registered(done, ask.tenant_id, warnings_about(resource.type, given.content, ask.vm.runtime.tool_names))
+    return registered(
+        done, ask.tenant_id, warnings_about(resource.type, given.content, ask.vm.runtime.tools.names(ask.tenant_id))
+    )
 
 
 @routes.add("DELETE", _ONE, needs=WRITE, takes=DeleteGiven, action="resource.delete", raises=(ResourceInUse, ResourceNotFound))
