@@ -21,7 +21,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.model.settings import TitleSource
-from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
+from agentvm.protocol.connection import CommandReceived, CommandRefused, PeerConnection
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
@@ -38,7 +38,9 @@ class Desk:
 
     async def ask(self, command: str, /, **data: object) -> Any:
         """The reply's data, without the request's id."""
-        received = Connection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "req_1"}}))
+        received = PeerConnection("c").receive(
+            json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "req_1"}})
+        )
         with anyio.fail_after(5):
             if isinstance(received, CommandReceived):
                 await answer(self.peer, received.command, received.request_id)

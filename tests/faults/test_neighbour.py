@@ -29,7 +29,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability.log_filter import LogFilter, sight_of
 from agentvm.observability.log_limit import REFUSED
-from agentvm.protocol.connection import CommandReceived, Connection
+from agentvm.protocol.connection import CommandReceived, PeerConnection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
 from agentvm.storage.engines.sqlite.lane import BATCH_SECONDS
@@ -93,7 +93,7 @@ def desk(vm: AgentVM, tenant_id: TenantId) -> Desk:
 
 async def noise(noisy: Desk, command: str, **data: object) -> None:
     """On a socket of its own, for as long as it is held."""
-    received = Connection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
+    received = PeerConnection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
     assert isinstance(received, CommandReceived)
     await answer(noisy.vm.attach(noisy.peer.principal), received.command, received.request_id)
 

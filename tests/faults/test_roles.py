@@ -22,7 +22,7 @@ from agentvm import ScriptedDriver, ServerConfig
 from agentvm.app import open_agentvm
 from agentvm.config import SessionSettings, SystemSettings, history
 from agentvm.errors import AccessDenied, Unauthenticated
-from agentvm.model.account import Role
+from agentvm.model.account import UserRole
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
@@ -34,7 +34,7 @@ from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
 
-ROLES: tuple[Role, ...] = ("owner", "admin", "member", "viewer")
+ROLES: tuple[UserRole, ...] = ("owner", "admin", "member", "viewer")
 ASKERS = ("operator", "tenant key", *ROLES)
 """A tenant's key is nobody's, reaches all of its tenant and may do everything in it."""
 
@@ -48,8 +48,8 @@ class Staff:
     world: World
     tenant_id: TenantId
     keys: dict[str, str]
-    targets: dict[Role, UserId]
-    key_ids: dict[Role, str]
+    targets: dict[UserRole, UserId]
+    key_ids: dict[UserRole, str]
 
     async def ask(self, asker: str, method: str, path: str, body: object = None) -> int:
         named = f"{path}{'&' if '?' in path else '?'}tenant=acme"
@@ -72,14 +72,14 @@ async def open_staff() -> AsyncIterator[Staff]:
         yield staff
 
 
-def covers(asker: str, role: Role) -> bool:
+def covers(asker: str, role: UserRole) -> bool:
     """Whether the asker manages users of the role, and their keys."""
     if asker in ("operator", "owner"):
         return True
     return asker in ("tenant key", "admin") and role != "owner"
 
 
-def actions(staff: Staff, role: Role) -> dict[str, tuple[str, str, Any]]:
+def actions(staff: Staff, role: UserRole) -> dict[str, tuple[str, str, Any]]:
     """Everything that can be done to a user of the role, by name. The last ones end what the others need."""
     user_id, key_id = staff.targets[role], staff.key_ids[role]
     return {
@@ -98,7 +98,7 @@ def actions(staff: Staff, role: Role) -> dict[str, tuple[str, str, Any]]:
 
 @pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize("role", ROLES)
-async def test_f30_a_user_is_managed_only_by_those_whose_rights_cover_their_role(asker: str, role: Role) -> None:
+async def test_f30_a_user_is_managed_only_by_those_whose_rights_cover_their_role(asker: str, role: UserRole) -> None:
     async with open_staff() as staff:
         for name, (method, path, body) in actions(staff, role).items():
             status = await staff.ask(asker, method, path, body)

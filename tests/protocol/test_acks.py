@@ -9,7 +9,7 @@ from agentvm.model.ids import SessionId
 from agentvm.protocol import acks as module
 from agentvm.protocol.acks import PENDING_FRAMES_MAX, Acks
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.connection import Connection
+from agentvm.protocol.connection import PeerConnection
 
 ONE, TWO = SessionId("s1"), SessionId("s2")
 
@@ -78,7 +78,7 @@ class World:
     heard: dict[SessionId, list[int]] = field(default_factory=lambda: {ONE: [], TWO: []})
     wire: list[str] = field(default_factory=list)
     acks: Acks = field(default_factory=Acks)
-    connection: Connection = field(init=False)
+    connection: PeerConnection = field(init=False)
     sockets: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class World:
     def connect(self, cursors: dict[SessionId, int | None]) -> None:
         self.sockets += 1
         self.acks, self.wire = Acks(), []
-        self.connection = Connection(f"conn_{self.sockets}", self.acks)
+        self.connection = PeerConnection(f"conn_{self.sockets}", self.acks)
         self.connection.hello(7)
         self.connection.receive(json.dumps({"__ack": f"conn_{self.sockets}_1"}))
         for session_id, cursor in cursors.items():

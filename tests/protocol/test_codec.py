@@ -27,7 +27,7 @@ from agentvm.protocol.codec import (
     is_given,
 )
 from agentvm.protocol.commands import ContainerGetReply, ImageRun
-from agentvm.protocol.connection import Connection
+from agentvm.protocol.connection import PeerConnection
 
 
 def refuse_constant(name: str) -> None:
@@ -93,7 +93,7 @@ def test_a_member_that_is_a_huge_list_costs_no_more_than_its_text(member: str) -
     text = json.dumps({"type": "auth" if member == "headers" else "subscribe", member: [[]] * 200_000})
     tracemalloc.start()
     try:
-        Connection("c").receive(text)
+        PeerConnection("c").receive(text)
         assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ import pytest
 from agentvm.errors import StoreFailed, Unauthenticated
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.protocol.connection import Connection
+from agentvm.protocol.connection import PeerConnection
 from agentvm.runtime.channel import Closing
 from agentvm.server import handshake
 from agentvm.server.handshake import SUBSCRIPTIONS_MAX, Handshake
@@ -34,7 +34,7 @@ class Visitor:
         self._frames = [frame if isinstance(frame, str) else json.dumps(frame) for frame in frames]
         self._leaves = leaves
         self.heard: list[dict[str, object]] = []
-        self.room = Handshake(Connection("c"), authenticate, lambda: 7)
+        self.room = Handshake(PeerConnection("c"), authenticate, lambda: 7)
 
     async def read(self) -> str | None:
         if self._frames:

@@ -7,7 +7,7 @@ import anyio.lowlevel
 from msgspec.structs import replace
 
 from agentvm.errors import Conflict, NotFound
-from agentvm.model.account import ApiKey, Role, Tenant, User
+from agentvm.model.account import ApiKey, Tenant, User, UserRole
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.storage.sql.accounts import Accounts
@@ -307,7 +307,7 @@ class World:
         self.store.taken.add(tenant_id)
         return tenant
 
-    def add_user(self, external_id: str = "alice", *, role: Role = "member", tenant_id: TenantId = ACME) -> User:
+    def add_user(self, external_id: str = "alice", *, role: UserRole = "member", tenant_id: TenantId = ACME) -> User:
         user_id = UserId(f"usr_{external_id}")
         user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=NOW, updated_at=NOW)
         self.store.users[user_id] = user

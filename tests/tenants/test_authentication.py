@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.tenants.fakes import ACME, NOW, OPERATOR, World
 
 from agentvm.errors import Refused, StoreFailed, Unauthenticated
-from agentvm.model.account import Role, User
+from agentvm.model.account import User, UserRole
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
@@ -130,7 +130,7 @@ async def test_unbinding_a_user_holds_for_keys_that_name_the_container() -> None
         ("owner", EVERYTHING - {"system:admin"}),
     ],
 )
-async def test_a_users_role_caps_what_their_key_says(role: Role, allowed: frozenset[str]) -> None:
+async def test_a_users_role_caps_what_their_key_says(role: UserRole, allowed: frozenset[str]) -> None:
     world = World()
     someone = world.add_user(role=role)
     _, text = await world.key(user_id=someone.user_id, permissions=EVERYTHING)

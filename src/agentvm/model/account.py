@@ -6,7 +6,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import KeyId, TenantId, UserId
 
 AccountStatus = Literal["active", "suspended"]
-Role = Literal["owner", "admin", "member", "viewer"]
+UserRole = Literal["owner", "admin", "member", "viewer"]
 
 
 class Tenant(Record):
@@ -29,7 +29,7 @@ class User(Record):
     tenant_id: TenantId
     external_id: str
     display_name: str | None = None
-    role: Role = "member"
+    role: UserRole = "member"
     status: AccountStatus = "active"
     created_at: int
     updated_at: int
@@ -42,7 +42,7 @@ class ApiKey(Record):
     tenant_id: TenantId
     name: str
     user_id: UserId | None = None
-    role: Role | None = None
+    role: UserRole | None = None
     """The most that a key of a user acts with: the role they had when it was made. A promotion needs a new key."""
     permissions: tuple[str, ...] = ()
     containers: tuple[str, ...] | None = None

@@ -3,7 +3,7 @@
 from fnmatch import fnmatchcase
 
 from agentvm.errors import PermissionDenied
-from agentvm.model.account import Role
+from agentvm.model.account import UserRole
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 
@@ -52,7 +52,7 @@ class Principal(Record):
 
     tenant_id: TenantId
     user_id: UserId | None = None
-    role: Role | None = None
+    role: UserRole | None = None
     """The role it acts with, at most the user's; None for a key that is no user's."""
     key_id: KeyId | None = None
     permissions: frozenset[str] = frozenset()

@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 FOREVER_DAYS = 36_500
 """A retention period of a hundred years, to keep what would be deleted by default."""
 
-Days = Annotated[int, Meta(ge=1, le=FOREVER_DAYS)]
+RetentionDays = Annotated[int, Meta(ge=1, le=FOREVER_DAYS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -20,15 +20,17 @@ class Retention(Group):
     """Days after which something is deleted for good; None for never."""
 
     session_days: Annotated[
-        Days | None,
+        RetentionDays | None,
         setting("Days without a message after which a session is deleted; pinned ones are kept.", tenant="any", unset="never"),
     ] = None
     archived_days: Annotated[
-        Days | None, setting("The same for archived sessions.", tenant="any", unset="as for other sessions")
+        RetentionDays | None, setting("The same for archived sessions.", tenant="any", unset="as for other sessions")
     ] = None
-    rewound_days: Annotated[Days, setting("Days after which rewound messages are deleted; 36500 for never.", tenant="any")] = 30
+    rewound_days: Annotated[
+        RetentionDays, setting("Days after which rewound messages are deleted; 36500 for never.", tenant="any")
+    ] = 30
     message_days: Annotated[
-        Days | None, setting("Days after which ended turns are deleted from a session.", tenant="any", unset="never")
+        RetentionDays | None, setting("Days after which ended turns are deleted from a session.", tenant="any", unset="never")
     ] = None
 
     def cut(self, now: int) -> "RetentionCutoffs":

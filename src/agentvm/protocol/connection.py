@@ -114,7 +114,7 @@ class Dropped:
 Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived | Acked | NoiseReceived | RpcReceived | Dropped
 
 
-class Connection:
+class PeerConnection:
     """The protocol state of one peer."""
 
     __slots__ = ("_acks", "_wrapped", "connection_id", "state")

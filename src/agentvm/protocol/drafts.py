@@ -3,13 +3,13 @@
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft
 from agentvm.protocol import commands as ask
-from agentvm.protocol.link import Link
+from agentvm.protocol.link import RuntimeLink
 
 
 class Drafts:
     """One's own."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def save(

@@ -2,14 +2,14 @@
 
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.protocol import commands as ask
-from agentvm.protocol.link import Link
+from agentvm.protocol.link import RuntimeLink
 from agentvm.protocol.records import AttachmentRecord
 
 
 class AttachmentVerbs:
     """The files of containers."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def list(

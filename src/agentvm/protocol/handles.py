@@ -1,4 +1,4 @@
-"""Handles — one session and one running agent, as a program holds them. They speak through a `Link`, like all verbs."""
+"""Handles — one session and one running agent, as a program holds them. They speak through a `RuntimeLink`, like all verbs."""
 
 from collections.abc import AsyncGenerator
 from typing import TypeVar
@@ -8,7 +8,7 @@ from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Rewind, Session, Summary
 from agentvm.protocol import commands as ask
-from agentvm.protocol.link import Link, WireEvent
+from agentvm.protocol.link import RuntimeLink, WireEvent
 
 HISTORY_PAGE = 200
 """Messages asked for at a time."""
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class SessionHandle:
     """One session; `record` is what it was when it was read."""
 
-    def __init__(self, link: Link, record: Session) -> None:
+    def __init__(self, link: RuntimeLink, record: Session) -> None:
         self._link = link
         self.record = record
 
@@ -89,7 +89,7 @@ class SessionHandle:
 class AgentHandle:
     """One running agent."""
 
-    def __init__(self, link: Link, agent_id: AgentId, image_id: ImageId, session_id: SessionId) -> None:
+    def __init__(self, link: RuntimeLink, agent_id: AgentId, image_id: ImageId, session_id: SessionId) -> None:
         self._link = link
         self.agent_id = agent_id
         self.image_id = image_id
@@ -117,7 +117,7 @@ class AgentHandle:
         await self._link.ask(ask.AgentDestroy(agent_id=self.agent_id))
 
 
-def agent_of(link: Link, reply: ask.ImageRunReply) -> AgentHandle:
+def agent_of(link: RuntimeLink, reply: ask.ImageRunReply) -> AgentHandle:
     return AgentHandle(link, AgentId(reply.agent_id), reply.image_id, there(reply.session_id))
 
 

@@ -30,7 +30,7 @@ EventHandler = Callable[[WireEvent], None]
 Unsubscribe = Callable[[], None]
 
 
-class Link(Protocol):
+class RuntimeLink(Protocol):
     """A way to a runtime."""
 
     async def ask(self, command: ask.Command[R]) -> R:

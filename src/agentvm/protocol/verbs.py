@@ -1,6 +1,6 @@
 """Verbs — the command table as methods, the same over a socket and within a process.
 
-Everything here speaks through a `Link`. A remote link sends frames, a local one calls the runtime; callers cannot tell
+Everything here speaks through a `RuntimeLink`. A remote link sends frames, a local one calls the runtime; callers cannot tell
 which, and neither can this file.
 """
 
@@ -19,14 +19,14 @@ from agentvm.protocol import commands as ask
 from agentvm.protocol.drafts import Drafts
 from agentvm.protocol.files import AttachmentVerbs
 from agentvm.protocol.handles import AgentHandle, SessionHandle, agent_of, there
-from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
+from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
 
 class DefinitionManager:
     """Templates."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def register(self, definition: Definition) -> Definition:
@@ -45,7 +45,7 @@ class DefinitionManager:
 class ResourceVerbs:
     """What agents are made of, by URI. The rest of the resource centre is at `/v1/resources`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def register(
@@ -96,7 +96,7 @@ class ResourceVerbs:
 class ContainerManager:
     """Isolation boundaries."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def create(self, container_id: str) -> ContainerId:
@@ -124,7 +124,7 @@ class ContainerManager:
 class ImageManager:
     """Builds."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def build(
@@ -191,7 +191,7 @@ class ImageManager:
 class SessionManager:
     """Histories."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
@@ -247,7 +247,7 @@ class SessionManager:
 class AgentManager:
     """What runs."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self._link = link
 
     async def exists(self, agent_id: str) -> bool:
@@ -267,7 +267,7 @@ class AgentManager:
 class RuntimeView:
     """A peer's whole surface: the managers, plus `request` and `on`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RuntimeLink) -> None:
         self.link = link
         self.definitions = DefinitionManager(link)
         self.resources = ResourceVerbs(link)
@@ -300,7 +300,7 @@ class ServerManager(Protocol):
 class AgentX(RuntimeView):
     """The application's handle: definitions and images directly, what runs through `runtime`."""
 
-    def __init__(self, link: Link, server: ServerManager | None) -> None:
+    def __init__(self, link: RuntimeLink, server: ServerManager | None) -> None:
         super().__init__(link)
         self.server = server
 

@@ -184,7 +184,7 @@ def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
 
 def _files_of(item: FolderItem) -> dict[str, bytes]:
     """The files of a folder by their names."""
-    writer = _Writer(item)
+    writer = _FolderWriter(item)
     content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
     raw = {**msgspec.to_builtins(item), "content": content}
     if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
@@ -192,7 +192,7 @@ def _files_of(item: FolderItem) -> dict[str, bytes]:
     return {**writer.files, MANIFEST: pretty(raw)}
 
 
-class _Writer:
+class _FolderWriter:
     """Finds names for the files that a content is split into."""
 
     def __init__(self, item: FolderItem) -> None:

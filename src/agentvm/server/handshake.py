@@ -20,9 +20,9 @@ from agentvm.protocol.connection import (
     AuthReceived,
     CommandReceived,
     CommandRefused,
-    Connection,
     Dropped,
     NoiseReceived,
+    PeerConnection,
     RpcReceived,
     SubscribeReceived,
 )
@@ -51,7 +51,7 @@ WriteFrame = Callable[[str], Awaitable[None]]
 class Handshake:
     """One socket that has not authenticated."""
 
-    def __init__(self, connection: Connection, authenticate: Authenticate, clock: Clock) -> None:
+    def __init__(self, connection: PeerConnection, authenticate: Authenticate, clock: Clock) -> None:
         self._connection = connection
         self._authenticate = authenticate
         self._clock = clock

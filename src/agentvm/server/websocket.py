@@ -29,9 +29,9 @@ from agentvm.protocol.connection import (
     AuthReceived,
     CommandReceived,
     CommandRefused,
-    Connection,
     Dropped,
     NoiseReceived,
+    PeerConnection,
     Received,
     RpcReceived,
     SubscribeReceived,
@@ -119,7 +119,7 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
         # Attached before the first wait: rights that end meanwhile must find it.
         await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
         return
-    connection = Connection(vm.new_id("conn"))
+    connection = PeerConnection(vm.new_id("conn"))
     room = Handshake(connection, vm.tenancy.access.authenticate, vm.clock)
     with house.rooms.take(knock.address) as place:
         found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
@@ -137,7 +137,7 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
 
 
 async def _introduce(
-    vm: AgentVM, knock: Knock, room: Handshake, connection: Connection, receive: Receive, send: Send
+    vm: AgentVM, knock: Knock, room: Handshake, connection: PeerConnection, receive: Receive, send: Send
 ) -> Principal | Closing | None:
     """Who it is that has come without credentials; or why it must go; None when it has gone."""
     await receive()  # websocket.connect
@@ -164,7 +164,7 @@ async def _converse(
     abort: Callable[[], None],
     receive: Receive,
     send: Send,
-    connection: Connection | None = None,
+    connection: PeerConnection | None = None,
 ) -> None:
     """With a peer that is known; `connection` when it was open before."""
     vm = house.vm
@@ -178,7 +178,7 @@ async def _converse(
             await house.readers.enter(reader)
         if connection is None or reader is not None:
             # A reader's acknowledgements are followed from the first frame on, so it is greeted anew.
-            connection = Connection(vm.new_id("conn"), None if reader is None else reader.acks)
+            connection = PeerConnection(vm.new_id("conn"), None if reader is None else reader.acks)
             await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         await _come_home(peer)
         for wish in kept:
@@ -206,7 +206,7 @@ def _linger(all_tasks: anyio.CancelScope) -> None:
     all_tasks.deadline = anyio.current_time() + LINGER
 
 
-async def _write(peer: Peer, connection: Connection, reader: Reader | None, knock: Knock, send: Send) -> None:
+async def _write(peer: Peer, connection: PeerConnection, reader: Reader | None, knock: Knock, send: Send) -> None:
     writer = _Writer(connection, reader, knock.send_all or partial(_send_each, send), knock.drain)
     try:
         outlet = peer.outlet()
@@ -235,7 +235,7 @@ async def _send_each(send: Send, texts: Sequence[str]) -> None:
 class _Writer:
     """Sends frames in order, small ones together."""
 
-    connection: Connection
+    connection: PeerConnection
     reader: Reader | None
     send_all: SendAll
     drain: Callable[[], Awaitable[None]]
@@ -291,7 +291,7 @@ async def _read_text(receive: Receive) -> str | bytes | None:
     return data if len(data) > SMALL_BYTES else data.decode(errors="replace")
 
 
-async def _read(peer: Peer, connection: Connection, reader: Reader | None, receive: Receive) -> None:
+async def _read(peer: Peer, connection: PeerConnection, reader: Reader | None, receive: Receive) -> None:
     """Ends when the peer has gone, or when the writer has closed the socket."""
     told = -TELLING
     while True:
@@ -315,7 +315,7 @@ async def _read(peer: Peer, connection: Connection, reader: Reader | None, recei
         del received
 
 
-async def _understand(peer: Peer, connection: Connection, text: str | bytes) -> tuple[Received, AgentVMError | None]:
+async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes) -> tuple[Received, AgentVMError | None]:
     """What a frame asks for, and the reason if it is one too many. Each is counted once, a large one before it is decoded."""
     if len(text) <= SMALL_BYTES:
         received = connection.receive(text)

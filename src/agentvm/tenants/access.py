@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.log import get_logger
-from agentvm.model.account import ApiKey, Role, Tenant
+from agentvm.model.account import ApiKey, Tenant, UserRole
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
@@ -168,7 +168,7 @@ class Access(Authentication):
         await self._store.accounts(tenant_id).keys.add(key, keys.digest(self._pepper, text))
         return key, text
 
-    async def check_manages(self, granter: Principal, key: ApiKey) -> Role | None:
+    async def check_manages(self, granter: Principal, key: ApiKey) -> UserRole | None:
         """Refuses a principal that may not issue, rotate or revoke this key; otherwise returns the role that the key would
         have.
 

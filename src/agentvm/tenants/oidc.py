@@ -11,7 +11,7 @@ import msgspec
 
 from agentvm.errors import ConfigInvalid
 from agentvm.log import get_logger
-from agentvm.model.account import Role
+from agentvm.model.account import UserRole
 from agentvm.model.address import is_loopback
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock
@@ -32,7 +32,7 @@ REQUEST_TIMEOUT_SECONDS = 5.0
 DOCUMENT_MAX_BYTES = 1_048_576
 CLAIM_MAX = 200
 
-_ROLES: dict[str, Role] = {"owner": "owner", "admin": "admin", "member": "member", "viewer": "viewer"}
+_ROLES: dict[str, UserRole] = {"owner": "owner", "admin": "admin", "member": "member", "viewer": "viewer"}
 
 
 class OidcSettings(Record):
@@ -52,7 +52,7 @@ class Claims(Record):
 
     tenant: str
     user: str
-    role: Role | None = None
+    role: UserRole | None = None
     expires_at: int
 
 

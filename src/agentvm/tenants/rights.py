@@ -7,21 +7,21 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from agentvm.errors import AccessDenied, ContainerForbidden, InvalidInput, PermissionDenied, shorten
-from agentvm.model.account import Role, User
+from agentvm.model.account import User, UserRole
 from agentvm.model.ids import CONTAINER_ID_MAX, ContainerId, check_container_id
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 
 TENANT_WIDE = EVERYTHING - {"system:admin"}
 READING = frozenset(permission for permission in EVERYTHING if permission.endswith(":read"))
 
-CAPS: dict[Role, frozenset[str]] = {"viewer": READING, "member": MEMBER, "admin": TENANT_WIDE, "owner": TENANT_WIDE}
+CAPS: dict[UserRole, frozenset[str]] = {"viewer": READING, "member": MEMBER, "admin": TENANT_WIDE, "owner": TENANT_WIDE}
 """The most that a user of the role may do, whatever their key says. No role reaches beyond the tenant."""
 
-DEFAULT_PERMISSIONS: dict[Role, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
+DEFAULT_PERMISSIONS: dict[UserRole, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
 """The permissions of a user of the role without a key that lists some. A viewer's key may list more to read than a member's
 default."""
 
-_RANKS: dict[Role, int] = {"viewer": 0, "member": 1, "admin": 2, "owner": 3}
+_RANKS: dict[UserRole, int] = {"viewer": 0, "member": 1, "admin": 2, "owner": 3}
 
 CONTAINERS_MAX = 100
 KEY_NAME_MAX = 200
@@ -47,17 +47,17 @@ def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ..
     return granted
 
 
-def default_permissions(role: Role, granter: Principal) -> frozenset[str]:
+def default_permissions(role: UserRole, granter: Principal) -> frozenset[str]:
     """Returns the default permissions of a user's key: a member's, and of the role's others those that the granter has."""
     return DEFAULT_PERMISSIONS[role] & (MEMBER | granter.permissions)
 
 
-def lower(first: Role, other: Role) -> Role:
+def lower(first: UserRole, other: UserRole) -> UserRole:
     """Returns the role with fewer rights."""
     return min(first, other, key=_RANKS.__getitem__)
 
 
-def check_over(principal: Principal, role: Role) -> None:
+def check_over(principal: Principal, role: UserRole) -> None:
     """Refuses a principal whose own rights do not cover the role of the affected user.
 
     An owner is changed, deleted and given keys by an owner of the tenant or by the operator: an administrator who could act as
@@ -74,7 +74,7 @@ def check_over(principal: Principal, role: Role) -> None:
         raise PermissionDenied("tenants:admin")
 
 
-def check_gives(principal: Principal, role: Role) -> None:
+def check_gives(principal: Principal, role: UserRole) -> None:
     """Refuses to assign a role with more rights than the principal has."""
     check_over(principal, role)
     if role in ("admin", "owner") and not principal.may("system:admin"):

@@ -13,7 +13,7 @@ import anyio
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.model.account import Role, Tenant, User
+from agentvm.model.account import Tenant, User, UserRole
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
@@ -117,7 +117,7 @@ class World:
         _, text = await self.vm.tenancy.access.issue(tenant_id, name="k", granter=OPERATOR, permissions=permissions, **about)
         return text.reveal()
 
-    async def user(self, tenant_id: TenantId, external_id: str, role: Role = "member") -> UserId:
+    async def user(self, tenant_id: TenantId, external_id: str, role: UserRole = "member") -> UserId:
         user_id = UserId(f"usr_{external_id}_{tenant_id}")
         user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=1, updated_at=1)
         await self.vm.tenancy.access.add_user(user)

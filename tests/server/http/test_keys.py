@@ -1,7 +1,7 @@
 import pytest
 from tests.server.http.fixtures import OPERATOR, open_world
 
-from agentvm.model.account import ApiKey, Role
+from agentvm.model.account import ApiKey, UserRole
 from agentvm.model.ids import DEFAULT_TENANT, KeyId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE
@@ -98,7 +98,7 @@ async def test_a_user_asking_for_the_keys_of_another_is_given_their_own() -> Non
     ("role", "permissions"),
     [("owner", TENANT_WIDE), ("admin", TENANT_WIDE), ("member", MEMBER), ("viewer", DEFAULT_PERMISSIONS["viewer"])],
 )
-async def test_a_users_key_may_what_their_role_does_if_nothing_is_said(role: Role, permissions: frozenset[str]) -> None:
+async def test_a_users_key_may_what_their_role_does_if_nothing_is_said(role: UserRole, permissions: frozenset[str]) -> None:
     async with open_world() as world:
         boss = await world.user(world.acme.tenant_id, "boss", role)
         made = await world.ask("POST", "/v1/auth/keys?tenant=acme", {"name": "k", "userId": boss})

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from agentvm.errors import Conflict, NotFound
-from agentvm.model.account import AccountStatus, Role, User
+from agentvm.model.account import AccountStatus, User, UserRole
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.protocol.records import OwnedRecord
@@ -26,14 +26,14 @@ _ALL, _ONE = "/v1/users", "/v1/users/{user_id:str}"
 class NewUser(Given):
     external_id: str
     display_name: str | None = None
-    role: Role = "member"
+    role: UserRole = "member"
 
 
 class UserChange(Given):
     """What is absent stays; `null` takes it away."""
 
     display_name: str | UnsetType | None = UNSET
-    role: Role | UnsetType = UNSET
+    role: UserRole | UnsetType = UNSET
     status: AccountStatus | UnsetType = UNSET
 
 
@@ -42,7 +42,7 @@ class UserView(Record):
     tenant_id: TenantId
     external_id: str
     display_name: str | None = None
-    role: Role
+    role: UserRole
     status: AccountStatus
     created_at: int
     updated_at: int
