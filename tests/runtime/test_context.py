@@ -4,11 +4,13 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.drivers.fixtures import FAILURES
 
 from agentvm.drivers.anthropic_body import messages_body
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.chat_body import chat_body
+from agentvm.drivers.conversation import count_tokens
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -27,8 +29,10 @@ from agentvm.model.message import (
     UserContent,
     UserMessage,
 )
-from agentvm.runtime.context import build
+from agentvm.runtime.context import Exchanges, build, compose, compose_weighed
 from agentvm.runtime.history import keep_to
+from agentvm.testing.conformance.summaries import answered
+from agentvm.testing.conformance.summaries import asked as question
 
 PLENTY = 10**9
 
@@ -233,3 +237,22 @@ def test_after_any_cut_every_provider_is_sent_calls_with_their_results_and_nothi
             assert waiting == []
             waiting = [call["id"] for call in message.get("tool_calls", ())]
     assert waiting == []
+
+
+def test_exchanges_that_were_told_before_make_the_same_prompt() -> None:
+    exchanges = Exchanges()
+    for number in range(1, 6):
+        said = [message for turn in range(1, number + 1) for message in (question(turn), answered(turn))]
+        for budget in (5, 30, 10_000):
+            rules = {"system": "Be brief.", "tools": (), "budget": budget, "summary": "before"}
+            kept = compose_weighed(said, TurnId(f"t{number}"), exchanges, **rules)  # type: ignore[arg-type]
+            assert kept.told == compose(said, TurnId(f"t{number}"), **rules)  # type: ignore[arg-type]
+            assert kept.weight == count_tokens([entry for entry, _ in kept.told])
+
+
+def test_an_answer_that_was_regenerated_is_told_in_place_of_the_old_one() -> None:
+    exchanges = Exchanges()
+    other = structs.replace(answered(1), id=MessageId("other"))
+    for answer in (answered(1), other):
+        told = compose_weighed([question(1), answer], TurnId("t1"), exchanges, system=None, tools=(), budget=10_000).told
+        assert told[-1][1] == answer.id

@@ -8,7 +8,7 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply, tool
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.limits import Compaction
 from agentvm.model.message import UserMessage
-from agentvm.runtime import ports
+from agentvm.runtime import histories, ports
 from agentvm.testing.conformance.summaries import exchanges, sum_up
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +55,7 @@ async def test_a_message_that_is_more_than_a_model_can_be_told_fails_its_own_tur
     monkeypatch.setattr(ports, "SMALL_HISTORY_BYTES", 1_000)
     monkeypatch.setattr(ports, "HISTORY_MAX_BYTES", 5_000)
     monkeypatch.setattr(ports, "TURN_MAX_BYTES", 10_000)
+    monkeypatch.setattr(histories, "HISTORY_MAX_BYTES", 10_000)
     driver = ScriptedDriver()
     async with open_world(driver) as world:
         agent = world.start()
@@ -69,6 +70,22 @@ async def test_a_message_that_is_more_than_a_model_can_be_told_fails_its_own_tur
         heard = await world.hear("turn_response", turn_id=turn_id)
         assert heard[-1]["data"]["outcome"] == "completed"
         assert driver.prompts[-1].conversation == (UserEntry(content="small"),)
+
+
+async def test_of_a_long_session_what_fills_the_window_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "LEAST_HISTORY_BYTES", 100)
+    async with open_world(ScriptedDriver()) as world:
+        home, session_id = world.image.container_id, world.image.session_id
+        log = world.store.tenant(DEFAULT_TENANT).container(home).log(session_id)
+        await log.record(messages=[asked(number, 300) for number in range(100, 300)], now=1)
+        recall = world.runtime._ports.recall
+        recalled = await recall(DEFAULT_TENANT, home, session_id, MessageId("q299"), 1_000)
+        assert recalled.truncated
+        assert 3 <= len(recalled.messages) < 30, "a token is three bytes, so that four messages fill the window"
+        again = await recall(DEFAULT_TENANT, home, session_id, MessageId("q299"), 900)
+        assert all(one is other for one, other in zip(again.messages, recalled.messages, strict=True))
+        larger = await recall(DEFAULT_TENANT, home, session_id, MessageId("q299"), 10_000)
+        assert len(larger.messages) > len(recalled.messages)
 
 
 async def test_messages_that_wait_behind_a_turn_are_no_burden_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

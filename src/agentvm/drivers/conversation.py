@@ -54,10 +54,11 @@ def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, 
     return sum(_weight(each, sizes) for each in conversation)
 
 
-def estimate_input(prompt: Prompt) -> int:
-    """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
+def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:
+    """About how many tokens a provider reads: the conversation, weighed unless its weight is known, system prompt and tools."""
     tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
-    return count_tokens(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
+    weight = count_tokens(prompt.conversation) if conversation is None else conversation
+    return weight + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 
 
 def conversation_of(messages: Sequence[Message]) -> Exchange:

@@ -8,6 +8,7 @@ import base64
 import binascii
 import re
 import zlib
+from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
@@ -57,11 +58,21 @@ _COUNT = re.compile(rb"/Count\s+(\d{1,6})")
 _ESCAPED = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
-def most_input(prompt: Prompt, *, driver: str, window: int) -> int:
-    """More tokens than the prompt can have. Its attachments must be filled in."""
+def most_of_text(entries: Sequence[ConversationEntry]) -> int:
+    """More tokens than these can have, which hold no files."""
+    return sum(_entry_tokens(entry, 0, 0, _Budget()) for entry in entries)
+
+
+def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | None = None) -> int:
+    """More tokens than the prompt can have; `conversation` is the most of its conversation, if that is known already.
+
+    Its attachments must be filled in.
+    """
     image, budget = _image_tokens(driver, prompt.model), _Budget()
     total = PROMPT_TOKENS + _bytes(prompt.system or "") + _bytes(prompt.begun)
-    total += sum(_entry_tokens(entry, image, window, budget) for entry in prompt.conversation)
+    if conversation is None:
+        conversation = sum(_entry_tokens(said, image, window, budget) for said in prompt.conversation)
+    total += conversation
     # The embedded model gets no tools.
     if prompt.tools and driver != "local":
         total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)

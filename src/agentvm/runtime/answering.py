@@ -54,8 +54,8 @@ class Answering:
         # As they are when the turn begins: it ends under the rules it began with.
         settings = ports.settings_of(log.tenant_id)
         self._limits, self._defaults = settings.limits, settings.defaults
-        self._told: list[context.Traced] = []
-        """What the model was told last, and in which messages that was said."""
+        self._composed = context.Composed([], 0, 0)
+        """The conversation that the model was told last, and in which messages each thing was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
         self._cost = 0
@@ -97,7 +97,7 @@ class Answering:
             except ProviderBadRequest as error:
                 if self._accepted.state.message_id is not None:
                     raise
-                history = await self._refusals.set_aside(error, candidates[0].provider, self._told, history)
+                history = await self._refusals.set_aside(error, candidates[0].provider, self._composed.told, history)
         await self._refusals.confirm()
 
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
@@ -129,7 +129,7 @@ class Answering:
 
     async def _announce(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
         """That this call is made is committed before its request leaves: whatever happens then, it is billed."""
-        accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt)
+        accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt, self._composed.weight)
         call_id = turn.next_id(accepted.state)
         key = f"{call_id}.{attempt}"
         await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
@@ -220,7 +220,12 @@ class Answering:
         warnings = await bill.admit(
             driver.name,
             prompt.model,
-            most_input=most_input(prompt, driver=driver.name, window=driver.context_window(prompt.model)),
+            most_input=most_input(
+                prompt,
+                driver=driver.name,
+                window=driver.context_window(prompt.model),
+                conversation=self._composed.most,
+            ),
             most_output=prompt.max_tokens + thinking,
             least_output=min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking,
             own_key=chosen.own_key,
@@ -274,9 +279,12 @@ class Answering:
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
-        self._told = context.compose(
+        # With something refused, an exchange is told otherwise than before.
+        key = (self._log.tenant_id, self._log.session_id)
+        self._composed = context.compose_weighed(
             refusal.without(history.messages, history.refused),
             self._accepted.state.turn_id,
+            context.Exchanges() if history.refused else self._ports.histories.exchanges(*key),
             system=system,
             tools=tools,
             budget=room,
@@ -285,7 +293,7 @@ class Answering:
         )
         return Prompt(
             model=model,
-            conversation=tuple(said for said, _ in self._told),
+            conversation=tuple(said for said, _ in self._composed.told),
             max_tokens=max_tokens,
             system=system,
             tools=tools,

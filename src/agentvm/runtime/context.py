@@ -10,9 +10,11 @@ message alone: some models are told users and assistants in turns only.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import Exchange, conversation_of, count_tokens, trace
+from agentvm.drivers.conversation import Exchange, count_tokens, trace
+from agentvm.drivers.weighing import most_of_text
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import Message
@@ -27,6 +29,56 @@ _OPENING = (
 )
 _CLOSING = "\n</summary>"
 _HEARD = "I have read the summary of our earlier conversation."
+
+
+class ToldExchange(NamedTuple):
+    """One exchange as a model is told it, with about how many tokens it has."""
+
+    last: MessageId
+    messages: int
+    entries: list[Traced]
+    weight: int
+    most: int
+    """More tokens than it can have, if it is plain."""
+    plain: bool
+    """Whether it has no files."""
+
+
+class Composed(NamedTuple):
+    """The conversation of a prompt, and about how many tokens it has, and at most; None where files have to be looked at."""
+
+    told: list[Traced]
+    weight: int | None
+    most: int | None
+
+
+class Exchanges:
+    """Exchanges of one session that were told before, by their first message; an exchange that has grown is told anew."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: dict[MessageId, ToldExchange] = {}
+
+    def tell(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
+        known = self._told.get(messages[0].id)
+        if known is not None and known.messages == len(messages) and known.last == messages[-1].id:
+            return known
+        traced = trace(messages)
+        said = [entry for entry, _ in traced]
+        # The size of a file is known elsewhere, so an exchange with one is weighed each time.
+        plain = not any(isinstance(entry, UserEntry) and not isinstance(entry.content, str) for entry in said)
+        told = ToldExchange(
+            messages[-1].id, len(messages), [*traced], count_tokens(said, sizes), most_of_text(said) if plain else 0, plain
+        )
+        if plain:
+            self._told[messages[0].id] = told
+        return told
+
+    def keep(self, first: Sequence[MessageId]) -> None:
+        """Forgets every other exchange once there are more of them than of these."""
+        if len(self._told) > 2 * len(first) + 16:
+            self._told = {message_id: self._told[message_id] for message_id in first if message_id in self._told}
 
 
 def build(
@@ -58,36 +110,56 @@ def compose(
     sizes: Mapping[str, int] = {},
 ) -> list[Traced]:
     """The same, with the message that each thing was said in."""
-    exchanges = [trace(messages) for messages in _until(history, current)]
+    return compose_weighed(
+        history, current, Exchanges(), system=system, tools=tools, budget=budget, summary=summary, sizes=sizes
+    ).told
+
+
+def compose_weighed(
+    history: Sequence[Message],
+    current: TurnId,
+    exchanges: Exchanges,
+    *,
+    system: str | None,
+    tools: Sequence[ToolSpec],
+    budget: int,
+    summary: str | None = None,
+    sizes: Mapping[str, int] = {},
+) -> Composed:
+    """The same, with its weight. `exchanges` are those that were told before, and are added to."""
+    turns = _until(history, current)
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     before = () if summary is None else told(summary)
-    if exchanges and count_tokens(before) + _weigh(exchanges[-1], sizes) > left:
+    if turns and count_tokens(before) + exchanges.tell(turns[-1], sizes).weight > left:
         # There is no room for more than what is asked now.
         before = ()
-    left -= count_tokens(before)
-    kept: list[list[Traced]] = []
-    for exchange in reversed(exchanges):
-        left -= _weigh(exchange, sizes)
-        if kept and left < 0:
+    weight = count_tokens(before)
+    kept: list[ToldExchange] = []
+    for messages in reversed(turns):
+        exchange = exchanges.tell(messages, sizes)
+        if kept and weight + exchange.weight > left:
             break
-        kept.append(list(exchange))
-    return [*((said, None) for said in before), *(each for exchange in reversed(kept) for each in exchange)]
+        weight += exchange.weight
+        kept.append(exchange)
+    exchanges.keep([messages[0].id for messages in turns[-len(kept) :]])
+    composed: list[Traced] = [(said, None) for said in before]
+    for exchange in reversed(kept):
+        composed += exchange.entries
+    if not all(exchange.plain for exchange in kept):
+        return Composed(composed, None, None)
+    return Composed(composed, weight, most_of_text(before) + sum(exchange.most for exchange in kept))
 
 
-def _weigh(exchange: Sequence[Traced], sizes: Mapping[str, int]) -> int:
-    return count_tokens([said for said, _ in exchange], sizes)
-
-
-def newest(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
-    """The newest exchanges that so many tokens may hold, and at least one: for those who keep them while a model is asked."""
+def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...], bool]:
+    """The newest exchanges that so many tokens may hold, at least one; and whether they are that many."""
     kept: list[Sequence[Message]] = []
-    for exchange in reversed(by_turn(history)):
-        budget -= count_tokens(conversation_of(exchange))
+    for messages in reversed(by_turn(history)):
+        budget -= count_tokens([entry for entry, _ in trace(messages)])
         if kept and budget < 0:
             break
-        kept.append(exchange)
-    taken = {message.id for exchange in kept for message in exchange}
-    return tuple(message for message in history if message.id in taken)
+        kept.append(messages)
+    taken = {message.id for messages in kept for message in messages}
+    return tuple(message for message in history if message.id in taken), budget < 0
 
 
 def told(summary: str) -> Exchange:

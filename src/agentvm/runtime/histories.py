@@ -4,12 +4,16 @@ Theory of operation. A history is read from the store once; messages that are co
 in the order of their commits. Whatever else changes a history (a rewind, a summary, a part that a provider refused, retention,
 an import) makes it be forgotten, and the next turn reads it again. A history that changed while it was being read is not kept.
 So what is kept is always what the store would give, and losing it costs no more than a read.
+
+Of a long session the newest messages are kept, as many as fill the window of the model, and beside them their exchanges as
+models are told them: what a step costs depends on the window, and not on the length of the session.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import anyio
 
@@ -27,13 +31,20 @@ from agentvm.events.message import (
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, SessionId, TenantId
 from agentvm.model.message import Message, rough_size
+from agentvm.runtime.context import Exchanges
 from agentvm.storage.base import Recalled
 
 MAX_BYTES = 64 * 1024 * 1024
 """Kept of all histories together, about."""
 
-HISTORY_MAX_BYTES = 512 * 1024
-"""A longer history is read for each turn."""
+HISTORY_MAX_BYTES = 4 * 1024 * 1024
+"""A history that takes more is read for each turn."""
+
+GROWTH_BYTES = 64 * 1024
+"""A history of which only the newest part is kept may grow by so much and by half, then it is read again."""
+
+UNBOUNDED_TOKENS = 2**62
+"""The window that a history fills of which nothing was left out."""
 
 MESSAGE_BYTES = 1_024
 """What a message takes in memory beside its text, about."""
@@ -44,6 +55,12 @@ IDLE_SECONDS = 60.0
 Key = tuple[TenantId, SessionId]
 
 
+class Keep(Protocol):
+    """Keeps what was read; `window` is the number of tokens that a truncated history fills."""
+
+    def __call__(self, recalled: Recalled, window: int = 0, /) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class _History:
     recalled: Recalled
@@ -51,7 +68,11 @@ class _History:
     """Whether it was read with the summary in place of what that covers."""
     messages: dict[str, Message]
     bytes: int
+    max_bytes: int
     used_at: float
+    window: int
+    """Tokens that it fills, as far as the session has them."""
+    exchanges: Exchanges
 
 
 class Histories:
@@ -78,30 +99,41 @@ class Histories:
         self._reading: dict[Key, int] = {}
         """Changes of each history that is being read."""
 
-    def find(self, tenant_id: TenantId, session_id: SessionId, current: MessageId, *, summary: bool) -> Recalled | None:
-        """The history with that message, which is answered now; None when it must be read."""
+    def find(
+        self, tenant_id: TenantId, session_id: SessionId, current: MessageId, *, summary: bool, window: int = 0
+    ) -> Recalled | None:
+        """The history with that message, which is answered now, up to so many tokens; None when it must be read."""
         history = self._kept.get((tenant_id, session_id))
-        if history is None or history.summary is not summary or current not in history.messages:
+        if history is None or history.summary is not summary or current not in history.messages or history.window < window:
             return None
         history.used_at = anyio.current_time()
         self._kept.move_to_end((tenant_id, session_id))
         return replace(history.recalled, messages=tuple(history.messages.values()))
 
     @contextmanager
-    def reading(self, tenant_id: TenantId, session_id: SessionId, *, summary: bool) -> Iterator[Callable[[Recalled], None]]:
-        """Entered before the store is asked; yields what keeps its answer, if nothing has changed meanwhile."""
+    def reading(self, tenant_id: TenantId, session_id: SessionId, *, summary: bool) -> Iterator[Keep]:
+        """Entered before the store is asked; yields what keeps its answer, if nothing has changed meanwhile.
+
+        An answer that was truncated is kept with the window that it fills.
+        """
         key = (tenant_id, session_id)
         before = self._reading.setdefault(key, 0)
 
-        def keep(recalled: Recalled) -> None:
+        def keep(recalled: Recalled, window: int = 0) -> None:
             # Beside other turns that wait something was left out that has been said.
-            if self._reading.get(key) == before and not recalled.truncated and len(recalled.running) <= 1:
-                self._keep(key, recalled, summary)
+            if self._reading.get(key) != before or len(recalled.running) > 1 or (recalled.truncated and not window):
+                return
+            self._keep(key, recalled, summary, window if recalled.truncated else UNBOUNDED_TOKENS)
 
         try:
             yield keep
         finally:
             self._reading.pop(key, None)
+
+    def exchanges(self, tenant_id: TenantId, session_id: SessionId) -> Exchanges:
+        """The exchanges of the session that models were told before; a new collection for one that is not kept."""
+        history = self._kept.get((tenant_id, session_id))
+        return Exchanges() if history is None else history.exchanges
 
     def react(self, event: Event) -> None:
         data, session_id = event.data, event.scope.session_id
@@ -147,17 +179,18 @@ class Histories:
         size = MESSAGE_BYTES + rough_size(message)
         history.bytes += size
         self._bytes += size
-        if history.bytes > HISTORY_MAX_BYTES:
+        if history.bytes > history.max_bytes:
             self.forget(*key)
 
-    def _keep(self, key: Key, recalled: Recalled, summary: bool) -> None:
+    def _keep(self, key: Key, recalled: Recalled, summary: bool, window: int) -> None:
         self.forget(*key)
         messages: dict[str, Message] = {message.id: message for message in recalled.messages}
         size = sum(MESSAGE_BYTES + rough_size(message) for message in recalled.messages)
         if size > HISTORY_MAX_BYTES:
             return
         kept = replace(recalled, messages=(), running=frozenset())
-        self._kept[key] = _History(kept, summary, messages, size, anyio.current_time())
+        most = HISTORY_MAX_BYTES if window == UNBOUNDED_TOKENS else min(HISTORY_MAX_BYTES, size + size // 2 + GROWTH_BYTES)
+        self._kept[key] = _History(kept, summary, messages, size, most, anyio.current_time(), window, Exchanges())
         self._bytes += size
         while self._bytes > MAX_BYTES:
             self.forget(*next(iter(self._kept)))

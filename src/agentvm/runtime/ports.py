@@ -17,12 +17,13 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.context import newest
-from agentvm.runtime.histories import Histories
+from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
 from agentvm.storage.base import Reading, Recalled
+from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
 
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
@@ -37,6 +38,12 @@ class Cost(Protocol):
 
 SMALL_HISTORY_BYTES = 512 * 1024
 """Most histories have less. What has more is read by a few at a time."""
+
+LEAST_HISTORY_BYTES = 64 * 1024
+"""Read for a prompt at first, however small the window of its model is."""
+
+STORED_BYTES_PER_TOKEN = 4
+"""A token is estimated as three bytes of text; a message is stored with its ids and times around the text."""
 
 HISTORY_MAX_BYTES = 8 * 1024 * 1024
 """Of a history that is read for a prompt: more than the window of any model holds of text. Attachments count by reference."""
@@ -99,21 +106,58 @@ class Ports:
         """
         log = self.store.tenant(tenant_id).container(container_id).log(session_id)
         sums_up = self.settings_of(tenant_id).compaction.by != "off"
-        small = Reading(max_bytes=SMALL_HISTORY_BYTES, current=current, summary=sums_up)
-        kept = None if current is None else self.histories.find(tenant_id, session_id, current, summary=sums_up)
-        if kept is not None:
-            return kept
-        with self.histories.reading(tenant_id, session_id, summary=sums_up) as keep:
-            found = await log.recall(small)
-            keep(found)
-        if not found.truncated:
-            return found
-        async with self.large_reads:
-            whole = replace(small, max_bytes=HISTORY_MAX_BYTES, current_bytes=TURN_MAX_BYTES)
-            found = await log.recall(whole)
-            if current is not None and found.truncated and all(message.id != current for message in found.messages):
+        reader = HistoryReader(self.histories, self.large_reads)
+        return await reader.recall(log, (tenant_id, session_id), current, window, summary=sums_up)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReader:
+    """Reads as much of a history as a prompt needs, and keeps it for the next one."""
+
+    histories: Histories
+    large_reads: anyio.Semaphore
+
+    async def recall(
+        self, log: LogStore, key: Key, current: MessageId | None, window: int | None, *, summary: bool
+    ) -> Recalled:
+        """See `Ports.recall`."""
+        if current is not None:
+            kept = self.histories.find(*key, current, summary=summary, window=window or UNBOUNDED_TOKENS)
+            if kept is not None:
+                return kept
+        reading = Reading(max_bytes=_bytes_of(window), current=current, summary=summary)
+        with self.histories.reading(*key, summary=summary) as keep:
+            recalled = await log.recall(reading)
+            while reading.max_bytes < HISTORY_MAX_BYTES and _lacks(recalled, current, window):
+                more = min(4 * reading.max_bytes, HISTORY_MAX_BYTES)
+                whole = TURN_MAX_BYTES if more == HISTORY_MAX_BYTES else 0
+                reading = replace(reading, max_bytes=more, current_bytes=whole)
+                async with self.large_reads:
+                    recalled = await log.recall(reading)
+                    if window is not None and more > SMALL_HISTORY_BYTES:
+                        recalled = replace(recalled, messages=newest(recalled.messages, window)[0])
+            if recalled.truncated and not _has(recalled, current):
                 raise HistoryTooLarge(
                     f"This message, with what was done about it, has more than {TURN_MAX_BYTES // 2**20} MiB, "
                     "which is more than a model is told at once; send less, or upload it as an attachment"
                 )
-            return found if window is None else replace(found, messages=newest(found.messages, window))
+            keep(recalled, window or 0)
+        return recalled
+
+
+def _lacks(recalled: Recalled, current: MessageId | None, window: int | None) -> bool:
+    """Whether a model may be told more than was read."""
+    if not recalled.truncated:
+        return False
+    return window is None or not _has(recalled, current) or not newest(recalled.messages, window)[1]
+
+
+def _has(recalled: Recalled, current: MessageId | None) -> bool:
+    return current is None or any(message.id == current for message in reversed(recalled.messages))
+
+
+def _bytes_of(window: int | None) -> int:
+    """Stored bytes that fill so many tokens, as they are estimated, with what is stored around the text."""
+    if window is None:
+        return SMALL_HISTORY_BYTES
+    return min(max(LEAST_HISTORY_BYTES, STORED_BYTES_PER_TOKEN * window), SMALL_HISTORY_BYTES)
