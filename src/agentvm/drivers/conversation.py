@@ -51,7 +51,7 @@ def share_window(window: int, requested: int, thinking: int | None) -> tuple[int
 
 def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
-    return sum(_weight(each, sizes) for each in conversation)
+    return sum([_weight(each, sizes) for each in conversation])
 
 
 def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:
@@ -110,6 +110,8 @@ def _weight(entry: ConversationEntry, sizes: Mapping[str, int]) -> int:
         case UserEntry(content=tuple(parts)):
             return sum(_part_weight(part, sizes) for part in parts)
         case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
+            if not thinking and not calls:
+                return estimate_tokens(text)
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)
             return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
         case ToolResultsEntry(results=results):

@@ -165,6 +165,8 @@ def _entry_tokens(entry: ConversationEntry, image: int, window: int, budget: _Bu
         case UserEntry(content=tuple(parts)):
             return ENTRY_TOKENS + sum(ENTRY_TOKENS + _part(part, image, window, budget) for part in parts)
         case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
+            if not thinking and not calls:
+                return ENTRY_TOKENS + _bytes(text)
             # A signature holds the thinking in a form that only the provider can read.
             thought = sum(_bytes(part.reasoning) + len(part.signature or "") for part in thinking)
             calls_tokens = sum(2 * ENTRY_TOKENS + len(msgspec.json.encode(call)) for call in calls)

@@ -55,7 +55,7 @@ class Agent:
         self.state = AgentState.IDLE
         self.inbox: deque[Accepted] = deque()
         """Turns that wait, in order."""
-        self._accepting = 0
+        self._accepting = self._users = 0
         self._running: Accepted | None = None
         self._rested = anyio.Event()
         self._rested.set()
@@ -64,7 +64,6 @@ class Agent:
         self.voice = Voice(ports, tenant_id, image.container_id, session_id, self._scope, self._open_turns)
         self._rewriting: anyio.Event | None = None
         self._suspending = False
-        self._users = 0
         self.used_at = anyio.current_time()
         """When it was last of use, in the loop's time."""
 
@@ -161,6 +160,7 @@ class Agent:
         finally:
             self._accepting -= 1
         self.inbox.append(accepted)
+        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
     async def _commit(
@@ -287,6 +287,7 @@ class Agent:
         if stopped:
             accepted.cancelling.cancel()
         self.inbox.append(accepted)
+        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
     def _accept(self, begun: turn.TurnState, user_id: UserId | None) -> Accepted:
@@ -321,6 +322,7 @@ class Agent:
                     await self._run_turn(accepted)
         finally:
             self._running = None
+            self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
             self.used_at = anyio.current_time()
             if self.state is AgentState.RUNNING:
                 self.state = move(self.state, Move.REST)
@@ -336,6 +338,7 @@ class Agent:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
                 accepted.over.set()
+        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted

@@ -55,6 +55,10 @@ _decoder = msgspec.msgpack.Decoder(_Chunk)
 
 def encode_events(events: Sequence[Event]) -> bytes:
     """At least one event, with consecutive seqs."""
+    if len(events) == 1 and isinstance(data := events[0].data, TextDelta):
+        # Nearly every entry of the journal: one delta of each session that speaks.
+        alone = _Entry(TextDelta.type, 0, 0, lengths=(len(data.text),), text=data.text)
+        return _encoder.encode(_Chunk(events[0].seq, events[0].timestamp, (events[0].scope,), (alone,)))
     packer = _Packer(events)
     for event in events:
         packer.add(event)

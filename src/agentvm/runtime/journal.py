@@ -329,6 +329,8 @@ _IN_JOURNAL_ONLY = frozenset({"stream", "state"})
 
 
 def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
+    if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
+        return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages: list[Message] = []
     turns: list[Turn] = []
     ledger: list[LedgerEntry] = []

@@ -16,6 +16,7 @@ from agentvm.model.limits import TurnSettings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
+from agentvm.runtime.busy_agents import BusyAgents
 from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
@@ -83,6 +84,7 @@ class Ports:
     """What prompts hold of files."""
     large: LargeMessages = field(default_factory=LargeMessages)
     histories: Histories = field(default_factory=Histories)
+    busy: BusyAgents = field(default_factory=BusyAgents)
 
     taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))
     """Held while a turn from before a restart is looked at."""

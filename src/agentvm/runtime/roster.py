@@ -11,6 +11,7 @@ import msgspec
 
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.busy_agents import BusyAgents
 
 
 class Sleeper(msgspec.Struct, frozen=True):
@@ -29,7 +30,8 @@ Present = Agent | Sleeper
 class Roster:
     """At most one agent per session, awake or asleep."""
 
-    def __init__(self) -> None:
+    def __init__(self, busy: BusyAgents | None = None) -> None:
+        self._busy = busy or BusyAgents()
         self._awake: dict[AgentId, Agent] = {}
         self._asleep: dict[AgentId, Sleeper] = {}
         self._by_container: dict[tuple[TenantId, ContainerId], dict[SessionId, Present]] = {}
@@ -79,8 +81,8 @@ class Roster:
         return True
 
     def count_running(self, tenant_id: TenantId | None = None) -> int:
-        """Of one tenant, or of all."""
-        return sum(agent.busy for agent in self._awake.values() if tenant_id in (None, agent.tenant_id))
+        """Of one tenant, or of all. Asked for each message, so it looks at no agent."""
+        return self._busy.count(tenant_id)
 
     def count_waiting(self, tenant_id: TenantId | None = None) -> int:
         """Messages that wait for a turn to end."""

@@ -68,7 +68,7 @@ class Runtime:
     def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
         self._ports = ports
         self._suspends = suspends
-        self.roster = Roster()
+        self.roster = Roster(ports.busy)
         self._draining = False
         self.evicted = 0
         """Agents that have left memory because nobody needed them."""
