@@ -27,8 +27,8 @@ from agentvm.model.account import Tenant
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.observability.log_filter import LogFilter, sight_of
-from agentvm.observability.log_limit import REFUSED
+from agentvm.observability.log_filter import LogFilter, log_scope
+from agentvm.observability.log_limit import REFUSED_RATE
 from agentvm.protocol.connection import CommandReceived, PeerConnection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
@@ -240,8 +240,8 @@ async def test_f27_refused_commands_of_one_tenant_leave_the_log_to_the_others(
             assert "errorCode" in await noisy.ask("image_messages", imageId="absent")
             noisy.forget()
         book = noisy.vm.logs
-        whole = sight_of(Principal(tenant_id=TenantId("default"), permissions=EVERYTHING), None)
+        whole = log_scope(Principal(tenant_id=TenantId("default"), permissions=EVERYTHING), None)
         found = await book.find(LogFilter(event="command_refused"), whole, limit=1_000)
         counts = [sum(entry.tenant_id == tenant_id for entry in found.entries) for tenant_id in (NOISY, QUIET)]
-        assert 0 < counts[0] <= REFUSED.burst + 60
+        assert 0 < counts[0] <= REFUSED_RATE.burst + 60
         assert counts[1] == 1

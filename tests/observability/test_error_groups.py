@@ -50,7 +50,7 @@ def test_a_bug_is_known_models_its_type_and_its_place() -> None:
 
 
 def test_groups_are_bounded_and_those_seen_last_are_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr(error_groups, "MOST", 2)
+    monkeypatch.setattr(error_groups, "GROUPS_MAX", 2)
     found = group([entry(event=event) for event in "abcab"])
     assert [(one.event, one.count) for one in found] == [("a", 2), ("b", 2)]
 

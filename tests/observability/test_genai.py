@@ -1,18 +1,20 @@
 from agentvm.model.usage import Usage
-from agentvm.observability.genai import SECONDS, TOKENS, GenAi
-from agentvm.observability.metrics import MOST_LABELS, OTHER
-from agentvm.observability.spans import Call
+from agentvm.observability.genai import SECOND_BOUNDS, TOKEN_BOUNDS, GenAi
+from agentvm.observability.metrics import LABELS_MAX, OTHER
+from agentvm.observability.spans import TracedCall
 
 
-def call(model: str = "m", *, asked_at: int | None = 1_000, first_at: int | None = None, error: str | None = None) -> Call:
+def call(
+    model: str = "m", *, asked_at: int | None = 1_000, first_at: int | None = None, error: str | None = None
+) -> TracedCall:
     used = Usage(input_tokens=3, output_tokens=2)
-    return Call("c", "work", model, model, asked_at, first_at=first_at, error=error, usage=used, ended_at=1_500)
+    return TracedCall("c", "work", model, model, asked_at, first_at=first_at, error=error, usage=used, ended_at=1_500)
 
 
 def test_the_bounds_are_those_that_are_advised() -> None:
     tokens = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
-    assert [int(bound) for bound in TOKENS] == tokens
-    assert [round(bound, 2) for bound in SECONDS] == [
+    assert [int(bound) for bound in TOKEN_BOUNDS] == tokens
+    assert [round(bound, 2) for bound in SECOND_BOUNDS] == [
         0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
     ]  # fmt: skip
 
@@ -48,6 +50,6 @@ def test_what_nobody_knows_is_other_and_series_are_bounded() -> None:
     tokens, _, _ = genai.read()
     assert {dict(point.labels)["gen_ai.request.model"] for point in tokens.points} == {OTHER}
     loose = GenAi(lambda provider, model: True)
-    for number in range(MOST_LABELS * 5):
+    for number in range(LABELS_MAX * 5):
         loose.note(call(f"m{number}"))
-    assert all(len(series.points) <= MOST_LABELS * 4 for series in loose.read())
+    assert all(len(series.points) <= LABELS_MAX * 4 for series in loose.read())

@@ -15,12 +15,12 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability import log_book
 from agentvm.observability.log_book import LogBook, LogFiles, open_log_book
 from agentvm.observability.log_entry import LEVELS, LogEntry
-from agentvm.observability.log_filter import EVERY, LogFilter, sight_of
+from agentvm.observability.log_filter import EVERY, LogFilter, log_scope
 from agentvm.observability.redact import Redactor
 
 pytestmark = pytest.mark.anyio
 
-ALL = sight_of(Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING), None)
+ALL = log_scope(Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING), None)
 logger = get_logger("agentvm.tests.book")
 
 
@@ -174,7 +174,7 @@ async def test_a_follower_goes_on_behind_a_number(tmp_path: Path) -> None:
 
 
 async def test_one_question_reads_only_so_much_and_says_where_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_book, "SCAN_BYTES", 2_000)
+    monkeypatch.setattr(log_book, "SCAN_BYTES_MAX", 2_000)
     async with opened(log_files_of(tmp_path), recent=3) as book:
         say(book, "first", *(["other"] * 200))
     async with opened(log_files_of(tmp_path)) as again:
@@ -193,7 +193,7 @@ async def test_errors_are_grouped_from_memory_and_files_and_by_who_may_see_them(
             ("a", "timeout", 2),
             ("b", "timeout", 1),
         ]
-        mine = sight_of(Principal(tenant_id=DEFAULT_TENANT), None)
+        mine = log_scope(Principal(tenant_id=DEFAULT_TENANT), None)
         assert await again.errors(EVERY, mine) == []
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.model.secret import Secret
-from agentvm.observability.log_entry import MOST_FACTS, MOST_TEXT, LogEntry, make_entry, texts_of
+from agentvm.observability.log_entry import FACTS_MAX, TEXT_CHARACTERS_MAX, LogEntry, make_entry, texts_of
 from agentvm.observability.redact import Redactor
 
 
@@ -75,9 +75,9 @@ def test_everything_is_bounded() -> None:
     for _ in range(50):
         deep = {"x": [deep]}
     made = entry(long="x" * 100_000, deep=deep, big=2**80, half="\ud800", **{f"f{number}": number for number in range(100)})
-    assert len(made.facts) == MOST_FACTS
+    assert len(made.facts) == FACTS_MAX
     assert made.facts["big"] == str(2**80)
-    assert len(msgspec.json.encode(made)) < 3 * MOST_TEXT
+    assert len(msgspec.json.encode(made)) < 3 * TEXT_CHARACTERS_MAX
 
 
 values = st.recursive(

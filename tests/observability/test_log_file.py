@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.observability.log_entry import LogEntry
-from agentvm.observability.log_file import BLOCK, NAME, LogFile, entries_back, entries_on, lines_back, place_of
+from agentvm.observability.log_file import BLOCK_BYTES, NAME, LogFile, entries_back, entries_on, lines_back, place_of
 
 BEYOND = 10**9
 
@@ -165,7 +165,7 @@ def test_a_place_is_found_by_halving(sizes: list[int], wanted: int) -> None:
     place = place_of(io.BytesIO(data), len(data), wanted)
     before = [one for index, one in enumerate(lines) if 2 * index + 1 < wanted]
     assert place == len(b"".join(before))
-    assert len(data) < BLOCK or place <= len(data)
+    assert len(data) < BLOCK_BYTES or place <= len(data)
 
 
 def test_entries_are_read_on_from_a_number(tmp_path: Path) -> None:

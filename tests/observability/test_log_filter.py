@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability.log_entry import LEVELS, LogEntry
-from agentvm.observability.log_filter import EVERY, LogFilter, sight_of
+from agentvm.observability.log_filter import EVERY, LogFilter, log_scope
 
 NAMES = st.sampled_from(["a", "b", "Straße"])
 MAYBE = st.none() | NAMES
@@ -75,11 +75,11 @@ def entry(**about: Any) -> LogEntry:
     ],
 )
 def test_everybody_sees_their_own_and_the_operator_all(principal: dict[str, Any], named: str | None, seen: list[str]) -> None:
-    sight = sight_of(Principal(tenant_id=TenantId("a"), **principal), None if named is None else TenantId(named))
+    scope = log_scope(Principal(tenant_id=TenantId("a"), **principal), None if named is None else TenantId(named))
     all_of_them = {
         "": entry(),
         "a": entry(tenant_id="a"),
         "a/c1": entry(tenant_id="a", container_id="c1"),
         "b/c1": entry(tenant_id="b", container_id="c1"),
     }
-    assert [name for name, one in all_of_them.items() if sight.sees(one)] == seen
+    assert [name for name, one in all_of_them.items() if scope.sees(one)] == seen

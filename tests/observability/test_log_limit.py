@@ -8,7 +8,7 @@ import pytest
 from structlog.typing import EventDict
 
 from agentvm.log import gates, get_logger, sinks
-from agentvm.observability.log_limit import DONE, REFUSED, SUMMARY_MS, SUPPRESSED, LogLimit, Rate
+from agentvm.observability.log_limit import DONE_RATE, REFUSED_RATE, SUMMARY_MS, SUPPRESSED, LogLimit, LogRate
 
 logger = get_logger("agentvm.tests.limit")
 
@@ -52,26 +52,26 @@ def test_one_tenants_flood_is_cut_off_and_anothers_entries_are_kept() -> None:
         refuse("b")
         refuse(None)
         refuse("a", event="other_event")
-    assert [count(kept, "a"), count(kept, "b"), count(kept, None)] == [REFUSED.burst, 1, 1]
+    assert [count(kept, "a"), count(kept, "b"), count(kept, None)] == [REFUSED_RATE.burst, 1, 1]
     assert count(kept, "a", "other_event") == 1
 
 
 def test_what_is_left_out_is_not_shown_either(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING), limited(LogLimit(Hours(), refused=Rate(2, 0.0))):
+    with caplog.at_level(logging.WARNING), limited(LogLimit(Hours(), refused=LogRate(2, 0.0))):
         refuse("a", 10)
     assert len(caplog.records) == 2
 
 
 def test_entries_about_work_that_was_done_are_many() -> None:
     with limited(LogLimit(Hours())) as kept:
-        for _ in range(DONE.burst + 100):
+        for _ in range(DONE_RATE.burst + 100):
             logger.warning("turn_ended", tenant_id="a")
-    assert count(kept, "a", "turn_ended") == DONE.burst
+    assert count(kept, "a", "turn_ended") == DONE_RATE.burst
 
 
 def test_tokens_come_back_with_time_and_what_was_left_out_is_told_once() -> None:
     clock = Hours()
-    with limited(LogLimit(clock, refused=Rate(5, 1.0))) as kept:
+    with limited(LogLimit(clock, refused=LogRate(5, 1.0))) as kept:
         refuse("a", 105)
         clock.now += 2_000
         refuse("a", 3)
@@ -90,7 +90,7 @@ def test_tokens_come_back_with_time_and_what_was_left_out_is_told_once() -> None
 
 def test_a_clock_that_is_set_back_neither_raises_nor_keeps_a_summary_for_ever() -> None:
     clock = Hours()
-    limit = LogLimit(clock, refused=Rate(1, 1.0))
+    limit = LogLimit(clock, refused=LogRate(1, 1.0))
     with limited(limit) as kept:
         refuse("a", 5)
         clock.now -= 500_000
@@ -99,7 +99,7 @@ def test_a_clock_that_is_set_back_neither_raises_nor_keeps_a_summary_for_ever() 
 
 
 def test_what_was_left_out_is_told_at_the_end() -> None:
-    limit = LogLimit(Hours(), refused=Rate(1, 0.0))
+    limit = LogLimit(Hours(), refused=LogRate(1, 0.0))
     with limited(limit) as kept:
         refuse("a", 5)
         limit.flush()

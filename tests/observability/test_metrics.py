@@ -156,9 +156,9 @@ def test_models_that_the_operator_does_not_know_are_one() -> None:
 
 def test_there_are_never_more_than_so_many_labels() -> None:
     counted = Metrics(Ticking(), lambda provider, model: True)
-    for number in range(module.MOST_LABELS + 50):
+    for number in range(module.LABELS_MAX + 50):
         called(counted, f"m{number}", number)
-    assert len(counted.models) == module.MOST_LABELS + 1
+    assert len(counted.models) == module.LABELS_MAX + 1
     assert counted.models[OTHER, OTHER].input == 50
 
 

@@ -7,7 +7,7 @@ from tests.runtime.fixtures import Ticking, open_world
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import NotAvailable
 from agentvm.observability.monitor import NO_SPACE, Monitor, known_models
-from agentvm.observability.sampler import FULL
+from agentvm.observability.sampler import DISK_FULL_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def test_nothing_is_read_before_there_is_a_runtime() -> None:
 def test_a_full_disk_is_in_the_way() -> None:
     watching = monitor()
     assert watching.hindrance is None
-    watching.sampler.disk_free = FULL - 1
+    watching.sampler.disk_free = DISK_FULL_BYTES - 1
     assert watching.hindrance == NO_SPACE
 
 

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from agentvm.model.secret import Secret
-from agentvm.observability.redact import MOST_TEXT, Redactor
+from agentvm.observability.redact import TEXT_CHARACTERS_MAX, Redactor
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,13 @@ def test_no_text_keeps_the_redactor_busy(text: str) -> None:
 
 @pytest.mark.parametrize("shift", range(0, 60, 3))
 def test_a_long_text_is_cut_and_no_half_of_a_secret_is_left_at_the_cut(shift: int) -> None:
-    text = "x" * (MOST_TEXT - shift) + "my-planted-secret avm_abcdefghijkl_" + "s" * 32 + "_123456 " + "y" * 10_000_000
+    text = (
+        "x" * (TEXT_CHARACTERS_MAX - shift) + "my-planted-secret avm_abcdefghijkl_" + "s" * 32 + "_123456 " + "y" * 10_000_000
+    )
     began = time.perf_counter()
     clean = str(Redactor([Secret("my-planted-secret")]).clean_all({"said": text})["said"])
     assert time.perf_counter() - began < 1
-    assert len(clean) <= MOST_TEXT + 1
+    assert len(clean) <= TEXT_CHARACTERS_MAX + 1
     assert clean.endswith("…")
     assert "planted" not in clean
     assert "sss" not in clean

@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from agentvm.observability import sampler as module
-from agentvm.observability.sampler import FULL, RECENT, Sampler
+from agentvm.observability.sampler import DISK_FULL_BYTES, RECENT_SAMPLES_MAX, Sampler
 
 pytestmark = pytest.mark.anyio
 
@@ -16,32 +16,32 @@ def test_the_worst_of_late_counts_and_is_forgotten() -> None:
     sampler.look(0.4)
     sampler.look(-0.1)
     assert sampler.lag == 0.4
-    for _ in range(RECENT):
+    for _ in range(RECENT_SAMPLES_MAX):
         sampler.look(0.01)
     assert sampler.lag == 0.01
 
 
 def test_a_disk_is_full_until_there_is_room_again() -> None:
-    free = [FULL]
+    free = [DISK_FULL_BYTES]
     sampler = Sampler(lambda: free[0])
     assert not sampler.full
     free[0] -= 1
     sampler.look(0)
-    assert (sampler.full, sampler.disk_free) == (True, FULL - 1)
-    free[0] = 10 * FULL
+    assert (sampler.full, sampler.disk_free) == (True, DISK_FULL_BYTES - 1)
+    free[0] = 10 * DISK_FULL_BYTES
     sampler.look(0)
     assert not sampler.full
     assert not Sampler(lambda: None).full
 
 
 async def test_a_loop_that_is_held_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INTERVAL", 0.01)
+    monkeypatch.setattr(module, "INTERVAL_SECONDS", 0.01)
     looked = anyio.Event()
 
     def free() -> int:
         if sampler is not None and sampler.lag >= 0.05:
             looked.set()
-        return 10 * FULL
+        return 10 * DISK_FULL_BYTES
 
     sampler: Sampler | None = None
     sampler = Sampler(free)

@@ -4,7 +4,7 @@ import pytest
 
 from agentvm.model.ids import TurnId
 from agentvm.model.usage import Usage
-from agentvm.observability.spans import Call, Tool, chat, execution, span_of, tokens, trace_of, until
+from agentvm.observability.spans import TracedCall, TracedTool, chat, execution, span_of, tokens, trace_of, until
 
 
 def test_ids_derive_from_the_turn_so_that_whoever_reads_a_log_finds_the_trace() -> None:
@@ -27,7 +27,9 @@ def test_tokens_of_caches_are_input_and_said_besides() -> None:
 
 
 def test_a_call_that_was_stopped_has_no_finish_reason_of_the_model() -> None:
-    call = Call("m", "work", "gpt", "gpt-2026", 10, stop="end_turn", interrupted=True, ended_at=30, first_at=15, attempt=2)
+    call = TracedCall(
+        "m", "work", "gpt", "gpt-2026", 10, stop="end_turn", interrupted=True, ended_at=30, first_at=15, attempt=2
+    )
     made = chat(TurnId("t"), "s", call, provider="openai", at=99)
     assert "gen_ai.response.finish_reasons" not in made.attributes
     assert made.attributes["agentvm.outcome"] == "interrupted"
@@ -38,6 +40,6 @@ def test_a_call_that_was_stopped_has_no_finish_reason_of_the_model() -> None:
 
 @pytest.mark.parametrize(("given", "shown"), [("call_1.a:b-c", True), ("what was said", False), ("x" * 129, False)])
 def test_the_id_of_a_tool_call_is_shown_if_it_is_one(given: str, shown: bool) -> None:
-    made = execution(TurnId("t"), Tool(given, "ok", 1, 2, failed=True))
+    made = execution(TurnId("t"), TracedTool(given, "ok", 1, 2, failed=True))
     assert ("gen_ai.tool.call.id" in made.attributes) is shown
     assert made.error == "tool_failed"

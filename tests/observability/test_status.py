@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from tests.observability.worlds import gauges, provider
 
-from agentvm.observability.sampler import FULL
+from agentvm.observability.sampler import DISK_FULL_BYTES
 from agentvm.observability.status import Grade, Status, judge
 from agentvm.version import VERSION
 
@@ -26,10 +26,10 @@ def test_a_server_that_is_well_says_so() -> None:
     [
         ({"failing": True}, "store", "fail", "refuses writes"),
         ({"hindrance": "shutting down"}, "store", "fail", "shutting down"),
-        ({"quarantined": 2}, "store", "warn", "2 sessions are set aside"),
-        ({"disk_free": GIB - 1}, "disk", "warn", "make room soon"),
-        ({"disk_free": FULL - 1}, "disk", "fail", "MiB are free where the data is: make room now"),
-        ({"disk_free": None}, "disk", "ok", "Nothing is kept"),
+        ({"quarantined": 2}, "store", "warn", "2 sessions are in quarantine"),
+        ({"disk_free": GIB - 1}, "disk", "warn", "free space soon"),
+        ({"disk_free": DISK_FULL_BYTES - 1}, "disk", "fail", "MiB free on the disk of the data: free space now"),
+        ({"disk_free": None}, "disk", "ok", "No data on disk"),
         ({"loop_lag": 0.2}, "loop", "warn", "200 ms"),
         ({"loop_lag": 3.0}, "loop", "fail", "3000 ms"),
     ],
@@ -59,5 +59,5 @@ def test_a_provider_that_nobody_asks_by_default_is_not_looked_at() -> None:
 def test_the_operator_reads_where_a_provider_is_that_fails() -> None:
     out = provider("vllm", "down", "default", base_url="http://10.1.2.3:8000/v1")
     shown = judge(gauges(providers=(out,)), disk_warning=GIB, addresses=True).checks[-1].message
-    assert shown.startswith("vllm at http://10.1.2.3:8000/v1 is out")
+    assert shown.startswith("vllm at http://10.1.2.3:8000/v1 is unavailable")
     assert "10.1.2.3" not in judge(gauges(providers=(out,)), disk_warning=GIB).checks[-1].message

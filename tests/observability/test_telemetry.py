@@ -19,9 +19,17 @@ from agentvm.config.load import from_environment
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.observability import telemetry
-from agentvm.observability.log_filter import EVERY, Sight
+from agentvm.observability.log_filter import EVERY, LogScope
 from agentvm.observability.spans import Span
-from agentvm.observability.telemetry import BATCH, FLUSH, QUIET, TIMEOUT, Sender, Snapshot, open_telemetry
+from agentvm.observability.telemetry import (
+    BATCH_SPANS_MAX,
+    FLUSH_SECONDS,
+    REQUEST_TIMEOUT_SECONDS,
+    WARNING_INTERVAL_SECONDS,
+    Sender,
+    Snapshot,
+    open_telemetry,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -67,15 +75,15 @@ def test_what_waits_is_sent_in_batches_with_the_last_numbers_and_the_thread_ends
     fake = Fake()
     sender = Sender(fake)
     assert threads() == []
-    for number in range(BATCH - 1):
+    for number in range(BATCH_SPANS_MAX - 1):
         sender.put(span(number))
     assert threads() == []
     sender.flush(NOTHING)
     sender.flush(Snapshot(0, 2, (), ()))
-    sender.put(span(BATCH))
+    sender.put(span(BATCH_SPANS_MAX))
     sender.close()
-    assert len(fake.spans) == BATCH
-    assert max(fake.batches) <= BATCH
+    assert len(fake.spans) == BATCH_SPANS_MAX
+    assert max(fake.batches) <= BATCH_SPANS_MAX
     assert fake.snapshots[-1].at == 2
     assert fake.stopped
     assert threads() == []
@@ -106,7 +114,7 @@ def test_a_collector_that_takes_nothing_is_told_of_once_in_a_while(caplog: pytes
         sender.flush(NOTHING)
         with sender._changed:
             assert sender._changed.wait_for(sender._is_idle, 10)
-    now[0] = QUIET + 1
+    now[0] = WARNING_INTERVAL_SECONDS + 1
     sender.put(span(1))
     sender.close()
     warnings = [vars(record) for record in caplog.records if record.getMessage() == "otlp_not_sent"]
@@ -120,7 +128,7 @@ async def turn(config: ServerConfig) -> float:
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         took = await one_turn(vm)
         began = time.monotonic()
-    assert time.monotonic() - began < FLUSH + TIMEOUT + 2
+    assert time.monotonic() - began < FLUSH_SECONDS + REQUEST_TIMEOUT_SECONDS + 2
     return took
 
 
@@ -133,7 +141,7 @@ async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
         sessions=SessionSettings(titles="off"),
         otel=OtelSettings(endpoint=url, export_seconds=0.1),
     )
-    assert await turn(config) < TIMEOUT
+    assert await turn(config) < REQUEST_TIMEOUT_SECONDS
     assert threads() == []
     assert sum(record.getMessage() == "otlp_not_sent" for record in caplog.records) == 1
     assert all(record.name.startswith("agentvm") for record in caplog.records)
@@ -147,7 +155,7 @@ async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
             sessions=SessionSettings(titles="off"),
             otel=OtelSettings(endpoint=collector.url, export_seconds=0.1),
         )
-        assert await turn(config) < TIMEOUT
+        assert await turn(config) < REQUEST_TIMEOUT_SECONDS
         assert threads() == []
         assert collector.bodies
 
@@ -218,7 +226,7 @@ async def test_a_variable_of_the_platform_without_the_packages_costs_a_warning(m
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:planted@localhost:4318", "AVM_DATA_DIR": ":memory:"}
     async with open_agentvm(from_environment(environ), drivers={"scripted": ScriptedDriver()}) as vm:
-        found = await vm.logs.find(EVERY, Sight(None, OPERATOR), limit=100)
+        found = await vm.logs.find(EVERY, LogScope(None, OPERATOR), limit=100)
         (entry,) = [one for one in found.entries if one.event == "otlp_not_opened"]
         assert (entry.level, entry.facts["variable"]) == ("warning", "OTEL_EXPORTER_OTLP_ENDPOINT")
         assert "pip install" in str(entry.facts["reason"])
@@ -233,7 +241,7 @@ async def test_a_variable_of_the_platform_without_the_packages_costs_a_warning(m
 async def test_a_variable_that_cannot_be_used_is_told_of() -> None:
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "AVM_DATA_DIR": ":memory:"}
     async with open_agentvm(from_environment(environ), drivers={"scripted": ScriptedDriver()}) as vm:
-        found = await vm.logs.find(EVERY, Sight(None, OPERATOR), limit=100)
+        found = await vm.logs.find(EVERY, LogScope(None, OPERATOR), limit=100)
         assert [one.facts["variable"] for one in found.entries if one.event == "variable_ignored"] == [
             "OTEL_EXPORTER_OTLP_ENDPOINT"
         ]
@@ -249,4 +257,4 @@ async def test_a_part_of_all_turns_can_be_sent() -> None:
                 tell_turn(opened.tracing, f"turn_{number}")
     assert 140 < len(collector.spans) < 260
     assert collector.metrics == []
-    assert telemetry.ROOM > 400
+    assert telemetry.WAITING_SPANS_MAX > 400

@@ -18,7 +18,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability import tracing as module
-from agentvm.observability.spans import Call, Span, span_of, trace_of
+from agentvm.observability.spans import Span, TracedCall, span_of, trace_of
 from agentvm.observability.tracing import OTHER, UNKNOWN, Tracing
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ def tell_turn(tracing: Tracing, turn_id: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_turn_is_one_span_and_every_entry_of_the_ledger_another_with_its_tokens(seed: int) -> None:
-    planned, spans, calls = plan(seed, 25), list[Span](), list[Call]()
+    planned, spans, calls = plan(seed, 25), list[Span](), list[TracedCall]()
     tracing = Tracing(spans.append, calls.append, tools=lambda: ("good",))
     driver = ScriptedDriver(lambda prompt: play(planned, prompt))
     async with open_world(driver, tools=[tool("good", ok)], meter=Till(), effectors=[tracing]) as world:
@@ -122,7 +122,7 @@ async def test_a_turn_that_a_restart_puts_off_goes_on_in_its_trace(tmp_path: Pat
 
 
 def test_a_call_that_a_crash_cut_off_has_its_tokens_and_no_duration() -> None:
-    spans, calls = list[Span](), list[Call]()
+    spans, calls = list[Span](), list[TracedCall]()
     tracing = Tracing(spans.append, calls.append)
     used = Usage(input_tokens=3, output_tokens=1)
     tracing.react(told(turns.TurnResumed(turn_id=TurnId("t"), message_id=MessageId("m"), attempt=2, timestamp=5), "t"))
@@ -137,8 +137,8 @@ def test_a_call_that_a_crash_cut_off_has_its_tokens_and_no_duration() -> None:
 
 
 def test_turns_that_never_end_and_turns_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TURNS", 3)
-    monkeypatch.setattr(module, "MOST_STEPS", 2)
+    monkeypatch.setattr(module, "TURNS_MAX", 3)
+    monkeypatch.setattr(module, "STEPS_MAX", 2)
     spans: list[Span] = []
     tracing = Tracing(spans.append)
     for number in range(9):

@@ -180,7 +180,7 @@ async def test_a_suspended_tenant_is_shut_out_at_once() -> None:
 
 
 async def test_a_socket_does_not_outlive_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentvm.app.EXPIRY_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("agentvm.vm.EXPIRY_CHECK_SECONDS", 0.05)
     async with open_site() as site:
         _, key = await site.key(expires_at=site.vm.clock() + 500)
         async with connect(f"{site.server.ws_url}?token={key}") as socket:

@@ -70,7 +70,7 @@ def _flat(tree: Mapping[str, object], prefix: str, overridden: list[str]) -> Ite
 
 
 def _below(keys: list[str], prefix: str) -> Iterable[str]:
-    """Of sorted keys those with the prefix, without a look at the others."""
+    """The keys with a prefix, of sorted ones, without a look at the others."""
     return takewhile(lambda key: key.startswith(prefix), islice(keys, bisect_left(keys, prefix), None))
 
 

@@ -1,8 +1,8 @@
-"""Console — what a command writes to stderr while it runs: one line per entry, with its time.
+"""Console — the log of a command on stderr: one line per entry, with its time.
 
-Readable `key=value` in a terminal, JSON everywhere else. No secret and no query string is written, whoever logs it:
-the last step before the text is built takes them out. Names come from users too, so nothing that a terminal would obey is
-written as it is. Other people's libraries are heard from warnings upward only.
+Lines are `key=value` in a terminal, JSON elsewhere. Secrets and query strings are removed in the last step before the text is
+built, whichever library logs them. Control characters are escaped, because names come from users too. Other libraries log
+warnings and errors only.
 """
 
 import json
@@ -27,7 +27,7 @@ _UNUSUAL = re.compile(r"[^ -~]")
 
 
 def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
-    """From now on, entries at `level` and above go to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
+    """Sends entries at `level` and above to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
     check_level(level)
     target = stream or sys.stderr
     handler = logging.StreamHandler(target)
@@ -65,5 +65,5 @@ def _renderer(stream: TextIO) -> Processor:
 
 
 def _disarm(logger: WrappedLogger, method: str, line: EventDict | str) -> str:
-    """As JSON would escape it: what moves a cursor, turns the direction of the text, or cannot be encoded."""
-    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], str(line))
+    """Escapes characters that move a cursor, turn the direction of the text, or cannot be encoded, as JSON does."""
+    return _UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], str(line))

@@ -1,6 +1,6 @@
-"""Error groups — what goes wrong, by kind: how often, since when, and the last time it did. Made of the log whenever asked.
+"""Error groups — the errors in the log by kind: their count, and the first and the last time. Computed on request.
 
-The log holds what is needed and is kept over a restart; a table of its own could only disagree with it.
+The log survives a restart and holds all that is needed; a separate table could only disagree with it.
 """
 
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ from typing import Final
 from agentvm.model.base import Record
 from agentvm.observability.log_entry import LogEntry
 
-MOST: Final = 1_000
-"""Groups; those seen last are kept."""
+GROUPS_MAX: Final = 1_000
+"""Groups that are returned; those seen last are kept."""
 
 
 class ErrorGroup(Record):
-    """Errors of one tenant that have code, event and place in common."""
+    """Errors of one tenant with the same code, event and place."""
 
     code: str
-    """The error's code; of a bug, the type of the exception."""
+    """The code of the error; for a bug, the type of the exception."""
     event: str
     where: str
     """The module, or for a bug the innermost place."""
@@ -26,24 +26,24 @@ class ErrorGroup(Record):
     last_at: int
     tenant_id: str | None = None
     last_number: int
-    """The entry of the log that tells of the last time."""
+    """The log entry of the last time."""
     last_request_id: str | None = None
     last_session_id: str | None = None
     last_turn_id: str | None = None
 
 
 def is_error(entry: LogEntry) -> bool:
-    """What is logged as an error; and what failed with a code, such as a turn: no error of the server, but one."""
+    """Whether an entry is an error: one that is logged as such, or a warning with an error code, such as a failed turn."""
     return entry.level in ("error", "critical") or (entry.level == "warning" and entry.code is not None)
 
 
 def may_be_error(line: bytes) -> bool:
-    """Whether the JSON of an entry is worth being read."""
+    """Whether the JSON of an entry may be that of an error."""
     return b'"error"' in line or b'"warning"' in line or b'"critical"' in line
 
 
 def group(entries: Iterable[LogEntry]) -> list[ErrorGroup]:
-    """The groups of entries that come newest first, in the order they were last seen."""
+    """Groups entries that come newest first; the groups are ordered by their last entry."""
     counts: dict[tuple[str | None, str, str, str], int] = {}
     newest: dict[tuple[str | None, str, str, str], LogEntry] = {}
     oldest: dict[tuple[str | None, str, str, str], LogEntry] = {}
@@ -52,7 +52,7 @@ def group(entries: Iterable[LogEntry]) -> list[ErrorGroup]:
             continue
         key = (entry.tenant_id, _code(entry), entry.event, _where(entry))
         if key not in counts:
-            if len(counts) >= MOST:
+            if len(counts) >= GROUPS_MAX:
                 continue
             newest[key] = entry
         counts[key] = counts.get(key, 0) + 1

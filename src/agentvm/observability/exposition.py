@@ -1,7 +1,7 @@
-"""Exposition — the numbers as Prometheus reads them. Names and labels are part of what is promised: docs/observability.md.
+"""Exposition — the metrics in the formats of Prometheus. Names and labels are stable: docs/observability.md.
 
-The samples are made where the counts change, so that none of them is half of one moment and half of another; the text is
-made from them by whoever has time. No label says whose a thing is.
+Samples are taken on the event loop, where the counters change, so that they are of one moment; the text may be rendered in a
+thread. No label identifies a tenant or a user.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from agentvm.observability.metrics import Metrics, ModelCount
 from agentvm.version import VERSION
 
 TEXT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.removesuffix("; charset=utf-8")
-"""Whoever sends text adds its charset."""
+"""The media type without the charset, which the response adds."""
 OPENMETRICS: Final = "application/openmetrics-text"
 
 Samples = tuple[Metric, ...]
@@ -28,26 +28,26 @@ _MODEL = ("provider", "model")
 
 
 def samples(metrics: Metrics, gauges: Gauges) -> Samples:
-    """Everything, as it is at this moment."""
+    """All metrics at this moment."""
     return (*_requests(metrics), *_turns(metrics), *_models(metrics), *_stages(metrics), *_levels(gauges), *_process(gauges))
 
 
-def render(found: Samples, *, openmetrics: bool = False) -> tuple[bytes, str]:
-    """The text, and its media type. Takes a while: may be done in a thread."""
-    collector = _Made(found)
+def render(taken: Samples, *, openmetrics: bool = False) -> tuple[bytes, str]:
+    """Renders samples; returns the text and its media type. Slow: may run in a thread."""
+    collector = _TakenSamples(taken)
     if openmetrics:
         return bytes(generate_openmetrics(collector)), OPENMETRICS_TYPE  # type: ignore[no-untyped-call]
     return generate_latest(collector), TEXT_TYPE
 
 
-class _Made(Collector):
-    """Samples that were made before."""
+class _TakenSamples(Collector):
+    """Samples that were taken before."""
 
-    def __init__(self, found: Samples) -> None:
-        self._found = found
+    def __init__(self, taken: Samples) -> None:
+        self._taken = taken
 
     def collect(self) -> Iterable[Metric]:
-        return self._found
+        return self._taken
 
 
 def _requests(metrics: Metrics) -> Iterator[Metric]:
@@ -64,19 +64,19 @@ def _requests(metrics: Metrics) -> Iterator[Metric]:
         metrics.http.items(),
     )
     dropped = (((kind,), number) for kind, number in metrics.dropped.items())
-    yield _counter("agentvm_retention_dropped", "What was too old to be kept, by kind.", ("kind",), dropped)
+    yield _counter("agentvm_retention_dropped", "Content that was deleted by retention, by kind.", ("kind",), dropped)
     yield _histogram("agentvm_command_seconds", "From a command to its reply.", metrics.command_time)
     yield _histogram("agentvm_http_request_seconds", "From an HTTP request to the end of its answer.", metrics.http_time)
 
 
 def _turns(metrics: Metrics) -> Iterator[Metric]:
-    yield _one("agentvm_turns_accepted", "Messages that were accepted.", metrics.accepted)
+    yield _total("agentvm_turns_accepted", "Messages that were accepted.", metrics.accepted)
     ends = (((outcome,), count) for outcome, count in metrics.turns.items())
     yield _counter("agentvm_turns", "Turns that ended, by outcome.", ("outcome",), ends)
     errors = (((code,), count) for code, count in metrics.turn_errors.items())
     yield _counter("agentvm_turn_errors", "Turns that failed, by the code of the error.", ("code",), errors)
-    yield _one("agentvm_turns_resumed", "Turns that went on after a restart.", metrics.resumed)
-    yield _one("agentvm_turns_suspended", "Turns that were put off by a restart.", metrics.suspended)
+    yield _total("agentvm_turns_resumed", "Turns that went on after a restart.", metrics.resumed)
+    yield _total("agentvm_turns_suspended", "Turns that were put off by a restart.", metrics.suspended)
     ran = (
         ((name, outcome), count)
         for name, tool in metrics.tools.items()
@@ -96,20 +96,21 @@ def _models(metrics: Metrics) -> Iterator[Metric]:
     tokens = (((*key, kind), number) for key, count in counts for kind, number in tokens_of(count))
     yield _counter("agentvm_tokens", "Tokens, by kind; what a cache gave or took is not in `input`.", (*_MODEL, "kind"), tokens)
     cost = ((key, count.cost / NANO) for key, count in counts)
-    yield _counter("agentvm_cost_dollars", "What the providers take, where the price is known.", _MODEL, cost)
+    yield _counter("agentvm_cost_dollars", "Cost at the providers, where the price is known.", _MODEL, cost)
     price = ((key, count.price / NANO) for key, count in counts)
-    yield _counter("agentvm_price_dollars", "What the tenants pay, where the price is known.", _MODEL, price)
+    yield _counter("agentvm_price_dollars", "Price for the tenants, where it is known.", _MODEL, price)
     unpriced = ((key, count.unpriced) for key, count in counts)
-    yield _counter("agentvm_model_calls_unpriced", "Model calls whose price nobody knows.", _MODEL, unpriced)
+    yield _counter("agentvm_model_calls_unpriced", "Model calls without a known price.", _MODEL, unpriced)
     estimated = ((key, count.estimated) for key, count in counts)
     yield _counter("agentvm_model_calls_estimated", "Model calls whose tokens are an estimate.", _MODEL, estimated)
-    yield _one("agentvm_model_retries", "Attempts at model calls that nobody answered, before one was.", metrics.retries)
+    yield _total("agentvm_model_retries", "Failed attempts of model calls that were retried.", metrics.retries)
     yield _counter(
         "agentvm_provider_fallbacks", "Model calls that went to another provider.", ("from", "to"), metrics.fallbacks.items()
     )
 
 
 def tokens_of(count: ModelCount) -> Iterator[tuple[str, int]]:
+    """Yields the tokens of a model by kind."""
     yield "input", count.input
     yield "output", count.output
     yield "cache_read", count.cache_read
@@ -136,32 +137,32 @@ def _levels(now: Gauges) -> Iterator[Metric]:
     yield _gauge("agentvm_inbox_messages", "Messages that wait for a turn to end.", now.messages_waiting)
     yield _gauge("agentvm_journal_posts", "Events that are not stored yet.", now.journal_waiting)
     yield _gauge("agentvm_database_jobs", "Reads and writes that wait for the database.", now.database_waiting)
-    yield _gauge("agentvm_sessions_quarantined", "Sessions that are set aside.", now.quarantined)
-    yield _one("agentvm_agents_evicted", "Agents that left memory because nobody needed them.", now.evicted)
-    yield _gauge("agentvm_store_writable", "1 while what happens can be stored.", int(not now.failing))
-    names = [(one.name,) for one in now.providers]
-    up = (int(one.state in ("ok", "unknown")) for one in now.providers)
-    yield _gauges("agentvm_provider_up", "1 unless a provider is out.", ("provider",), zip(names, up, strict=True))
-    calls = zip(names, (one.calls or 0 for one in now.providers), strict=True)
+    yield _gauge("agentvm_sessions_quarantined", "Sessions in quarantine.", now.quarantined)
+    yield _total("agentvm_agents_evicted", "Idle agents that were unloaded from memory.", now.evicted)
+    yield _gauge("agentvm_store_writable", "1 while the database is writable.", int(not now.failing))
+    names = [(provider.name,) for provider in now.providers]
+    up = (int(provider.state in ("ok", "unknown")) for provider in now.providers)
+    yield _gauges("agentvm_provider_up", "1 unless a provider is unavailable.", ("provider",), zip(names, up, strict=True))
+    calls = zip(names, (provider.calls or 0 for provider in now.providers), strict=True)
     yield _counter("agentvm_provider_calls", "Calls made with the server's own account.", ("provider",), calls)
-    failures = zip(names, (one.failures or 0 for one in now.providers), strict=True)
-    yield _counter("agentvm_provider_failures", "Those of them that failed.", ("provider",), failures)
+    failures = zip(names, (provider.failures or 0 for provider in now.providers), strict=True)
+    yield _counter("agentvm_provider_failures", "Calls with the server's own account that failed.", ("provider",), failures)
 
 
 def _process(now: Gauges) -> Iterator[Metric]:
-    yield _gauge("agentvm_event_loop_lag_seconds", "How late the event loop was, at worst of 15 s.", now.loop_lag)
+    yield _gauge("agentvm_event_loop_lag_seconds", "Maximum delay of the event loop in the last 15 s.", now.loop_lag)
     yield _gauge("agentvm_resident_memory_bytes", "Memory of the process.", now.rss)
     if now.open_files is not None:
         yield _gauge("agentvm_open_files", "Files and sockets that are open.", now.open_files)
     yield _gauge("agentvm_database_bytes", "Size of the database.", now.database_bytes)
     yield _gauge("agentvm_database_wal_bytes", "Size of its write-ahead log.", now.wal_bytes)
     if now.disk_free is not None:
-        yield _gauge("agentvm_disk_free_bytes", "What is left of the disk of the data.", now.disk_free)
+        yield _gauge("agentvm_disk_free_bytes", "Free space on the disk of the data.", now.disk_free)
     yield _gauge("agentvm_uptime_seconds", "Since the start.", now.uptime)
-    yield _gauges("agentvm_build_info", "Always 1; the label says which release.", ("version",), [((VERSION,), 1)])
+    yield _gauges("agentvm_build_info", "Always 1; the label is the release.", ("version",), [((VERSION,), 1)])
 
 
-def _one(name: str, about: str, value: float) -> Metric:
+def _total(name: str, about: str, value: float) -> Metric:
     return CounterMetricFamily(name, about, value=value)
 
 
@@ -169,19 +170,19 @@ def _gauge(name: str, about: str, value: float) -> Metric:
     return GaugeMetricFamily(name, about, value=value)
 
 
-def _counter(name: str, about: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+def _counter(name: str, about: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
     family = CounterMetricFamily(name, about, labels=labels)
-    for values, number in found:
-        family.add_metric(values, number)
+    for label_values, number in values:
+        family.add_metric(label_values, number)
     return family
 
 
-def _gauges(name: str, about: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+def _gauges(name: str, about: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
     family = GaugeMetricFamily(name, about, labels=labels)
-    for values, number in found:
-        family.add_metric(values, number)
+    for label_values, number in values:
+        family.add_metric(label_values, number)
     return family
 
 
-def _histogram(name: str, about: str, found: Histogram) -> Metric:
-    return HistogramMetricFamily(name, about, buckets=list(found.cumulated()), sum_value=found.total / 1_000_000)
+def _histogram(name: str, about: str, durations: Histogram) -> Metric:
+    return HistogramMetricFamily(name, about, buckets=list(durations.cumulated()), sum_value=durations.total / 1_000_000)

@@ -1,19 +1,20 @@
-"""Gauges — how things stand now, read when somebody asks."""
+"""Gauges — the current levels of a server: agents, connections, queues, memory, disk. Read on request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from agentvm.drivers.health import ProviderHealth
 from agentvm.model.ids import Clock
 from agentvm.observability import process
 from agentvm.observability.sampler import Sampler
+from agentvm.runtime.runtime import Runtime
+from agentvm.storage.sql.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """How things stand. Bytes, seconds, and numbers of things."""
+    """The levels at one moment, in bytes, seconds and counts."""
 
     agents: int
     containers: int
@@ -24,7 +25,7 @@ class Gauges:
     database_waiting: int
     quarantined: int
     evicted: int
-    """Agents that left memory since the start."""
+    """Agents that were unloaded since the start."""
     loop_lag: float
     rss: int
     open_files: int | None
@@ -35,63 +36,13 @@ class Gauges:
     failing: bool
     """Whether the store refuses writes."""
     hindrance: str | None
-    """Why no new work is taken, if so."""
+    """The reason why no new work is accepted, if there is one."""
     providers: tuple[ProviderHealth, ...]
-
-
-class Sized(Protocol):
-    def __len__(self) -> int: ...
-
-
-class Roster(Sized, Protocol):
-    """Who is in memory."""
-
-    def count_running(self) -> int: ...
-
-    def count_waiting(self) -> int: ...
-
-    def count_containers(self) -> int: ...
-
-
-class Journal(Protocol):
-    failing: bool
-
-    @property
-    def waiting(self) -> int: ...
-
-
-class Models(Protocol):
-    def health(self) -> tuple[ProviderHealth, ...]: ...
-
-
-class Runtime(Protocol):
-    """What is read of a runtime: this package and that one do not know each other."""
-
-    evicted: int
-
-    @property
-    def roster(self) -> Roster: ...
-
-    @property
-    def journal(self) -> Journal: ...
-
-    @property
-    def quarantine(self) -> Sized: ...
-
-    @property
-    def models(self) -> Models: ...
-
-    @property
-    def hindrance(self) -> str | None: ...
-
-
-class Store(Protocol):
-    def waiting(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """Where gauges are read from."""
+    """The sources that gauges are read from."""
 
     runtime: Runtime
     store: Store

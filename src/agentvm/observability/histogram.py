@@ -1,13 +1,13 @@
-"""Histogram — how long things took, as counts in buckets. Plain integers: to count one is an addition."""
+"""Histogram — durations as counts in buckets. Plain integers: an observation is an addition."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-SLOW = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
-"""Bounds in ms for what waits for models and tools."""
+SLOW_BOUNDS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000)
+"""Bounds for operations that wait for models and tools."""
 
-QUICK = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
-"""Bounds in ms for what a server does by itself."""
+QUICK_BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
+"""Bounds for operations of the server itself."""
 
 
 class Histogram:
@@ -23,7 +23,7 @@ class Histogram:
         self._least, self._most = 1 << 62, 0
 
     def observe(self, micros: int) -> None:
-        """A clock that was set back gives less than nothing, which counts as nothing."""
+        """Counts a duration. A negative one, of a clock that was set back, counts as zero."""
         if micros < 0:
             micros = 0
         if micros > self._most:
@@ -41,7 +41,7 @@ class Histogram:
         return sum(self._counts)
 
     def cumulated(self) -> Iterator[tuple[str, int]]:
-        """Bounds in seconds as Prometheus writes them, and how many took at most so long."""
+        """Yields the bounds in seconds, as Prometheus writes them, and the counts of durations up to each."""
         so_far = 0
         for bound, count in zip(self._bounds, self._counts, strict=False):
             so_far += count
@@ -49,19 +49,19 @@ class Histogram:
         yield "+Inf", so_far + self._counts[-1]
 
     def quantile(self, part: float) -> float | None:
-        """Milliseconds that so large a part stayed within; None when there are none.
+        """Returns a quantile in milliseconds; None without observations.
 
-        Within a bucket durations are taken to be spread evenly between its bounds, or between the shortest and the longest
+        Durations within a bucket are taken to be spread evenly between its bounds, or between the shortest and the longest
         duration that was observed.
         """
-        wanted, so_far = part * self.count, 0
-        if not wanted:
+        rank, so_far = part * self.count, 0
+        if not rank:
             return None
         lower = 0
         for bound, count in zip((*self._bounds, self._most), self._counts, strict=True):
-            if count and so_far + count >= wanted:
+            if count and so_far + count >= rank:
                 low, high = max(lower, self._least), min(bound, self._most)
-                return round((low + max(0, high - low) * (wanted - so_far) / count) / 1_000, 3)
+                return round((low + max(0, high - low) * (rank - so_far) / count) / 1_000, 3)
             so_far += count
             lower = bound
         return self._most / 1_000

@@ -1,8 +1,7 @@
-"""Log book — what the server has logged: the newest entries in memory, all of them in files, and who follows as they come.
+"""Log book — the log of the server: the newest entries in memory, all entries in files, and followers of new entries.
 
-An entry gets its number, goes into the memory, and is left for the writer; that is all that whoever logs waits for. The memory
-holds more than may wait for the writer, so what is not in the memory any more is in a file, or lost. Without files the memory
-is all there is.
+Logging numbers an entry, adds it to the memory and queues it for the writer. The memory holds more entries than the writer's
+queue, so an entry that is no longer in memory is in a file, or lost. Without files the log is in memory only.
 """
 
 import asyncio
@@ -26,29 +25,29 @@ from agentvm.model.ids import Clock
 from agentvm.observability.error_groups import ErrorGroup, group, may_be_error
 from agentvm.observability.log_entry import LogEntry, make_entry
 from agentvm.observability.log_file import WARNINGS, LogFile, entries_back, entries_on
-from agentvm.observability.log_filter import LogFilter, Sight
+from agentvm.observability.log_filter import LogFilter, LogScope
 from agentvm.observability.log_limit import LogLimit
-from agentvm.observability.log_writer import ROOM, LogWriter
+from agentvm.observability.log_writer import WAITING_ENTRIES_MAX, LogWriter
 from agentvm.observability.redact import Redactor
 
-KEPT: Final = 2 * ROOM
-"""Entries in memory. More than may wait for the writer."""
+RECENT_ENTRIES_MAX: Final = 2 * WAITING_ENTRIES_MAX
+"""Entries in memory, more than in the writer's queue."""
 
-SCAN_BYTES = 16 * 1024 * 1024
-"""How much of the files one question reads; the answer says where to go on."""
-ERROR_BYTES = 128 * 1024 * 1024
-"""How much of them the groups of errors are made of."""
-CATCH_UP = 1_000
-"""Entries that a follower who is behind reads at once."""
+SCAN_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of the files that one search reads; the result has the position to continue from."""
+ERROR_SCAN_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes of the files that error groups are computed from."""
+CATCH_UP_ENTRIES_MAX = 1_000
+"""Entries that a follower reads at once to catch up."""
 FLUSH_SECONDS = 5.0
 
-BEYOND = 2**53 - 1
-"""A number that no entry has."""
+NUMBER_MAX = 2**53 - 1
+"""An upper bound of the numbers of entries."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Entries, the newest first; `next` is the number to go on below, None at the end."""
+class LogPage:
+    """Entries, the newest first; `next` is the number to continue below, None at the end."""
 
     entries: Sequence[LogEntry]
     next: int | None
@@ -56,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """Whether and how entries are kept in files."""
+    """The folder and the bounds of the log files; without a folder there are none."""
 
     folder: Path | None
     most_bytes: int
@@ -64,21 +63,23 @@ class LogFiles:
 
 
 class LogBook:
-    """The log of this process. All that is logged goes into it while it is open."""
+    """The log of this process. While it is open, it receives all entries."""
 
-    def __init__(self, clock: Clock, redactor: Redactor, *, kept: int = KEPT, room: int = ROOM) -> None:
+    def __init__(
+        self, clock: Clock, redactor: Redactor, *, kept: int = RECENT_ENTRIES_MAX, room: int = WAITING_ENTRIES_MAX
+    ) -> None:
         self._clock, self._redactor, self._room = clock, redactor, room
         self._lock = threading.Lock()
         self._recent: deque[LogEntry] = deque(maxlen=kept)
         self._last = 0
         self._writer: LogWriter | None = None
         self._folder: Path | None = None
-        self._followers: dict[Follower, None] = {}
-        # Reading files takes a processor; two at once must be enough for everybody.
+        self._followers: dict[LogFollower, None] = {}
+        # Reading files takes CPU time; two readers at once must be enough.
         self._readers = CapacityLimiter(2)
 
     def take(self, logger: str, method: str, facts: EventDict) -> None:
-        """A sink; see `agentvm.log`."""
+        """Adds an entry. A sink of `agentvm.log`."""
         entry = make_entry(0, self._clock(), logger, method, facts, self._redactor)
         with self._lock:
             self._last += 1
@@ -90,58 +91,60 @@ class LogBook:
         for follower in followers:
             follower.wake()
 
-    async def keep(self, wanted: LogFiles) -> None:
-        """From now on entries are kept like this."""
+    async def keep(self, files: LogFiles) -> None:
+        """Opens, resizes or closes the log files."""
         writer = self._writer
-        if writer is not None and wanted.folder == self._folder:
+        if writer is not None and files.folder == self._folder:
             for each in (writer.file, writer.warnings):
                 if each is not None:
-                    each.resize(most_bytes=wanted.most_bytes, most_files=wanted.most_files)
+                    each.resize(most_bytes=files.most_bytes, most_files=files.most_files)
             return
         new = None
-        if wanted.folder is not None:
-            file = LogFile(wanted.folder, most_bytes=wanted.most_bytes, most_files=wanted.most_files)
+        if files.folder is not None:
+            file = LogFile(files.folder, most_bytes=files.most_bytes, most_files=files.most_files)
             last = await to_thread.run_sync(file.last_number)
-            apart = LogFile(wanted.folder, most_bytes=wanted.most_bytes, most_files=wanted.most_files, name=WARNINGS)
-            new = LogWriter(file, apart, room=self._room)
+            warnings = LogFile(files.folder, most_bytes=files.most_bytes, most_files=files.most_files, name=WARNINGS)
+            new = LogWriter(file, warnings, room=self._room)
         with self._lock:
             if new is not None:
-                # Those from before it was open: they come after all that an earlier process wrote.
+                # Entries from before the files were open get numbers after those of earlier processes.
                 self._last = max(self._last, last + len(self._recent))
                 first = self._last - len(self._recent) + 1
                 self._recent = deque(
                     (_numbered(entry, first + index) for index, entry in enumerate(self._recent)), self._recent.maxlen
                 )
-            self._writer, self._folder = new, wanted.folder
+            self._writer, self._folder = new, files.folder
         if writer is not None:
             await to_thread.run_sync(writer.close, FLUSH_SECONDS)
 
     async def aclose(self) -> None:
-        """Writes what waits; who follows hears the end."""
+        """Writes the queued entries, and ends the followers."""
         for follower in tuple(self._followers):
             follower.end()
         await self.keep(LogFiles(folder=None, most_bytes=1, most_files=1))
 
-    async def find(self, wanted: LogFilter, sight: Sight, *, before: int | None = None, limit: int) -> Found:
-        """The newest entries below `before` that are asked for and seen. There may be fewer than `limit` and still a `next`."""
-        search = functools.partial(self._find, wanted, sight, BEYOND if before is None else before, limit)
+    async def find(self, criteria: LogFilter, scope: LogScope, *, before: int | None = None, limit: int) -> LogPage:
+        """Returns the newest visible entries below `before` that match. There may be fewer than `limit` and still a `next`."""
+        search = functools.partial(self._find, criteria, scope, NUMBER_MAX if before is None else before, limit)
         return await to_thread.run_sync(search, limiter=self._readers)
 
-    async def errors(self, wanted: LogFilter, sight: Sight) -> list[ErrorGroup]:
-        """The errors that are still in the log, by what went wrong and where; those seen last are first."""
+    async def errors(self, criteria: LogFilter, scope: LogScope) -> list[ErrorGroup]:
+        """Returns the errors in the log, grouped by code and place; the last seen first."""
 
         def collect() -> list[ErrorGroup]:
-            entries = self._back(BEYOND, ERROR_BYTES, may_be_error)
-            return group(one for one in entries if isinstance(one, LogEntry) and wanted.matches(one) and sight.sees(one))
+            entries = self._back(NUMBER_MAX, ERROR_SCAN_BYTES_MAX, may_be_error)
+            return group(
+                entry for entry in entries if isinstance(entry, LogEntry) and criteria.matches(entry) and scope.sees(entry)
+            )
 
         return await to_thread.run_sync(collect, limiter=self._readers)
 
     @contextmanager
-    def follow(self, wanted: LogFilter, sight: Sight, *, after: int | None = None) -> Iterator["Follower"]:
-        """For who wants to hear of entries as they come, from those above `after` on, or from now on."""
+    def follow(self, criteria: LogFilter, scope: LogScope, *, after: int | None = None) -> Iterator["LogFollower"]:
+        """Follows new entries that match: those above `after`, or from now on."""
         with self._lock:
             start = self._last if after is None else min(after, self._last)
-        follower = Follower(self, wanted, sight, start)
+        follower = LogFollower(self, criteria, scope, start)
         with self._lock:
             self._followers[follower] = None
         try:
@@ -157,15 +160,15 @@ class LogBook:
 
     @property
     def lost(self) -> int:
-        """Entries that are in no file although they should be, since the files were opened."""
+        """Entries since the files were opened that could not be written."""
         return 0 if self._writer is None else self._writer.lost
 
     async def after(self, number: int) -> list[LogEntry]:
-        """Some of the entries above a number, the oldest first; none when there are none."""
+        """Returns some of the entries above a number, the oldest first."""
         with self._lock:
             writer = self._writer
             first = self._recent[0].number if self._recent else self._last + 1
-            # The numbers in the memory have no gaps. Whoever is not behind asks for each entry, so nothing else is looked at.
+            # The numbers in memory have no gaps, so only new entries are looked at.
             fresh = min(len(self._recent), max(0, self._last - number))
             recent = list(islice(reversed(self._recent), fresh))[::-1]
         if number + 1 < first and writer is not None:
@@ -174,19 +177,19 @@ class LogBook:
                 return older
         return recent
 
-    def _find(self, wanted: LogFilter, sight: Sight, before: int, limit: int) -> Found:
-        found: list[LogEntry] = []
-        for entry in self._back(before, SCAN_BYTES, wanted.may_match):
+    def _find(self, criteria: LogFilter, scope: LogScope, before: int, limit: int) -> LogPage:
+        page: list[LogEntry] = []
+        for entry in self._back(before, SCAN_BYTES_MAX, criteria.may_match):
             if isinstance(entry, int):
-                return Found(found, entry)
-            if sight.sees(entry) and wanted.matches(entry):
-                if len(found) == limit:
-                    return Found(found, found[-1].number)
-                found.append(entry)
-        return Found(found, None)
+                return LogPage(page, entry)
+            if scope.sees(entry) and criteria.matches(entry):
+                if len(page) == limit:
+                    return LogPage(page, page[-1].number)
+                page.append(entry)
+        return LogPage(page, None)
 
     def _back(self, before: int, budget: int, maybe: Callable[[bytes], bool]) -> Iterator[LogEntry | int]:
-        """The entries below a number, the newest first; ends with a number to go on below when there are more to be read."""
+        """Yields the entries below a number, the newest first; at last a number to continue below, if there are more."""
         with self._lock:
             recent, writer = list(self._recent), self._writer
         yield from (entry for entry in reversed(recent) if entry.number < before)
@@ -194,7 +197,7 @@ class LogBook:
             with ExitStack() as stack:
                 files = stack.enter_context(writer.file.reading())
                 if writer.warnings is not None:
-                    # Behind the others: what is in both was seen by then, and each entry is below the last.
+                    # After the others: entries that are in both were yielded by then, and numbers decrease.
                     files += stack.enter_context(writer.warnings.reading())
                 yield from entries_back(files, min(before, recent[0].number) if recent else before, budget, maybe)
 
@@ -205,40 +208,40 @@ def _numbered(entry: LogEntry, number: int) -> LogEntry:
 
 def _read_on(file: LogFile, after: int) -> list[LogEntry]:
     with file.reading() as files:
-        return entries_on(files, after, CATCH_UP)
+        return entries_on(files, after, CATCH_UP_ENTRIES_MAX)
 
 
-class Follower:
-    """Somebody who hears of entries as they come: each once, in their order."""
+class LogFollower:
+    """A follower of new entries: each once, in order."""
 
-    def __init__(self, book: LogBook, wanted: LogFilter, sight: Sight, start: int) -> None:
-        self._book, self._wanted, self._sight, self._at = book, wanted, sight, start
+    def __init__(self, book: LogBook, criteria: LogFilter, scope: LogScope, start: int) -> None:
+        self._book, self._criteria, self._scope, self._at = book, criteria, scope, start
         self._loop = asyncio.get_running_loop()
         self._news = anyio.Event()
         self._woken = self._ended = False
 
     async def take(self) -> list[LogEntry]:
-        """What has come meanwhile, at least one; none at all when the log ends. To be asked again after a cancellation."""
+        """Waits for new entries; returns none when the log ends. May be called again after a cancellation."""
         while not self._ended:
-            # Before looking: what comes while it looks wakes it again.
+            # Before reading: an entry that comes meanwhile wakes it again.
             self._news, self._woken = anyio.Event(), False
             fresh = await self._book.after(self._at)
             if fresh:
                 self._at = fresh[-1].number
-                if seen := [entry for entry in fresh if self._sight.sees(entry) and self._wanted.matches(entry)]:
+                if seen := [entry for entry in fresh if self._scope.sees(entry) and self._criteria.matches(entry)]:
                     return seen
             else:
                 await self._news.wait()
         return []
 
     def wake(self) -> None:
-        """From any thread."""
+        """Wakes the follower. From any thread."""
         if not self._woken:
             self._woken = True
             try:
                 self._loop.call_soon_threadsafe(self._wake)
             except RuntimeError:
-                # The loop is closed, and with it whoever waited.
+                # The event loop is closed, and with it the follower.
                 self._ended = True
 
     def end(self) -> None:
@@ -252,7 +255,7 @@ class Follower:
 
 @asynccontextmanager
 async def open_log_book(clock: Clock, redactor: Redactor) -> AsyncIterator[LogBook]:
-    """The log of this process, from now until the `async with` ends; in memory until it is told to `keep` it in files."""
+    """Opens the log of this process; it is in memory until `keep` opens files."""
     book, limit = LogBook(clock, redactor), LogLimit(clock)
     sinks.append(book.take)
     gates.append(limit.admit)

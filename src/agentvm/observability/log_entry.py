@@ -1,9 +1,8 @@
-"""Log entry — one entry of the log as it is kept and shown: bounded, without secrets and without what users said.
+"""Log entry — one entry of the log as it is stored and shown: bounded, without secrets and without content of messages.
 
-What users say is in no fact that AgentVM logs on purpose. It can come along with an error, and that is closed here. An error
-with a code repeats what somebody gave, or what a provider answered to it: its words are left out, unless it is the store's, of
-which nothing could be known without them. Elsewhere what stands in quotes is left out. An exception may say anything, so of it
-only its type and the places it came through are kept.
+AgentVM logs no content on purpose, but errors may carry some. An error with a code may repeat input, or a provider's response
+to it: its text is left out, unless it is an error of the store, which says nothing without its text. Elsewhere quoted text is
+left out. The text of an exception may be anything, so only its type and its stack are kept.
 """
 
 import re
@@ -26,17 +25,17 @@ Level = Literal["debug", "info", "warning", "error", "critical"]
 
 LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critical")
 
-MOST_TEXT = 1_000
-MOST_FACTS = 40
-MOST_DEPTH = 4
-MOST_PLACES = 20
+TEXT_CHARACTERS_MAX = 1_000
+FACTS_MAX = 40
+DEPTH_MAX = 4
+PLACES_MAX = 20
 
 _LEVEL_OF: dict[str, Level] = {level: level for level in LEVELS}
 _LEVEL_OF |= {"exception": "error", "warn": "warning", "fatal": "critical"}
 _QUOTED = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|(?<!\w)"(?:[^"\\]|\\.)*\"""")
-_APART = ("exc_info", "stack_info", "extra")
-_NO_WORDS = ("error", "problem", "message")
-"""Facts that hold an error's own text."""
+_NOT_FACTS = ("exc_info", "stack_info", "extra")
+_ERROR_TEXTS = ("error", "problem", "message")
+"""Facts that hold the text of an error."""
 
 
 class Raised(Record):
@@ -44,11 +43,11 @@ class Raised(Record):
 
     kind: str
     places: tuple[str, ...] = ()
-    """Where it came through, the innermost last: `runtime/agent.py:283 _run_turn`."""
+    """The stack, innermost last: `runtime/agent.py:283 _run_turn`."""
 
 
 class LogEntry(Record):
-    """One entry. `number` grows with each, also over restarts; `facts` are what the event is about."""
+    """One entry. `number` grows with each entry, also across restarts; `facts` are the details of the event."""
 
     number: int
     at: int
@@ -71,14 +70,14 @@ class LogEntry(Record):
 
 
 def make_entry(number: int, at: int, logger: str, method: str, facts: EventDict, redactor: Redactor) -> LogEntry:
-    """The entry of what was logged, fit to be kept. To be called where it was logged: the exception is the current one."""
+    """Makes an entry that may be stored. To be called where it is logged: the exception is the current one."""
     raised = _raised(facts.get("exc_info"))
-    clean = redactor.clean_all({name: value for name, value in facts.items() if name not in _APART and value is not None})
+    clean = redactor.clean_all({name: value for name, value in facts.items() if name not in _NOT_FACTS and value is not None})
     kind = BY_CODE.get(str(clean.get("code")))
     if kind is not None and not issubclass(kind, StoreFailed):
-        clean = {name: value for name, value in clean.items() if name not in _NO_WORDS}
-    ids = {name: str(clean.pop(name))[:MOST_TEXT] for name in IDS if name in clean}
-    event = str(clean.pop("event", ""))[:MOST_TEXT]
+        clean = {name: value for name, value in clean.items() if name not in _ERROR_TEXTS}
+    ids = {name: str(clean.pop(name))[:TEXT_CHARACTERS_MAX] for name in IDS if name in clean}
+    event = str(clean.pop("event", ""))[:TEXT_CHARACTERS_MAX]
     return LogEntry(
         number=number,
         at=at,
@@ -86,13 +85,13 @@ def make_entry(number: int, at: int, logger: str, method: str, facts: EventDict,
         event=event,
         logger=logger,
         **ids,
-        facts={_camel(name): _bounded(value) for name, value in list(clean.items())[:MOST_FACTS]},
+        facts={_camel(name): _bounded(value) for name, value in list(clean.items())[:FACTS_MAX]},
         raised=raised,
     )
 
 
 def texts_of(entry: LogEntry) -> Iterator[str]:
-    """All that a search for text looks at."""
+    """Yields all texts of an entry, for searches."""
     yield entry.event
     yield entry.logger
     yield from (value for name in IDS if (value := getattr(entry, name)) is not None)
@@ -118,15 +117,15 @@ def _bounded(value: object, depth: int = 0) -> object:
     match value:
         case str():
             text = _QUOTED.sub("'…'", value)
-            # Half of a surrogate pair cannot be written.
+            # Half of a surrogate pair cannot be encoded.
             text = text.encode(errors="replace").decode()
-            return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
-        case dict() | list() if depth >= MOST_DEPTH:
+            return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}…"
+        case dict() | list() if depth >= DEPTH_MAX:
             return "…"
         case dict():
-            return {_camel(str(name)): _bounded(inner, depth + 1) for name, inner in list(value.items())[:MOST_FACTS]}
+            return {_camel(str(name)): _bounded(inner, depth + 1) for name, inner in list(value.items())[:FACTS_MAX]}
         case list():
-            return [_bounded(inner, depth + 1) for inner in value[:MOST_FACTS]]
+            return [_bounded(inner, depth + 1) for inner in value[:FACTS_MAX]]
         case int() if abs(value) >= 2**53:
             return str(value)
         case _:
@@ -134,24 +133,24 @@ def _bounded(value: object, depth: int = 0) -> object:
 
 
 def _camel(name: str) -> str:
-    first, *others = name[:MOST_TEXT].split("_")
+    first, *others = name[:TEXT_CHARACTERS_MAX].split("_")
     return first + "".join(part.capitalize() for part in others)
 
 
-def _raised(given: object) -> Raised | None:
-    error = sys.exception() if given is True else given[1] if isinstance(given, tuple) else given
+def _raised(info: object) -> Raised | None:
+    error = sys.exception() if info is True else info[1] if isinstance(info, tuple) else info
     if not isinstance(error, BaseException):
         return None
     return Raised(kind=type(error).__name__, places=tuple(_places(error.__traceback__)))
 
 
 def _places(trace: TracebackType | None) -> list[str]:
-    frames = traceback.extract_tb(trace)[-MOST_PLACES:]
+    frames = traceback.extract_tb(trace)[-PLACES_MAX:]
     return [f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def _short(path: str) -> str:
-    """From the package on: where it is installed is nobody's business."""
+    """Returns a path from the package on, without the place of the installation."""
     parts = PurePath(path).parts
     for index in range(len(parts) - 1, -1, -1):
         if parts[index] in ("agentvm", "site-packages"):

@@ -1,11 +1,10 @@
 """Log file — entries as lines of JSON in a few files of bounded size: `agentvm.jsonl`, then `agentvm.jsonl.1` and so on.
 
-One thread writes, others read meanwhile. A reader opens all the files at once under the writer's lock, so that a rotation
-neither hides a line from it nor shows one twice. A line that could be written only in part, because the disk is full or the
-process died, is cut off or skipped. The numbers of the entries grow from line to line and from file to file, so a reader finds
-its place by halving.
+One thread writes, others read meanwhile. A reader opens all files at once under the writer's lock, so that a rotation neither
+hides a line nor shows one twice. A line that was written only in part, because the disk is full or the process died, is cut off
+or skipped. The numbers of entries grow from line to line and from file to file, so a reader finds its place by bisection.
 
-Warnings and errors are in files of their own as well (`warnings.jsonl`), so they outlive a flood of other entries.
+Warnings and errors are also in separate files (`warnings.jsonl`), so they survive a flood of other entries.
 """
 
 import os
@@ -22,11 +21,11 @@ from agentvm.observability.log_entry import LogEntry
 
 NAME = "agentvm.jsonl"
 WARNINGS = "warnings.jsonl"
-"""Warnings and errors once more: they stay, however much else is logged."""
-BLOCK = 64 * 1024
+"""The file of warnings and errors, which survive a flood of other entries."""
+BLOCK_BYTES = 64 * 1024
 
 _SUFFIX = re.compile(r"|\.[1-9][0-9]{0,5}")
-"""Behind the name of a file that is ours; others may lie beside it."""
+"""The suffix of a log file; other files may lie beside it."""
 
 
 class _Numbered(msgspec.Struct):
@@ -34,7 +33,7 @@ class _Numbered(msgspec.Struct):
 
 
 class LogFile:
-    """The files of one name in a folder. None exists before the first line is written."""
+    """The files of one name in a folder, created with the first line."""
 
     def __init__(self, folder: Path, *, most_bytes: int, most_files: int, name: str = NAME) -> None:
         self._folder, self._most_bytes, self._most_files = folder, most_bytes, most_files
@@ -44,12 +43,12 @@ class LogFile:
         self._size = 0
 
     def resize(self, *, most_bytes: int, most_files: int) -> None:
-        """Counts from the next line on."""
+        """Sets the bounds, which apply from the next line on."""
         with self._lock:
             self._most_bytes, self._most_files = most_bytes, most_files
 
     def write(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """How many of the lines, from the first on, were written; and why not the others."""
+        """Writes lines; returns how many were written, and the error if not all were."""
         with self._lock:
             done = 0
             try:
@@ -67,7 +66,7 @@ class LogFile:
             self._leave()
 
     def last_number(self) -> int:
-        """Of the newest entry; 0 when there is none."""
+        """Returns the number of the newest entry; 0 without entries."""
         with self.reading() as files:
             for file in files:
                 for line in lines_back(file, _end_of(file)):
@@ -77,7 +76,7 @@ class LogFile:
 
     @contextmanager
     def reading(self) -> Iterator[list[BinaryIO]]:
-        """The files as they are now, the newest first."""
+        """Opens the files for reading, the newest first."""
         with ExitStack() as stack:
             files: list[BinaryIO] = []
             with self._lock:
@@ -87,24 +86,24 @@ class LogFile:
             yield files
 
     def _paths(self) -> list[tuple[int, Path]]:
-        """By age, 0 for the one that is written to. One that is missing ends nothing: somebody may have removed it."""
+        """Returns the files by age, 0 for the current one. Some may be missing."""
         named = ((path.name.removeprefix(self._name), path) for path in self._folder.glob(f"{self._name}*"))
         return sorted((int(suffix[1:] or 0), path) for suffix, path in named if _SUFFIX.fullmatch(suffix))
 
     def _reach(self) -> None:
-        """Opens the file, also after somebody else has moved or removed it."""
+        """Opens the current file, also after another program has moved or removed it."""
         path = self._folder / self._name
         if self._open is not None:
-            found = os.fstat(self._open)
+            opened = os.fstat(self._open)
             with suppress(FileNotFoundError):
-                if os.path.samestat(found, path.stat()):
+                if os.path.samestat(opened, path.stat()):
                     return
             self._leave()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._open = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._open).st_size
         if self._size and os.pread(self._open, 1, self._size - 1) != b"\n":
-            # Another process died within a line; ours must not be lost with it.
+            # A process died within a line; the next one must not be appended to it.
             self._append(b"\n")
 
     def _leave(self) -> None:
@@ -113,7 +112,7 @@ class LogFile:
             self._open = None
 
     def _fitting(self, lines: Sequence[bytes], start: int) -> int:
-        """How many lines fit into the file, at least one; begins another file if none does."""
+        """Returns how many lines fit into the file, at least one; rotates the files if none does."""
         if self._size and self._size + len(lines[start]) > self._most_bytes:
             self._rotate()
         count, size = 1, self._size + len(lines[start])
@@ -130,7 +129,7 @@ class LogFile:
             while written < len(data):
                 written += os.write(self._open, data[written:])
         except OSError:
-            # Also on a disk that is full, files can be made shorter.
+            # Files can be truncated even on a full disk.
             with suppress(OSError):
                 os.ftruncate(self._open, self._size)
             raise
@@ -152,9 +151,9 @@ def _anything(line: bytes) -> bool:
 def entries_back(
     files: Iterable[BinaryIO], before: int, budget: int, maybe: Callable[[bytes], bool] = _anything
 ) -> Iterator[LogEntry | int]:
-    """Entries whose number is below `before`, the newest first, of the lines that may be wanted.
+    """Yields entries with numbers below `before`, the newest first, of the lines for which `maybe` holds.
 
-    When so many bytes were read and there are more, the last is the number to go on below.
+    When `budget` bytes were read and there are more, the last item is the number to continue below.
     """
     for file in files:
         size = _end_of(file)
@@ -164,15 +163,15 @@ def entries_back(
                 yield number + 1
                 return
             entry = _entry_of(line) if maybe(line) else None
-            # Each is below the last: what a writer with a wrong idea of the numbers has left is skipped.
+            # Numbers decrease; entries with wrong numbers are skipped.
             if entry is not None and entry.number < before:
                 before = entry.number
                 yield entry
 
 
 def entries_on(files: Sequence[BinaryIO], after: int, limit: int) -> list[LogEntry]:
-    """The first so many entries whose number is above `after`, the oldest first."""
-    found: list[LogEntry] = []
+    """Returns up to `limit` entries with numbers above `after`, the oldest first."""
+    entries: list[LogEntry] = []
     for file in reversed(files):
         size = _end_of(file)
         start = place_of(file, size, after + 1)
@@ -181,17 +180,17 @@ def entries_on(files: Sequence[BinaryIO], after: int, limit: int) -> list[LogEnt
             entry = _entry_of(line)
             if entry is not None and entry.number > after:
                 after = entry.number
-                found.append(entry)
-                if len(found) >= limit:
-                    return found
-    return found
+                entries.append(entry)
+                if len(entries) >= limit:
+                    return entries
+    return entries
 
 
 def lines_back(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """The whole lines before `end`, the last first."""
+    """Yields the lines before `end`, the last first."""
     rest = b""
     while end > 0:
-        start = max(0, end - BLOCK)
+        start = max(0, end - BLOCK_BYTES)
         file.seek(start)
         block = file.read(end - start) + rest
         end = start
@@ -205,18 +204,18 @@ def lines_back(file: BinaryIO, end: int) -> Iterator[bytes]:
 
 
 def place_of(file: BinaryIO, size: int, number: int) -> int:
-    """Where the entries from `number` on begin: no entry below it is behind that place."""
+    """Returns the offset where the entries from `number` on begin."""
     low, high = 0, size
-    while high - low > BLOCK:
+    while high - low > BLOCK_BYTES:
         middle = (low + high) // 2
         file.seek(middle)
         file.readline()
         start = file.tell()
-        found = None
-        while found is None and file.tell() < high:
+        current = None
+        while current is None and file.tell() < high:
             start = file.tell()
-            found = _number_of(file.readline())
-        if found is None or found >= number:
+            current = _number_of(file.readline())
+        if current is None or current >= number:
             high = middle
         else:
             low = start
@@ -227,11 +226,11 @@ def place_of(file: BinaryIO, size: int, number: int) -> int:
 
 
 def _step(file: BinaryIO, low: int, number: int, size: int) -> int:
-    """The same, line by line from a place that is before it."""
+    """Returns the same offset, searched line by line from an earlier one."""
     place = low
     while place < size:
-        found = _number_of(line := file.readline())
-        if not line or (found is not None and found >= number):
+        current = _number_of(line := file.readline())
+        if not line or (current is not None and current >= number):
             break
         place += len(line)
     return place

@@ -1,4 +1,4 @@
-"""Log filter — which entries are asked for, and which of them the asker may see. Pure."""
+"""Log filter — selects log entries by criteria and by the permissions of a principal. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ _PLAIN = re.compile(r"[\w.:-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """What is asked for: all that is said must hold. `since` counts, `until` does not."""
+    """Criteria that must all hold. `since` is inclusive, `until` exclusive."""
 
     level: Level | None = None
-    """The least important."""
+    """The minimum level."""
     since: int | None = None
     until: int | None = None
     request_id: str | None = None
@@ -24,9 +24,10 @@ class LogFilter:
     container_id: str | None = None
     event: str | None = None
     text: str | None = None
-    """Found anywhere, in whatever case."""
+    """A text anywhere in the entry, in any case."""
 
     def matches(self, entry: LogEntry) -> bool:
+        """Whether an entry meets all criteria."""
         return (
             (self.level is None or LEVELS.index(entry.level) >= LEVELS.index(self.level))
             and (self.since is None or entry.at >= self.since)
@@ -36,17 +37,17 @@ class LogFilter:
             and (self.session_id is None or entry.session_id == self.session_id)
             and (self.container_id is None or entry.container_id == self.container_id)
             and (self.event is None or entry.event == self.event)
-            and (self.text is None or _found(self.text, entry))
+            and (self.text is None or _contains(entry, self.text))
         )
 
     def may_match(self, line: bytes) -> bool:
-        """Whether the JSON of an entry is worth being read: what is found by an id is rare."""
-        return all(one in line for one in self._ids)
+        """Whether the JSON of an entry may match: few entries hold a given id."""
+        return all(name in line for name in self._ids)
 
     @property
     def _ids(self) -> list[bytes]:
         named = (self.turn_id, self.request_id, self.session_id, self.container_id)
-        # One that JSON writes as it is.
+        # Only names that JSON does not escape.
         return [name.encode() for name in named if name is not None and _PLAIN.fullmatch(name)]
 
 
@@ -54,14 +55,15 @@ EVERY = LogFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """Whose entries are seen. Those without a tenant are the operator's, those without a container are whole tenants'."""
+class LogScope:
+    """The entries that a principal may see. Those without a tenant are the operator's."""
 
     tenant_id: TenantId | None
-    """None: of everybody, and of nobody."""
+    """None for the entries of all tenants and of none."""
     principal: Principal
 
     def sees(self, entry: LogEntry) -> bool:
+        """Whether the principal may see an entry."""
         if self.tenant_id is not None and entry.tenant_id != self.tenant_id:
             return False
         if self.principal.containers is None:
@@ -69,13 +71,13 @@ class Sight:
         return entry.container_id is not None and self.principal.reaches(entry.container_id)
 
 
-def sight_of(principal: Principal, named: TenantId | None) -> Sight:
-    """What a principal sees; `named` is the tenant that it asks about, which it must have been let to."""
+def log_scope(principal: Principal, named: TenantId | None) -> LogScope:
+    """Returns what a principal may see; `named` is the tenant that it asks about, to which it must have access."""
     if named is None and principal.may("system:admin"):
-        return Sight(None, principal)
-    return Sight(principal.tenant_id if named is None else named, principal)
+        return LogScope(None, principal)
+    return LogScope(principal.tenant_id if named is None else named, principal)
 
 
-def _found(text: str, entry: LogEntry) -> bool:
-    wanted = text.casefold()
-    return any(wanted in one.casefold() for one in texts_of(entry))
+def _contains(entry: LogEntry, text: str) -> bool:
+    folded = text.casefold()
+    return any(folded in other.casefold() for other in texts_of(entry))

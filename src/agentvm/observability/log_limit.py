@@ -1,9 +1,8 @@
-"""Log limit — how many entries one tenant may make of each kind of event, so that nobody pushes others out of the log.
+"""Log limit — rate limits of log entries by tenant and event, so that no tenant pushes others out of the log.
 
-Each tenant and event has a bucket of tokens. An entry with an error's code costs its maker nothing but a bad request, so there
-are few tokens for those; an entry without one stands for work that was done, so there are many. What is of no tenant has a
-bucket for each event too: strangers cause some of it. Entries for which there is no token are left out and counted, and one
-entry says later how many they were.
+Each tenant and event has a token bucket. An entry with an error code costs a client only a bad request, so its bucket is small;
+an entry without one stands for work that was done, so its bucket is large. Entries without a tenant have a bucket for each
+event, too: strangers cause some of them. Entries without a token are dropped and counted; a later entry has the count.
 """
 
 import threading
@@ -20,20 +19,20 @@ logger = get_logger(__name__)
 
 SUPPRESSED: Final = "log_entries_suppressed"
 SUMMARY_MS = 60_000
-"""A summary is made so long after the first entry that was left out, with the next entry of anybody."""
-MOST_BUCKETS = 10_000
+"""Time from the first dropped entry to its summary, which is logged with the next entry of any tenant."""
+BUCKETS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """Entries that may come at once, and each second after that."""
+class LogRate:
+    """Entries that are allowed at once, and per second after that."""
 
     burst: int
     per_second: float
 
 
-REFUSED = Rate(60, 0.5)
-DONE = Rate(2_000, 20.0)
+REFUSED_RATE = LogRate(60, 0.5)
+DONE_RATE = LogRate(2_000, 20.0)
 
 
 @dataclass(slots=True)
@@ -49,9 +48,9 @@ _Key = tuple[str | None, str, bool]
 
 
 class LogLimit:
-    """A gate; see `agentvm.log`. Safe for threads."""
+    """A gate of `agentvm.log`. Thread-safe."""
 
-    def __init__(self, clock: Clock, *, refused: Rate = REFUSED, done: Rate = DONE) -> None:
+    def __init__(self, clock: Clock, *, refused: LogRate = REFUSED_RATE, done: LogRate = DONE_RATE) -> None:
         self._clock = clock
         self._rates = {True: refused, False: done}
         self._lock = threading.Lock()
@@ -59,7 +58,7 @@ class LogLimit:
         self._suppressing: OrderedDict[_Key, _Bucket] = OrderedDict()
 
     def admit(self, facts: EventDict) -> bool:
-        """Whether the entry is kept and shown."""
+        """Returns whether an entry is logged."""
         event = str(facts.get("event", ""))
         if event == SUPPRESSED:
             return True
@@ -69,24 +68,24 @@ class LogLimit:
         with self._lock:
             admitted = self._take(key, now)
             due = self._due(now)
-        for told, bucket in due:
-            _summarise(told, bucket)
+        for suppressed, bucket in due:
+            _summarize(suppressed, bucket)
         return admitted
 
     def flush(self) -> None:
-        """Tells of all that was left out."""
+        """Logs the summaries of all dropped entries."""
         with self._lock:
             due = list(self._suppressing.items())
             self._suppressing.clear()
         for key, bucket in due:
-            _summarise(key, bucket)
+            _summarize(key, bucket)
 
     def _take(self, key: _Key, now: int) -> bool:
         rate = self._rates[key[2]]
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = _Bucket(float(rate.burst), now)
-            if len(self._buckets) > MOST_BUCKETS:
+            if len(self._buckets) > BUCKETS_MAX:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(key)
         bucket.tokens = min(rate.burst, bucket.tokens + max(0, now - bucket.at) / 1000 * rate.per_second)
@@ -104,7 +103,7 @@ class LogLimit:
         due = []
         while self._suppressing:
             key, bucket = next(iter(self._suppressing.items()))
-            # A clock that was set back must not keep it for ever.
+            # A clock that was set back must not delay it for ever.
             if bucket.since <= now < bucket.since + SUMMARY_MS:
                 break
             del self._suppressing[key]
@@ -112,7 +111,7 @@ class LogLimit:
         return due
 
 
-def _summarise(key: _Key, bucket: _Bucket) -> None:
+def _summarize(key: _Key, bucket: _Bucket) -> None:
     tenant_id, event, _ = key
     count, bucket.suppressed = bucket.suppressed, 0
     logger.warning(SUPPRESSED, tenant_id=tenant_id, of=event, count=count, since=bucket.since)

@@ -1,7 +1,6 @@
-"""Log writer — a thread that writes entries to the log file, so that nobody who logs waits for a disk.
+"""Log writer — a thread that writes entries to the log file, so that logging never waits for a disk.
 
-What waits for it is bounded. An entry for which there is no room, or no disk, is lost and counted, and the next entries that
-can be written say how many.
+Its queue is bounded. An entry that finds the queue or the disk full is lost and counted; a later entry has the count.
 """
 
 import threading
@@ -16,9 +15,8 @@ from agentvm.observability.log_file import LogFile
 
 logger = get_logger(__name__)
 
-ROOM = 1_000
-"""Entries that may wait."""
-
+WAITING_ENTRIES_MAX = 1_000
+"""Entries in the queue."""
 
 SEVERE = ("warning", "error", "critical")
 
@@ -28,17 +26,14 @@ def _line(entry: LogEntry) -> bytes:
 
 
 class LogWriter:
-    """Writes to one file, and warnings to another as well.
+    """Writes to one file, and warnings to another as well. Its thread starts with the first entry."""
 
-    Its thread begins with the first entry: a server that says nothing has none.
-    """
-
-    def __init__(self, file: LogFile, warnings: LogFile | None = None, *, room: int = ROOM) -> None:
+    def __init__(self, file: LogFile, warnings: LogFile | None = None, *, room: int = WAITING_ENTRIES_MAX) -> None:
         self.file = file
         self.warnings = warnings
-        """For those of the entries that are warnings or worse, once more."""
+        """The file of warnings and errors."""
         self.lost = 0
-        """Entries that are in no file, since the start."""
+        """Entries since the start that are in no file."""
         self._told = 0
         self._room = room
         self._waiting: deque[LogEntry] = deque()
@@ -47,7 +42,7 @@ class LogWriter:
         self._busy = self._closing = self._failing = False
 
     def put(self, entry: LogEntry) -> None:
-        """From any thread; never waits for the disk, never raises."""
+        """Queues an entry. From any thread; never waits for the disk, never raises."""
         with self._changed:
             if self._closing or len(self._waiting) >= self._room:
                 self.lost += 1
@@ -59,12 +54,12 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Waits until all that was put is written or lost; False when that took too long."""
+        """Waits until all queued entries are written or lost; returns False after a timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting and not self._busy, seconds)
 
     def close(self, seconds: float) -> None:
-        """Writes what waits, for so long, and ends."""
+        """Writes the queued entries, with a timeout, and ends the thread."""
         self.flush(seconds)
         with self._changed:
             self._closing = True
@@ -102,7 +97,7 @@ class LogWriter:
             if error is None:
                 self._told = self.lost
         if error is not None and not failed_before:
-            # Once: what is logged about it has to be written too.
+            # Once: this entry has to be written, too.
             logger.error("log_not_written", error=error.strerror or type(error).__name__, remedy="make room on the disk")
         elif error is None and lost:
             logger.warning("log_entries_lost", count=lost)

@@ -1,13 +1,13 @@
-"""Metrics — counts what happens, from the events that are told. An Effector.
+"""Metrics — counters and durations of turns, model calls, tools and requests. An Effector.
 
-Theory of operation. It is called for every event, between two tokens of an answer, so what it does for a delta is to find that
-it has nothing to do: the first token is known from the state event that comes with it. For the few other events it adds to
-integers. Nothing is built until somebody asks. Of a running turn it remembers a few numbers, which go with the turn's end.
+Theory of operation. It is called between two tokens of an answer, so it only adds to integers; deltas do not reach it, and the
+first token is known from the state event that comes with it. Nothing is built until it is requested. A running turn has a few
+numbers, which are dropped with its end.
 
-The runtime may tell two things twice: the entries of a turn's model calls, with its end, and an end that could not be stored,
-once it can be. Both are counted once.
+The runtime may report two things twice: the ledger entries of a turn's model calls, with its end, and an end that could not be
+stored, once it can be. Both are counted once.
 
-Labels have few values, whatever clients say: providers, models and tools the operator knows; all others are "other".
+Labels have few values: configured providers, models and tools; all others are "other".
 """
 
 from collections import Counter
@@ -21,22 +21,22 @@ from agentvm.model.ids import Clock, TurnId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import Usage
-from agentvm.observability.histogram import QUICK, SLOW, Histogram
+from agentvm.observability.histogram import QUICK_BOUNDS_MS, SLOW_BOUNDS_MS, Histogram
 
 OTHER: Final = "other"
-MOST_LABELS = 200
-"""Pairs of provider and model, or tools, that are told apart; an operator with more sees the rest as one."""
+LABELS_MAX = 200
+"""Pairs of provider and model, or tools, with labels of their own; all further ones share one label."""
 
-MOST_UNSTORED = 10_000
+UNSTORED_TURNS_MAX = 10_000
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 _TURN_CODES = frozenset(BY_CODE) | {"timeout"}
 
 Known = Callable[[str, str], bool]
-"""Whether the operator knows a provider's model."""
+"""Returns whether a provider's model is configured."""
 
 
 class ModelCount:
-    """What one model did."""
+    """The counters of one model."""
 
     __slots__ = (
         "cache_read", "cache_write", "completed", "cost", "estimated", "failed", "input", "interrupted", "output", "price",
@@ -50,14 +50,14 @@ class ModelCount:
         """In nano-USD."""
         self.unpriced = self.estimated = 0
 
-    def add(self, used: Usage, entry: LedgerEntry | None) -> None:
-        """What a call used, and what the ledger says of it."""
-        self.input += used.input_tokens
-        self.output += used.output_tokens
-        self.cache_read += used.cache_read_tokens
-        self.cache_write += used.cache_write_tokens
-        self.thinking += used.thinking_tokens
-        self.estimated += used.estimated
+    def add(self, usage: Usage, entry: LedgerEntry | None) -> None:
+        """Adds the usage of a call, and its ledger entry."""
+        self.input += usage.input_tokens
+        self.output += usage.output_tokens
+        self.cache_read += usage.cache_read_tokens
+        self.cache_write += usage.cache_write_tokens
+        self.thinking += usage.thinking_tokens
+        self.estimated += usage.estimated
         if entry is not None:
             self.cost += entry.cost or 0
             self.price += entry.price or 0
@@ -69,7 +69,7 @@ class ModelCount:
 
 
 class ToolCount:
-    """What one tool did."""
+    """The counters of one tool."""
 
     __slots__ = ("completed", "failed")
 
@@ -77,28 +77,28 @@ class ToolCount:
         self.completed = self.failed = 0
 
 
-class _Open:
-    """What is remembered of a turn that runs."""
+class _RunningTurn:
+    """The state of a running turn."""
 
     __slots__ = ("accepted_at", "asked", "asked_at", "calls", "silent", "spoken", "stop", "tools_from", "undecided")
 
     def __init__(self, accepted_at: int | None) -> None:
         self.accepted_at = accepted_at
-        """None for one from before a restart: what it waited for then is not known."""
+        """None for a turn from before a restart, whose times are not known."""
         self.asked: str | None = None
         self.asked_at = 0
         self.silent = False
-        """Whether the call that runs has said nothing yet."""
+        """Whether the current call has no output yet."""
         self.spoken = False
         self.stop: str | None = None
         self.tools_from = 0
         self.calls: set[str] = set()
         self.undecided: ModelCount | None = None
-        """The call that ended, by itself or stopped: what comes next says which."""
+        """The call that ended, completed or interrupted: the next event decides."""
 
 
 class Metrics:
-    """The counts of one process since it started. `known` and `tools` say what may be a label."""
+    """The counters of one process since its start. `known` and `tools` decide which names are labels."""
 
     def __init__(self, clock: Clock, known: Known, tools: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._clock = clock
@@ -112,16 +112,16 @@ class Metrics:
         self.tools: dict[str, ToolCount] = {}
         self.fallbacks: Counter[tuple[str, str]] = Counter()
         self.commands: Counter[tuple[str, str]] = Counter()
-        """By name and outcome."""
+        """Counts by name and outcome."""
         self.http: Counter[tuple[str, str, str]] = Counter()
-        """By method, template of the route, and class of the status."""
+        """Counts by method, route template, and status class."""
         self.dropped: Counter[str] = Counter(sessions=0, emptied=0, messages=0, bytes=0)
-        """What tenants did not want to keep any longer, by kind."""
+        """Content that was deleted by retention, by kind."""
         self.turn_time, self.queue_time, self.first_token, self.model_time, self.model_first, self.tool_time = (
-            Histogram(SLOW) for _ in range(6)
+            Histogram(SLOW_BOUNDS_MS) for _ in range(6)
         )
-        self.commit_time, self.fanout_time, self.command_time, self.http_time = (Histogram(QUICK) for _ in range(4))
-        self._open: dict[TurnId, _Open] = {}
+        self.commit_time, self.fanout_time, self.command_time, self.http_time = (Histogram(QUICK_BOUNDS_MS) for _ in range(4))
+        self._open: dict[TurnId, _RunningTurn] = {}
         self._unstored: dict[TurnId, None] = {}
         self._on: dict[type[EventData], Callable[[Event], None]] = {
             turn.TurnRequest: self._on_request,
@@ -151,21 +151,21 @@ class Metrics:
             on(event)
 
     def answered(self, command: str, *, refused: bool, micros: int) -> None:
-        """A command was answered."""
+        """Counts a command and its reply."""
         self.commands[command, "refused" if refused else "ok"] += 1
         self.command_time.observe(micros)
 
     def served(self, method: str, route: str, status: int, micros: int | None) -> None:
-        """An HTTP request was answered; `route` is the template of its path, `other` where nothing is.
+        """Counts an HTTP request and its response; `route` is the template of its path, `other` without one.
 
-        `micros` is None for an answer that went on for as long as somebody listened: that says nothing of how fast we are.
+        `micros` is None for a response that lasts as long as the client listens: its duration is not a latency.
         """
         self.http[method if method in METHODS else OTHER, route, f"{status // 100}xx"] += 1
         if micros is not None:
             self.http_time.observe(micros)
 
     def billed(self, provider: str, entry: LedgerEntry) -> None:
-        """A model call beside all turns, of which no event tells: for a title, or a summary."""
+        """Counts a model call outside of turns, which has no event: for a title, or a summary."""
         count = self._count(provider, entry.model)
         count.add(entry.usage, entry)
         count.completed += 1
@@ -176,7 +176,7 @@ class Metrics:
         data = event.data
         assert isinstance(data, turn.TurnRequest)
         self.accepted += 1
-        self._open[data.turn_id] = _Open(data.timestamp)
+        self._open[data.turn_id] = _RunningTurn(data.timestamp)
         self.commit_time.observe_ms(self._clock() - event.timestamp)
 
     def _on_resumed(self, event: Event) -> None:
@@ -194,8 +194,8 @@ class Metrics:
         self._open.pop(data.turn_id, None)
         if event.seq:
             self.commit_time.observe_ms(self._clock() - event.timestamp)
-        elif len(self._unstored) < MOST_UNSTORED:
-            # Told though the store refuses; it will be told again when it is stored.
+        elif len(self._unstored) < UNSTORED_TURNS_MAX:
+            # Reported although the store has failed; it will be reported again when it is stored.
             self._unstored[data.turn_id] = None
         self.turns[data.outcome] += 1
         self.turn_time.observe_ms(data.duration)
@@ -206,12 +206,12 @@ class Metrics:
         if event.scope.turn_id not in self._unstored:
             self.turn_errors[data.error_code if data.error_code in _TURN_CODES else OTHER] += 1
 
-    def _find(self, event: Event) -> _Open:
+    def _find(self, event: Event) -> _RunningTurn:
         turn_id = event.scope.turn_id or TurnId("")
-        found = self._open.get(turn_id)
-        if found is None:
-            found = self._open[turn_id] = _Open(None)
-        return found
+        running = self._open.get(turn_id)
+        if running is None:
+            running = self._open[turn_id] = _RunningTurn(None)
+        return running
 
     # --- model calls
 
@@ -280,11 +280,11 @@ class Metrics:
         return self._count(provider, model)
 
     def _count(self, provider: str, model: str) -> ModelCount:
-        # What is there was known when it came, so this is asked rarely.
+        # Checked for new labels only.
         count = self.models.get((provider, model))
         if count is None:
             key = (provider, model) if self.known(provider, model) else (self._provider(provider), OTHER)
-            if key not in self.models and len(self.models) >= MOST_LABELS:
+            if key not in self.models and len(self.models) >= LABELS_MAX:
                 key = (OTHER, OTHER)
             count = self.models.setdefault(key, ModelCount())
         return count
@@ -305,7 +305,7 @@ class Metrics:
         name = data.tool_name if data.tool_name in self._tool_names() else OTHER
         count = self.tools.get(name)
         if count is None:
-            if len(self.tools) >= MOST_LABELS:
+            if len(self.tools) >= LABELS_MAX:
                 name = OTHER
             count = self.tools.setdefault(name, ToolCount())
         if isinstance(data, state.ToolFailedEvent):

@@ -1,4 +1,4 @@
-"""Monitor — everything that can be seen of one process, for who asks: the counts, and how things stand."""
+"""Monitor — the metrics, gauges and health status of one server."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -7,20 +7,22 @@ from agentvm.drivers.health import ProviderHealth
 from agentvm.errors import NotAvailable
 from agentvm.model.ids import Clock
 from agentvm.observability.exposition import Samples, samples
-from agentvm.observability.gauges import Gauges, Instruments, Runtime, Store
+from agentvm.observability.gauges import Gauges, Instruments
 from agentvm.observability.metrics import Known, Metrics
 from agentvm.observability.process import free_bytes
 from agentvm.observability.report import ServerMetrics, server_report
 from agentvm.observability.sampler import Sampler
 from agentvm.observability.status import Status, judge
+from agentvm.runtime.runtime import Runtime
+from agentvm.storage.sql.store import Store
 
 NO_SPACE = "no space left on the disk"
 
 
 class Monitor:
-    """The counts, what is looked at once a second, and the rest. `database` is the file of the data; None for none.
+    """The counters, the sampler and the gauges. `database` is the database file; None for a server in memory.
 
-    Made before the runtime, which is opened with `metrics` as an effector; `watch` tells it of the runtime.
+    Created before the runtime, which is opened with `metrics` as an effector; `watch` connects the gauges to it.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Monitor:
         self._instruments: Instruments | None = None
 
     def watch(self, runtime: Runtime, store: Store, connections: Callable[[], int]) -> None:
+        """Connects the gauges to a runtime and its store."""
         self._instruments = Instruments(
             runtime=runtime,
             store=store,
@@ -46,7 +49,7 @@ class Monitor:
 
     @property
     def hindrance(self) -> str | None:
-        """Why no new work can be taken, besides the runtime's own reasons; None when it can."""
+        """The reason why no new work is accepted, besides the runtime's own reasons; None when there is none."""
         return NO_SPACE if self.sampler.full else None
 
     def gauges(self) -> Gauges:
@@ -61,17 +64,17 @@ class Monitor:
         return server_report(self.metrics, self.gauges())
 
     def status(self, disk_warning: int, *, addresses: bool = False) -> Status:
-        """`addresses`: with the base URLs of providers that fail, for the operator."""
+        """The health status; with `addresses` the base URLs of failing providers, for the operator."""
         return judge(self.gauges(), disk_warning=disk_warning, addresses=addresses)
 
 
 def known_models(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:
-    """What the operator knows: the providers and the models they answer with, and what is `named` as `<provider>/<model>`."""
+    """Returns whether a model is configured: the default model of a provider, or `named` as `<provider>/<model>`."""
 
     def known(provider: str, model: str) -> bool:
-        found = {one.name: one.default_model for one in health()}
-        if provider not in found:
+        defaults = {provider.name: provider.default_model for provider in health()}
+        if provider not in defaults:
             return False
-        return not model or found[provider] == model or f"{provider}/{model}" in named()
+        return not model or defaults[provider] == model or f"{provider}/{model}" in named()
 
     return known

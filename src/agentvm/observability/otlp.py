@@ -1,7 +1,7 @@
-"""OTLP — spans and numbers as OpenTelemetry's own exporters send them: protobuf over HTTP.
+"""OTLP — sends spans and metrics with OpenTelemetry's exporters: protobuf over HTTP.
 
-The only module that imports OpenTelemetry, and imported only where an endpoint is set. The SDK's providers, processors and
-instruments are not used: what they would collect is counted already, and their threads would read it while it changes.
+The only module that imports OpenTelemetry, and imported only if an endpoint is configured. The SDK's providers, processors and
+instruments are not used: their data is counted already, and their threads would read it while it changes.
 """
 
 import logging
@@ -26,27 +26,26 @@ from requests.adapters import HTTPAdapter
 from agentvm.model.address import is_loopback
 from agentvm.model.headers import parse_headers
 from agentvm.model.settings import OtelSettings
-from agentvm.observability.genai import Series
+from agentvm.observability.genai import HistogramSeries
 from agentvm.observability.spans import Span
-from agentvm.observability.telemetry import TIMEOUT, Snapshot
+from agentvm.observability.telemetry import REQUEST_TIMEOUT_SECONDS, Snapshot
 from agentvm.version import VERSION
 
-MILLI: Final = 1_000_000
-"""Nanoseconds of one."""
+NS_PER_MS: Final = 1_000_000
 _SCOPE: Final = InstrumentationScope("agentvm", VERSION)
 _CUMULATIVE: Final = points.AggregationTemporality.CUMULATIVE
 _FLAGS: Final = TraceFlags(TraceFlags.SAMPLED)
 
-# They log each failure, in words of their own; `telemetry.Sender` says it once a minute.
+# The exporters log each failure; `telemetry.Sender` logs one warning a minute.
 logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
 
 class _Head(HTTPAdapter):
-    """Reads of an answer no more than its head. Its body says nothing that is needed, and one without an end would hold the
-    thread, and all that waits for it, for ever: the timeout is for each piece of it."""
+    """Reads only the head of a response. Its body is not needed, and an endless one would block the thread for ever, because
+    the timeout is per chunk."""
 
     problem = ""
-    """Why the last request was not taken, without what anybody said."""
+    """The reason why the last request failed, without the text of the response."""
 
     # Any: as in the class above it.
     def send(self, request: requests.PreparedRequest, *args: Any, **about: Any) -> requests.Response:
@@ -65,32 +64,40 @@ class _Head(HTTPAdapter):
 
 
 class Otlp:
-    """Sends to one collector. Its methods wait, up to `TIMEOUT`: they are for a thread of their own."""
+    """Sends to one collector. Its methods wait up to `REQUEST_TIMEOUT_SECONDS`: they are for a thread of their own."""
 
     def __init__(self, otel: OtelSettings) -> None:
         endpoint, headers = (otel.endpoint or "").rstrip("/"), _headers(otel)
         session = requests.Session()
-        # A proxy from the environment is for the world, not for a collector on this machine.
+        # A proxy from the environment is not for a collector on this machine.
         session.trust_env = not is_loopback(urlsplit(endpoint).hostname or "")
         self._head = _Head()
         session.mount("http://", self._head)
         session.mount("https://", self._head)
         self._resource = Resource.create({"service.name": otel.service_name, "service.version": VERSION})
         self._spans = OTLPSpanExporter(
-            endpoint=f"{endpoint}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+            endpoint=f"{endpoint}/v1/traces",
+            headers=headers,
+            timeout=REQUEST_TIMEOUT_SECONDS,
+            compression=Compression.Gzip,
+            session=session,
         )
         self._metrics = OTLPMetricExporter(
-            endpoint=f"{endpoint}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+            endpoint=f"{endpoint}/v1/metrics",
+            headers=headers,
+            timeout=REQUEST_TIMEOUT_SECONDS,
+            compression=Compression.Gzip,
+            session=session,
         )
 
     def send_spans(self, spans: Sequence[Span]) -> bool:
         return self._spans.export([self._readable(span) for span in spans]) is SpanExportResult.SUCCESS
 
     def send_metrics(self, snapshot: Snapshot) -> bool:
-        times = (snapshot.since * MILLI, snapshot.at * MILLI)
-        made = [one for family in snapshot.samples if (one := _metric(family, *times)) is not None]
-        made += [_histogram(series, *times) for series in snapshot.series if series.points]
-        scope = points.ScopeMetrics(scope=_SCOPE, metrics=made, schema_url="")
+        times = (snapshot.since * NS_PER_MS, snapshot.at * NS_PER_MS)
+        metrics = [metric for family in snapshot.samples if (metric := _metric(family, *times)) is not None]
+        metrics += [_histogram(series, *times) for series in snapshot.series if series.points]
+        scope = points.ScopeMetrics(scope=_SCOPE, metrics=metrics, schema_url="")
         whole = points.ResourceMetrics(resource=self._resource, scope_metrics=[scope], schema_url="")
         return self._metrics.export(points.MetricsData(resource_metrics=[whole])) is points.MetricExportResult.SUCCESS
 
@@ -99,7 +106,7 @@ class Otlp:
         return self._head.problem
 
     def stop(self) -> None:
-        """Gives up what is being tried again. From any thread."""
+        """Cancels retries. From any thread."""
         self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown()
 
@@ -111,18 +118,18 @@ class Otlp:
             parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
             resource=self._resource,
             attributes=about,
-            events=[Event(name, attributes=more, timestamp=at * MILLI) for name, at, more in span.moments],
+            events=[Event(name, attributes=more, timestamp=at * NS_PER_MS) for name, at, more in span.moments],
             kind=SpanKind.CLIENT if span.remote else SpanKind.INTERNAL,
             status=Status(StatusCode.UNSET if span.error is None else StatusCode.ERROR),
-            start_time=span.start * MILLI,
-            # A clock that was set back makes nothing end before it began.
-            end_time=max(span.start, span.end) * MILLI,
+            start_time=span.start * NS_PER_MS,
+            # With a clock that was set back nothing may end before its start.
+            end_time=max(span.start, span.end) * NS_PER_MS,
             instrumentation_scope=_SCOPE,
         )
 
 
 def _headers(otel: OtelSettings) -> dict[str, str]:
-    """Ours only: the exporters would add those of the standard variables, which may be for another collector."""
+    """Returns the configured headers only: those of shared variables may be for another collector."""
     ambient = parse_headers(
         ",".join(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}HEADERS", "") for which in ("", "TRACES_", "METRICS_"))
     )
@@ -135,7 +142,7 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
 
 
 def _metric(family: Metric, since: int, at: int) -> points.Metric | None:
-    """One of the families that `/metrics` shows, under the same name."""
+    """Converts a metric of `/metrics`, under the same name."""
     data: points.Sum | points.Gauge | points.Histogram
     match family.type:
         case "counter":
@@ -150,7 +157,7 @@ def _metric(family: Metric, since: int, at: int) -> points.Metric | None:
 
 
 def _numbers(family: Metric, since: int, at: int, ending: str) -> list[points.NumberDataPoint]:
-    """A series is of one type for ever, so none is an integer."""
+    """Converts numbers to floats: the type of a series must not change."""
     return [
         points.NumberDataPoint(sample.labels, since, at, float(sample.value))
         for sample in family.samples
@@ -159,7 +166,7 @@ def _numbers(family: Metric, since: int, at: int, ending: str) -> list[points.Nu
 
 
 def _unfold(family: Metric, since: int, at: int) -> points.HistogramDataPoint:
-    """Prometheus adds the buckets up, OTLP does not."""
+    """Converts a histogram: Prometheus has cumulative buckets, OTLP does not."""
     below = [(sample.labels["le"], int(sample.value)) for sample in family.samples if sample.name.endswith("_bucket")]
     total = next(sample.value for sample in family.samples if sample.name.endswith("_sum"))
     counts = [count - before for (_, count), (_, before) in zip(below, [("", 0), *below], strict=False)]
@@ -167,9 +174,11 @@ def _unfold(family: Metric, since: int, at: int) -> points.HistogramDataPoint:
     return _point({}, counts, bounds, total, since, at)
 
 
-def _histogram(series: Series, since: int, at: int) -> points.Metric:
-    made = [_point(dict(point.labels), point.counts, series.bounds, point.total, since, at) for point in series.points]
-    return points.Metric(name=series.name, description=series.about, unit=series.unit, data=points.Histogram(made, _CUMULATIVE))
+def _histogram(series: HistogramSeries, since: int, at: int) -> points.Metric:
+    converted = [_point(dict(point.labels), point.counts, series.bounds, point.total, since, at) for point in series.points]
+    return points.Metric(
+        name=series.name, description=series.about, unit=series.unit, data=points.Histogram(converted, _CUMULATIVE)
+    )
 
 
 def _point(
@@ -183,7 +192,7 @@ def _point(
         sum=total,
         bucket_counts=counts,
         explicit_bounds=bounds,
-        # Nobody remembers the least and the most of all, and OTLP need not know them.
+        # The minimum and the maximum are not known; OTLP does not require them.
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
     )

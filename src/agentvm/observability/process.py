@@ -1,4 +1,4 @@
-"""Process — what the operating system says of this process and its disk."""
+"""Process — memory, open files and disk space of this process, as the operating system reports them."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def rss_bytes() -> int:
-    """Memory that the process holds now; where the system does not say, the most it ever held."""
+    """Returns the resident memory; where the system does not report it, the maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -18,7 +18,7 @@ def rss_bytes() -> int:
 
 
 def open_files() -> int | None:
-    """None where the system does not say."""
+    """Returns the number of open files; None where the system does not report it."""
     for place in ("/proc/self/fd", "/dev/fd"):
         try:
             # One of them is the folder itself, which is open while it is read.
@@ -29,7 +29,7 @@ def open_files() -> int | None:
 
 
 def size_of(path: Path | None) -> int:
-    """Bytes of a file; none for one that is not there."""
+    """Returns the size of a file; 0 if it does not exist."""
     try:
         return 0 if path is None else path.stat().st_size
     except OSError:
@@ -37,7 +37,7 @@ def size_of(path: Path | None) -> int:
 
 
 def free_bytes(folder: Path | None) -> int | None:
-    """What is left of the disk for who is not root; None for no disk, or one that cannot be asked."""
+    """Returns the free disk space for users other than root; None without a disk, or if it cannot be read."""
     try:
         return None if folder is None else shutil.disk_usage(folder).free
     except OSError:

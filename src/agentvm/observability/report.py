@@ -1,6 +1,6 @@
-"""Report — the numbers as JSON for people and their programs. Names are stable: a member is added, never renamed.
+"""Report — the metrics as JSON. Names are stable: fields are added, never renamed.
 
-Counts are since the process started, durations in ms, money in nano-USD. Quantiles are upper bounds, as fine as the buckets.
+Counts are since the start of the process, durations in ms, money in nano-USD. Quantiles are as fine as the buckets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from agentvm.version import VERSION
 
 
 class Latency(Record):
-    """How long something took, in ms. Absent while it has not happened."""
+    """Durations in ms. Quantiles are absent without observations."""
 
     count: int
     mean: float | None = None
@@ -51,9 +51,9 @@ class TurnReport(Record):
     resumed: int
     suspended: int
     success_rate: float | None = None
-    """Of those that were not interrupted, from 0 to 1; absent while none has ended."""
+    """Share of completed turns among those that were not interrupted, from 0 to 1; absent while none has ended."""
     errors: dict[str, int]
-    """By code."""
+    """Counts by error code."""
 
 
 class ModelReport(Record):
@@ -81,7 +81,7 @@ class ToolReport(Record):
 
 
 class LatencyReport(Record):
-    """The stages of turns, and what is asked of the server besides."""
+    """Latencies of the stages of turns, and of requests."""
 
     turn: Latency
     first_token: Latency
@@ -121,7 +121,7 @@ class ProcessReport(Record):
 
 
 class ServerMetrics(Record):
-    """Of the whole server, since it started."""
+    """The metrics of the whole server since its start."""
 
     scope: Literal["server"]
     requests: RequestReport
@@ -140,19 +140,20 @@ class ServerMetrics(Record):
 
 
 class TenantMetrics(Record):
-    """Of one tenant, or of one of its users: what the ledger says, and what runs now."""
+    """The metrics of one tenant, or of one of its users: usage of the ledger, and running turns."""
 
     scope: Literal["tenant", "user"]
     turns_running: int
     messages_waiting: int
     connections: int
     today: UsageRow
-    """Since midnight, UTC."""
+    """Usage since midnight, UTC."""
     month: UsageRow
     total: UsageRow
 
 
 def server_report(metrics: Metrics, now: Gauges) -> ServerMetrics:
+    """Returns the report of the whole server."""
     return ServerMetrics(
         scope="server",
         requests=RequestReport(commands=list(_commands(metrics)), http=list(_http(metrics))),
@@ -160,7 +161,7 @@ def server_report(metrics: Metrics, now: Gauges) -> ServerMetrics:
         models=list(_models(metrics)),
         retries=metrics.retries,
         fallbacks=sum(metrics.fallbacks.values()),
-        tools=[ToolReport(name=name, completed=one.completed, failed=one.failed) for name, one in metrics.tools.items()],
+        tools=[ToolReport(name=name, completed=count.completed, failed=count.failed) for name, count in metrics.tools.items()],
         latency=_latencies(metrics),
         active=ActiveReport(agents=now.agents, containers=now.containers, connections=now.connections, turns=now.turns_running),
         queues=QueueReport(inbox=now.messages_waiting, journal=now.journal_waiting, database=now.database_waiting),
@@ -242,9 +243,9 @@ def _latencies(metrics: Metrics) -> LatencyReport:
     )
 
 
-def _latency(found: Histogram) -> Latency:
-    count = found.count
+def _latency(durations: Histogram) -> Latency:
+    count = durations.count
     if not count:
         return Latency(count=0)
-    p50, p95, p99 = (found.quantile(part) for part in (0.5, 0.95, 0.99))
-    return Latency(count=count, mean=round(found.total / count / 1000, 3), p50=p50, p95=p95, p99=p99)
+    p50, p95, p99 = (durations.quantile(part) for part in (0.5, 0.95, 0.99))
+    return Latency(count=count, mean=round(durations.total / count / 1000, 3), p50=p50, p95=p95, p99=p99)

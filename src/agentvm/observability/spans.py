@@ -1,4 +1,4 @@
-"""Spans — what becomes of a turn, its model calls and its tools in a trace: names and attributes by the conventions. Pure."""
+"""Spans — a turn, its model calls and its tools in a trace: names and attributes by OpenTelemetry's conventions. Pure."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from agentvm.model.ids import TurnId
 from agentvm.model.usage import Usage
 
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-"""What ids look like; who calls a tool with something else as its id may say anything there."""
+"""The form of ids; a tool call with another id may hold any text."""
 
 Plain = str | int | float | bool | tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Span:
-    """Something that took time, and is over. Times are in ms."""
+    """One span. Times are in ms."""
 
     name: str
     trace_id: int
@@ -25,23 +25,23 @@ class Span:
     end: int
     attributes: dict[str, Plain]
     error: str | None = None
-    """The code of what went wrong."""
+    """The error code."""
     remote: bool = False
-    """Whether somebody else was asked, outside of this process."""
+    """Whether it is a call to another process."""
     moments: list[tuple[str, int, dict[str, Plain]]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Call:
-    """A model call that is over, or whose turn is."""
+class TracedCall:
+    """A model call that has ended, or whose turn has."""
 
     call_id: str
     provider: str
-    """The operator's name for it."""
+    """The configured name of the provider."""
     model: str
     answered_by: str
     asked_at: int | None
-    """None for one that a crash cut off: when it began was known to the process that died."""
+    """None for a call that was cut off by a crash: its start is not known."""
     attempt: int = 1
     first_at: int | None = None
     stopped_at: int | None = None
@@ -52,8 +52,8 @@ class Call:
     error: str | None = None
 
 
-class Tool:
-    """A tool that gave its result, or failed."""
+class TracedTool:
+    """A tool call that has completed or failed."""
 
     __slots__ = ("ended_at", "failed", "name", "started_at", "tool_id")
 
@@ -62,9 +62,9 @@ class Tool:
         self.started_at, self.ended_at = started_at, ended_at
 
 
-def chat(turn_id: TurnId, session_id: str, call: Call, *, provider: str, at: int) -> Span:
-    """`provider` is who speaks to it; `at` its end if nobody knows a better one."""
-    about: dict[str, Plain] = {
+def chat(turn_id: TurnId, session_id: str, call: TracedCall, *, provider: str, at: int) -> Span:
+    """Returns the span of a model call. `provider` is its driver; `at` its end if it is not known."""
+    attributes: dict[str, Plain] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": call.model,
@@ -76,15 +76,15 @@ def chat(turn_id: TurnId, session_id: str, call: Call, *, provider: str, at: int
         "agentvm.message.id": call.call_id,
     }
     if call.usage is not None:
-        about |= tokens(call.usage)
+        attributes |= tokens(call.usage)
     if call.stop is not None and not call.interrupted:
-        about["gen_ai.response.finish_reasons"] = (call.stop,)
+        attributes["gen_ai.response.finish_reasons"] = (call.stop,)
     if call.interrupted:
-        about["agentvm.outcome"] = "interrupted"
+        attributes["agentvm.outcome"] = "interrupted"
     if call.first_at is not None and call.asked_at is not None:
-        about["gen_ai.response.time_to_first_chunk"] = max(0, call.first_at - call.asked_at) / 1000
+        attributes["gen_ai.response.time_to_first_chunk"] = max(0, call.first_at - call.asked_at) / 1000
     if call.attempt > 1:
-        about["agentvm.attempt"] = call.attempt
+        attributes["agentvm.attempt"] = call.attempt
     end = call.ended_at or at
     return Span(
         name=f"chat {call.model}",
@@ -93,18 +93,20 @@ def chat(turn_id: TurnId, session_id: str, call: Call, *, provider: str, at: int
         parent_id=span_of(turn_id),
         start=end if call.asked_at is None else call.asked_at,
         end=end,
-        attributes=about,
+        attributes=attributes,
         error=call.error,
         remote=True,
     )
 
 
 def until(end: int, span: Span) -> Span:
+    """Returns the span, cut at `end`."""
     span.start, span.end = min(span.start, end), min(span.end, end)
     return span
 
 
-def execution(turn_id: TurnId, tool: Tool) -> Span:
+def execution(turn_id: TurnId, tool: TracedTool) -> Span:
+    """Returns the span of a tool call."""
     return Span(
         name=f"execute_tool {tool.name}",
         trace_id=trace_of(turn_id),
@@ -123,21 +125,21 @@ def execution(turn_id: TurnId, tool: Tool) -> Span:
     )
 
 
-def tokens(used: Usage) -> dict[str, Plain]:
-    """By the conventions what a cache gave or took counts as input too."""
-    about: dict[str, Plain] = {
-        "gen_ai.usage.input_tokens": used.input_tokens + used.cache_read_tokens + used.cache_write_tokens,
-        "gen_ai.usage.output_tokens": used.output_tokens,
+def tokens(usage: Usage) -> dict[str, Plain]:
+    """Returns the token attributes. By the conventions cached tokens count as input, too."""
+    attributes: dict[str, Plain] = {
+        "gen_ai.usage.input_tokens": usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
     }
-    if used.cache_read_tokens:
-        about["gen_ai.usage.cache_read.input_tokens"] = used.cache_read_tokens
-    if used.cache_write_tokens:
-        about["gen_ai.usage.cache_creation.input_tokens"] = used.cache_write_tokens
-    if used.thinking_tokens:
-        about["gen_ai.usage.reasoning.output_tokens"] = used.thinking_tokens
-    if used.estimated:
-        about["agentvm.usage_estimated"] = True
-    return about
+    if usage.cache_read_tokens:
+        attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
+    if usage.thinking_tokens:
+        attributes["gen_ai.usage.reasoning.output_tokens"] = usage.thinking_tokens
+    if usage.estimated:
+        attributes["agentvm.usage_estimated"] = True
+    return attributes
 
 
 def trace_of(turn_id: str) -> int:

@@ -1,8 +1,8 @@
-"""Telemetry — what is seen of turns and of the server, sent to an OpenTelemetry collector, where one is set.
+"""Telemetry — exports traces and metrics to an OpenTelemetry collector, if one is configured.
 
-Theory of operation. An effector makes spans of turns that end and puts them where a thread finds them; a task looks at the
-numbers now and then and puts them there too. The thread sends. What waits for it is bounded, so a collector that is slow or
-dead costs the spans for which there is no room, and a warning once a minute. At the end it gets a few seconds for what is left.
+Theory of operation. An effector makes spans of ended turns and queues them for a thread; a task queues the metrics at
+intervals. The thread sends. Its queue is bounded, so a slow or dead collector costs spans and a warning once a minute. At
+shutdown it has a few seconds for the rest.
 """
 
 import threading
@@ -21,41 +21,41 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.model.settings import OtelSettings
 from agentvm.observability.exposition import Samples
-from agentvm.observability.genai import GenAi, Series
+from agentvm.observability.genai import GenAi, HistogramSeries
 from agentvm.observability.metrics import Known
 from agentvm.observability.spans import Span
 from agentvm.observability.tracing import Tracing
 
 logger = get_logger(__name__)
 
-TIMEOUT: Final = 3.0
-"""Seconds that one request may take, with all that is tried again."""
-FLUSH: Final = 3.0
-"""Seconds that the end waits for what is left to be sent."""
-ROOM = 8_192
-"""Spans that may wait."""
-BATCH = 512
-"""Spans of one request."""
-QUIET = 60.0
-"""Seconds between two warnings."""
+REQUEST_TIMEOUT_SECONDS: Final = 3.0
+"""Timeout of one request, with its retries."""
+FLUSH_SECONDS: Final = 3.0
+"""Time for sending the rest at shutdown."""
+WAITING_SPANS_MAX = 8_192
+"""Spans in the queue."""
+BATCH_SPANS_MAX = 512
+"""Spans in one request."""
+WARNING_INTERVAL_SECONDS = 60.0
+"""Minimum time between two warnings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The numbers of one moment. Times are in ms."""
+    """The metrics at one moment. Times are in ms."""
 
     since: int
     at: int
     samples: Samples
-    series: Sequence[Series]
+    series: Sequence[HistogramSeries]
 
 
 class Collector(Protocol):
-    """Who takes it; each method waits, and says whether it was taken."""
+    """A collector. Its methods wait, and return whether the data was accepted."""
 
     @property
     def problem(self) -> str:
-        """Why the last was not taken: `HTTP 401`, `ConnectTimeout`."""
+        """The reason of the last failure: `HTTP 401`, `ConnectTimeout`."""
 
     def send_spans(self, spans: Sequence[Span]) -> bool: ...
 
@@ -65,9 +65,11 @@ class Collector(Protocol):
 
 
 class Sender:
-    """Sends from a thread of its own, which begins with the first there is to send."""
+    """Sends from a thread of its own, which starts with the first span or metrics."""
 
-    def __init__(self, collector: Collector, *, room: int = ROOM, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, collector: Collector, *, room: int = WAITING_SPANS_MAX, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._collector, self._room, self._now = collector, room, now
         self._spans: list[Span] = []
         self._snapshot: Snapshot | None = None
@@ -75,32 +77,32 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._due = self._busy = self._closing = False
         self.lost = 0
-        """Spans that nobody took, since the start."""
+        """Spans lost since the start."""
         self.failures = 0
-        """Requests that were not taken, since the start."""
-        self._told = -QUIET
+        """Requests failed since the start."""
+        self._told = -WARNING_INTERVAL_SECONDS
         self._untold = 0
 
     def put(self, span: Span) -> None:
-        """Never waits. Without room the span is lost."""
+        """Queues a span. Never waits; with a full queue the span is lost."""
         with self._changed:
             if self._closing or len(self._spans) >= self._room:
                 self.lost += 1
                 self._untold += 1
                 return
             self._spans.append(span)
-            if len(self._spans) >= BATCH:
+            if len(self._spans) >= BATCH_SPANS_MAX:
                 self._wake()
 
     def flush(self, snapshot: Snapshot | None = None) -> None:
-        """All that waits is sent now, with the numbers; those that were not sent yet are out of date. Never waits."""
+        """Starts sending the queue and the metrics, which replace those not sent yet. Never waits."""
         with self._changed:
             self._snapshot = snapshot or self._snapshot
             if self._spans or self._snapshot is not None:
                 self._wake()
 
-    def close(self, seconds: float = FLUSH) -> None:
-        """Sends what waits, for so long, and ends."""
+    def close(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Sends the queue, with a timeout, and ends the thread."""
         with self._changed:
             if self._spans or self._snapshot is not None:
                 self._wake()
@@ -109,8 +111,8 @@ class Sender:
             self._changed.notify_all()
         self._collector.stop()
         if self._thread is not None:
-            # A request that was begun ends by itself, in no more than this.
-            self._thread.join(TIMEOUT)
+            # A running request ends by itself within this timeout.
+            self._thread.join(REQUEST_TIMEOUT_SECONDS)
 
     def _is_idle(self) -> bool:
         return not (self._busy or self._due)
@@ -135,10 +137,10 @@ class Sender:
             self._send(spans, snapshot)
 
     def _send(self, spans: Sequence[Span], snapshot: Snapshot | None) -> None:
-        for start in range(0, len(spans), BATCH):
-            batch = spans[start : start + BATCH]
+        for start in range(0, len(spans), BATCH_SPANS_MAX):
+            batch = spans[start : start + BATCH_SPANS_MAX]
             if self._closing or not self._collector.send_spans(batch):
-                # The rest would fare no better, and more is on its way.
+                # The rest would fail, too, and more spans will come.
                 self._failed("traces", len(spans) - start)
                 break
         if snapshot is not None and not self._closing and not self._collector.send_metrics(snapshot):
@@ -149,35 +151,35 @@ class Sender:
             self.failures += 1
             self.lost += lost
             self._untold += lost
-            if self._now() - self._told < QUIET:
+            if self._now() - self._told < WARNING_INTERVAL_SECONDS:
                 return
             self._told, untold, self._untold = self._now(), self._untold, 0
-        remedy = "see whether the collector at otel.endpoint answers, and takes it"
+        remedy = "check the collector at otel.endpoint"
         logger.warning("otlp_not_sent", what=what, problem=self._collector.problem, spans_lost=untold, remedy=remedy)
 
 
 class Telemetry:
-    """What is made of events and numbers, and where it goes."""
+    """The export of one server."""
 
     def __init__(self, otel: OtelSettings, sender: Sender, tracing: Tracing, genai: GenAi | None, clock: Clock) -> None:
         self._otel, self._sender, self._genai, self._clock = otel, sender, genai, clock
         self.tracing = tracing
         self.since = clock()
         self.samples: Callable[[], Samples] | None = None
-        """What the server counts; known when the runtime is. Before that no numbers are sent."""
+        """The metrics of the server, once its runtime is open; before that none are sent."""
 
-    def look(self) -> None:
-        """Sends what there is now."""
+    def export(self) -> None:
+        """Starts an export."""
         if self._genai is None or self.samples is None:
             self._sender.flush()
         else:
             self._sender.flush(Snapshot(self.since, self._clock(), self.samples(), self._genai.read()))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Exports at intervals until cancelled."""
         while True:
             await anyio.sleep(self._otel.export_seconds)
-            self.look()
+            self.export()
 
 
 @asynccontextmanager
@@ -189,9 +191,9 @@ async def open_telemetry(
     tools: Callable[[], tuple[str, ...]],
     driver_of: Callable[[str], str],
 ) -> AsyncIterator[Telemetry]:
-    """`ConfigInvalid` without the packages that it needs. Leaving it sends what is left, for a few seconds.
+    """Opens the export. `ConfigInvalid` without the packages that it needs. Leaving it sends the rest, for a few seconds.
 
-    Whoever opens it runs it, and tells its `tracing` of events.
+    The caller runs it, and hands events to its `tracing`.
     """
     collector = await anyio.to_thread.run_sync(_collector_of, otel)
     sender = Sender(collector)
@@ -208,14 +210,14 @@ async def open_telemetry(
     try:
         yield telemetry
     finally:
-        telemetry.look()
+        telemetry.export()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(sender.close)
 
 
 def _collector_of(otel: OtelSettings) -> Collector:
     try:
-        # Here, because it costs half a second and memory that only those pay who send.
+        # Imported here: it takes half a second and memory.
         from agentvm.observability.otlp import Otlp  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigInvalid(

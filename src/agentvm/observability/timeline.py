@@ -1,4 +1,4 @@
-"""Timeline — what one turn spent its time and money on, from what was told of it and what the ledger says. Pure.
+"""Timeline — the steps, durations and costs of one turn, from its events and the ledger. Pure.
 
 Every millisecond from the message to the end belongs to one stage, so the stages add up to the whole.
 """
@@ -20,28 +20,28 @@ Stage = Literal["queue", "wait", "stream", "tools", "other", "away"]
 
 
 class CallStep(Record):
-    """One model call. Without `ended_at` it runs, or was cut off by a crash."""
+    """One model call. Without `ended_at` it is running, or was cut off by a crash."""
 
     call_id: str
     provider: str | None = None
     model: str | None = None
     answered_by: str | None = None
-    """What the provider calls its model."""
+    """The name of the model in the provider's response."""
     asked_at: int | None = None
     started_at: int | None = None
     first_token_at: int | None = None
     ended_at: int | None = None
     attempt: int = 1
-    """Greater than 1 when attempts before it were not answered."""
+    """Greater than 1 after failed attempts."""
     stop_reason: str | None = None
     usage: Usage | None = None
     cost: int | None = None
-    """What the provider takes, in nano-USD; absent when nobody knows the price."""
+    """Cost at the provider, in nano-USD; absent without a known price."""
     price: int | None = None
 
 
 class ToolStep(Record):
-    """One tool. It starts when the message that asked for it is whole."""
+    """One tool call. It starts when the message that requests it is complete."""
 
     tool_id: str
     name: str
@@ -51,7 +51,7 @@ class ToolStep(Record):
 
 
 class Moment(Record):
-    """Something that happened once, with what there is to say of it."""
+    """One event of a turn, with its details."""
 
     at: int
     what: Literal["accepted", "queued", "fallback", "interrupted", "suspended", "resumed", "failed", "ended"]
@@ -59,19 +59,19 @@ class Moment(Record):
 
 
 class Stages(Record):
-    """Where the time went, in ms; together, the duration."""
+    """The time in each stage, in ms; the sum is the duration."""
 
     queue: int = 0
-    """Until the model that answered first was asked: the turn before it, the history, the quotas, attempts before it."""
+    """Time until the first model call: earlier turns, history, quotas, failed attempts."""
     wait: int = 0
-    """For the first token of each model call."""
+    """Time to the first token of each model call."""
     stream: int = 0
-    """From the first token to the last."""
+    """Time from the first token to the last."""
     tools: int = 0
     other: int = 0
-    """Between a tool and the next model call, attempts that nobody answered, and what is stored at the end."""
+    """Time between a tool and the next model call, of failed attempts, and for storing the end."""
     away: int = 0
-    """While the server was down."""
+    """Time while the server was down."""
 
 
 class Timeline(Record):
@@ -86,10 +86,10 @@ class Timeline(Record):
     accepted_at: int
     ended_at: int | None = None
     outcome: TurnOutcome | None = None
-    """Absent while it runs."""
+    """The outcome; absent while it is running."""
     stop_reason: str | None = None
     duration: int
-    """In ms, up to now for one that runs."""
+    """The duration in ms, up to now for a running turn."""
     usage: Usage
     cost: int
     price: int
@@ -97,23 +97,23 @@ class Timeline(Record):
     tools: Sequence[ToolStep]
     moments: Sequence[Moment]
     stages: Stages | None = None
-    """Absent when what was told of it is no longer kept."""
+    """The stages; absent when its events were deleted."""
     complete: bool
-    """Whether all that was told of it is still kept; what it used and cost is known in any case."""
+    """Whether all its events are still stored; usage and cost are known in any case."""
 
 
 def draw(row: Turn, events: Iterable[Event], ledger: Sequence[LedgerEntry], *, now: int, complete: bool) -> Timeline:
-    """`events` are those of the turn, in order; without `complete` they may be missing."""
-    drawing = _Drawing(row)
+    """Returns the timeline of a turn. `events` are in order; without `complete` some may be missing."""
+    builder = _TimelineBuilder(row)
     for event in events:
-        drawing.add(event)
+        builder.add(event)
     billed = {entry.key: entry for entry in ledger}
-    calls = [_priced(call, billed.pop(call.call_id, None)) for call in drawing.calls.values()]
-    # What was told of them is gone, or was never told.
+    calls = [_priced(call, billed.pop(call.call_id, None)) for call in builder.calls.values()]
+    # Calls whose events were deleted, or never stored.
     calls += [_priced(CallStep(call_id=entry.key, ended_at=entry.at), entry) for entry in billed.values()]
     end = now if row.ended_at is None else row.ended_at
     if row.ended_at is None:
-        drawing.pass_to(end)
+        builder.pass_to(end)
     return Timeline(
         turn_id=row.turn_id,
         session_id=row.session_id,
@@ -124,15 +124,15 @@ def draw(row: Turn, events: Iterable[Event], ledger: Sequence[LedgerEntry], *, n
         accepted_at=row.accepted_at,
         ended_at=row.ended_at,
         outcome=row.outcome,
-        stop_reason=drawing.stop_reason,
+        stop_reason=builder.stop_reason,
         duration=max(0, end - row.accepted_at),
         usage=sum((entry.usage for entry in ledger), NO_USAGE) if ledger else row.usage or NO_USAGE,
         cost=sum(entry.cost or 0 for entry in ledger),
         price=sum(entry.price or 0 for entry in ledger),
         calls=calls,
-        tools=list(drawing.tools.values()),
-        moments=drawing.moments,
-        stages=msgspec.convert(drawing.stages, Stages) if complete else None,
+        tools=list(builder.tools.values()),
+        moments=builder.moments,
+        stages=msgspec.convert(builder.stages, Stages) if complete else None,
         complete=complete,
     )
 
@@ -150,8 +150,8 @@ def _priced(call: CallStep, entry: LedgerEntry | None) -> CallStep:
     )
 
 
-class _Drawing:
-    """Follows the events of a turn."""
+class _TimelineBuilder:
+    """Collects the events of a turn."""
 
     def __init__(self, row: Turn) -> None:
         self.calls: dict[str, CallStep] = {}
@@ -163,11 +163,11 @@ class _Drawing:
         self._at, self._end = row.accepted_at, row.ended_at
         self._call = ""
         self._running = 0
-        """Tools that the last message asked for and that gave no result yet."""
+        """Tools that the last message requested and that have no result yet."""
 
     def pass_to(self, at: int, stage: Stage | None = None) -> None:
-        """The time up to then belongs to the stage that was; from then on it is another."""
-        # An event is made a moment before it is told, and the turn has ended when its end was made.
+        """Adds the time up to `at` to the current stage, and enters another."""
+        # An event may be stored a moment after the end of the turn.
         at = at if self._end is None else min(at, self._end)
         if at > self._at:
             self.stages[self._stage] += at - self._at
@@ -175,6 +175,7 @@ class _Drawing:
         self._stage = stage or self._stage
 
     def add(self, event: Event) -> None:
+        """Adds an event."""
         at, data = event.timestamp, event.data
         match data:
             case stream.MessageStart():
@@ -217,7 +218,7 @@ class _Drawing:
     def _stop(self, reason: str, at: int) -> None:
         call = self.calls.get(self._call)
         if call is None or call.ended_at is not None:
-            # An interrupt between two calls stops no message.
+            # An interrupt between two calls ends no message.
             self.pass_to(at, "other")
             return
         self._note_call(ended_at=at, stop_reason=reason)
@@ -253,7 +254,7 @@ class _Drawing:
                 self.pass_to(at, "away")
                 self.moments.append(Moment(at=at, what="suspended"))
             case turn.TurnResumed(attempt=attempt):
-                # A crash is told by nobody: since the last word before it, the server was away.
+                # A crash has no event: the server was down since the last event before it.
                 self._stage = "away"
                 self.pass_to(at, "tools" if self._running > 0 else "other")
                 self.moments.append(Moment(at=at, what="resumed", details={"attempt": attempt}))

@@ -1,11 +1,11 @@
-"""Tracing — what was told of a turn as spans, by OpenTelemetry's conventions for generative AI. An Effector, and pure.
+"""Tracing — turns as spans, by OpenTelemetry's conventions for generative AI. An Effector, and pure.
 
-Theory of operation. Of a running turn a few numbers per model call and tool are kept; of a delta, nothing. When the turn ends,
-its spans are handed on at once: one `invoke_agent` with a `chat` for each model call and an `execute_tool` for each tool below
-it. Their ids derive from the turn's id and those of its calls, so whoever reads a log finds the trace, and a turn that was put
-off by a restart goes on in the same trace: what it did before is handed on when it is put off.
+Theory of operation. A running turn has a few numbers per model call and tool, and none per delta. When it ends, its spans are
+emitted at once: one `invoke_agent`, and below it a `chat` for each model call and an `execute_tool` for each tool. Their ids
+derive from the ids of the turn and of its calls, so a trace can be running from the log, and a turn that is suspended by a
+restart continues in the same trace: its spans so far are emitted when it is suspended.
 
-No span holds what was said, nor a name that a model made up: a tool nobody has is `other`.
+No span holds content of messages, nor a name that a model has invented: an unknown tool is `other`.
 """
 
 from collections.abc import Callable, Collection
@@ -16,30 +16,30 @@ from agentvm.events import error, lifecycle, state, stream, turn
 from agentvm.events.base import Event, EventData
 from agentvm.model.ids import AgentId, TenantId, TurnId
 from agentvm.model.turn import TurnOutcome
-from agentvm.observability.spans import Call, Plain, Span, Tool, chat, execution, span_of, tokens, trace_of, until
+from agentvm.observability.spans import Plain, Span, TracedCall, TracedTool, chat, execution, span_of, tokens, trace_of, until
 
 OTHER: Final = "other"
 UNKNOWN: Final = "_OTHER"
-"""What the conventions call an error without a name of its own."""
-MOST_TURNS = 10_000
-"""Turns that are followed at a time; beyond them the oldest is given up, for it will hardly end."""
-MOST_STEPS = 1_000
+"""The conventions' name of an unknown error."""
+TURNS_MAX = 10_000
+"""Turns that are traced at a time; beyond them the oldest is dropped."""
+STEPS_MAX = 1_000
 """Model calls and tools of one turn that become spans."""
-LONGEST = 200
-"""Characters of what a provider calls its model, or a call."""
+NAME_CHARACTERS_MAX = 200
+"""Characters of the names of models in responses."""
 _CODES = frozenset(BY_CODE) | {"timeout"}
 
 
-class _Open:
-    """What is remembered of a turn that runs."""
+class _RunningTrace:
+    """The state of a running turn."""
 
     __slots__ = ("accepted_at", "calls", "dropped", "error", "moments", "now", "tools", "tools_from")
 
     def __init__(self, accepted_at: int) -> None:
         self.accepted_at = accepted_at
-        self.calls: dict[str, Call] = {}
-        self.now: Call | None = None
-        self.tools: list[Tool] = []
+        self.calls: dict[str, TracedCall] = {}
+        self.now: TracedCall | None = None
+        self.tools: list[TracedTool] = []
         self.tools_from = accepted_at
         self.moments: list[tuple[str, int, dict[str, Plain]]] = []
         self.error: str | None = None
@@ -47,26 +47,26 @@ class _Open:
 
 
 class Tracing:
-    """Hands on each span of a turn that ended to `emit`, and each of its calls to `note`.
+    """Passes each span of an ended turn to `emit`, and each of its calls to `note`.
 
-    `tools` are those that exist; `driver_of` says who speaks to a provider; `name_of` how an agent is called.
+    `tools` are the known tools; `driver_of` returns the driver of a provider, `name_of` the name of an agent.
     """
 
     def __init__(
         self,
         emit: Callable[[Span], None] | None,
-        note: Callable[[Call], None] | None = None,
+        note: Callable[[TracedCall], None] | None = None,
         *,
         tools: Callable[[], tuple[str, ...]] = tuple,
         driver_of: Callable[[str], str] = str,
         ratio: float = 1.0,
     ) -> None:
-        """Without `emit` there are no spans. `ratio` is the part of all turns that have some."""
+        """Without `emit` there are no spans. `ratio` is the share of turns that are sampled."""
         self._emit, self._note = emit, note
         self._tools, self._driver_of = tools, driver_of
         self._below = round(ratio * 2**64)
         self.name_of: Callable[[TenantId, AgentId], str | None] = lambda tenant_id, agent_id: None
-        self._open: dict[TurnId, _Open] = {}
+        self._open: dict[TurnId, _RunningTrace] = {}
         self._unstored: dict[TurnId, None] = {}
         self._on: dict[type[EventData], Callable[[Event], None]] = {
             turn.TurnRequest: self._on_begin,
@@ -95,40 +95,40 @@ class Tracing:
         if on is not None:
             on(event)
 
-    # --- what happens in a turn
+    # --- during a turn
 
-    def _find(self, event: Event) -> _Open:
+    def _find(self, event: Event) -> _RunningTrace:
         turn_id = event.scope.turn_id or TurnId("")
-        found = self._open.get(turn_id)
-        if found is None:
-            if len(self._open) >= MOST_TURNS:
+        running = self._open.get(turn_id)
+        if running is None:
+            if len(self._open) >= TURNS_MAX:
                 del self._open[next(iter(self._open))]
-            found = self._open[turn_id] = _Open(event.timestamp)
-        return found
+            running = self._open[turn_id] = _RunningTrace(event.timestamp)
+        return running
 
     def _on_begin(self, event: Event) -> None:
-        found = self._find(event)
-        found.tools_from = event.timestamp
+        running = self._find(event)
+        running.tools_from = event.timestamp
         if isinstance(event.data, turn.TurnResumed):
-            found.moments.append(("agentvm.resumed", event.timestamp, {"agentvm.attempt": event.data.attempt}))
+            running.moments.append(("agentvm.resumed", event.timestamp, {"agentvm.attempt": event.data.attempt}))
 
     def _on_start(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, stream.MessageStart)
-        found = self._find(event)
+        running = self._find(event)
         provider, _, model = (data.asked or "").partition("/")
-        found.now = Call(
+        running.now = TracedCall(
             call_id=data.message_id,
             provider=provider,
-            model=model or data.model[:LONGEST],
-            answered_by=data.model[:LONGEST],
+            model=model or data.model[:NAME_CHARACTERS_MAX],
+            answered_by=data.model[:NAME_CHARACTERS_MAX],
             asked_at=event.timestamp if data.asked_at is None else data.asked_at,
             attempt=data.attempt,
         )
-        if len(found.calls) < MOST_STEPS:
-            found.calls[data.message_id] = found.now
+        if len(running.calls) < STEPS_MAX:
+            running.calls[data.message_id] = running.now
         else:
-            found.dropped += 1
+            running.dropped += 1
 
     def _on_token(self, event: Event) -> None:
         now = self._find(event).now
@@ -138,23 +138,25 @@ class Tracing:
     def _on_stop(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, stream.MessageStop)
-        found = self._find(event)
-        found.tools_from = event.timestamp
-        if found.now is not None and found.now.stop is None:
-            found.now.stop, found.now.stopped_at = data.stop_reason, event.timestamp
+        running = self._find(event)
+        running.tools_from = event.timestamp
+        if running.now is not None and running.now.stop is None:
+            running.now.stop, running.now.stopped_at = data.stop_reason, event.timestamp
 
     def _on_called(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, turn.ModelCalled)
         if event.scope.turn_id in self._unstored:
             return
-        found = self._find(event)
-        call = found.calls.get(data.call_id)
-        if call is None and len(found.calls) < MOST_STEPS and (found.now is None or found.now.call_id != data.call_id):
-            # A crash cut it off; what it used is known.
+        running = self._find(event)
+        call = running.calls.get(data.call_id)
+        if call is None and len(running.calls) < STEPS_MAX and (running.now is None or running.now.call_id != data.call_id):
+            # A crash has cut it off; its usage is known.
             driver, model = ("", data.model) if data.entry is None else (data.entry.driver, data.entry.model)
-            call = Call(data.call_id, driver, model[:LONGEST], data.model[:LONGEST], None, error=UNKNOWN)
-            found.calls[data.call_id] = call
+            call = TracedCall(
+                data.call_id, driver, model[:NAME_CHARACTERS_MAX], data.model[:NAME_CHARACTERS_MAX], None, error=UNKNOWN
+            )
+            running.calls[data.call_id] = call
         if call is not None and call.usage is None:
             call.usage, call.ended_at = data.usage, event.timestamp
 
@@ -168,13 +170,13 @@ class Tracing:
     def _on_tool(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, state.ToolCompleted | state.ToolFailedEvent)
-        found = self._find(event)
-        if len(found.tools) >= MOST_STEPS:
-            found.dropped += 1
+        running = self._find(event)
+        if len(running.tools) >= STEPS_MAX:
+            running.dropped += 1
             return
         name = data.tool_name if data.tool_name in self._tools() else OTHER
         failed = isinstance(data, state.ToolFailedEvent)
-        found.tools.append(Tool(data.tool_id, name, found.tools_from, event.timestamp, failed=failed))
+        running.tools.append(TracedTool(data.tool_id, name, running.tools_from, event.timestamp, failed=failed))
 
     def _on_error(self, event: Event) -> None:
         data = event.data
@@ -185,36 +187,36 @@ class Tracing:
     def _on_fallback(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, lifecycle.ProviderFallback)
-        about: dict[str, Plain] = {"agentvm.from": data.from_, "agentvm.to": data.to, "error.type": data.reason}
-        self._find(event).moments.append(("agentvm.provider_fallback", event.timestamp, about))
+        attributes: dict[str, Plain] = {"agentvm.from": data.from_, "agentvm.to": data.to, "error.type": data.reason}
+        self._find(event).moments.append(("agentvm.provider_fallback", event.timestamp, attributes))
 
-    # --- its end
+    # --- the end of a turn
 
     def _on_suspended(self, event: Event) -> None:
-        """The next process ends it; what is known here is told now."""
-        found = self._open.pop(event.scope.turn_id or TurnId(""), None)
-        if found is not None:
-            self._steps(event, found, event.timestamp)
+        """Emits the spans so far; the next process emits the rest."""
+        running = self._open.pop(event.scope.turn_id or TurnId(""), None)
+        if running is not None:
+            self._steps(event, running, event.timestamp)
 
     def _on_response(self, event: Event) -> None:
         data = event.data
         assert isinstance(data, turn.TurnResponse)
         if self._unstored.pop(data.turn_id, self) is None:
-            # It was told before, though it could not be stored.
+            # Reported before, although it could not be stored.
             return
-        found = self._open.pop(data.turn_id, None) or _Open(data.timestamp - data.duration)
-        if not event.seq and len(self._unstored) < MOST_TURNS:
+        running = self._open.pop(data.turn_id, None) or _RunningTrace(data.timestamp - data.duration)
+        if not event.seq and len(self._unstored) < TURNS_MAX:
             self._unstored[data.turn_id] = None
-        if found.now is not None and found.now.stop is None and data.outcome == "failed":
-            found.now.error = found.error or UNKNOWN
-        self._steps(event, found, data.timestamp)
+        if running.now is not None and running.now.stop is None and data.outcome == "failed":
+            running.now.error = running.error or UNKNOWN
+        self._steps(event, running, data.timestamp)
         if self._emit is not None and self._sampled(data.turn_id):
-            self._emit(self._whole(event, data, found))
+            self._emit(self._turn_span(event, data, running))
 
-    def _whole(self, event: Event, data: turn.TurnResponse, found: _Open) -> Span:
-        scope, first = event.scope, next(iter(found.calls.values()), None)
+    def _turn_span(self, event: Event, data: turn.TurnResponse, running: _RunningTrace) -> Span:
+        scope, first = event.scope, next(iter(running.calls.values()), None)
         name = None if scope.agent_id is None else self.name_of(event.tenant_id, scope.agent_id)
-        about: dict[str, Plain] = {
+        attributes: dict[str, Plain] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.provider.name": "agentvm" if first is None else self._provider(first),
             "gen_ai.conversation.id": scope.session_id or "",
@@ -226,49 +228,49 @@ class Tracing:
             **tokens(data.usage),
         }
         if name is not None:
-            about["gen_ai.agent.name"] = name
+            attributes["gen_ai.agent.name"] = name
         if scope.image_id is not None:
-            about["gen_ai.agent.id"] = scope.image_id
+            attributes["gen_ai.agent.id"] = scope.image_id
         if first is not None:
-            about["gen_ai.request.model"] = first.model
-        if found.dropped:
-            about["agentvm.steps_dropped"] = found.dropped
+            attributes["gen_ai.request.model"] = first.model
+        if running.dropped:
+            attributes["agentvm.steps_dropped"] = running.dropped
         return Span(
             name=f"invoke_agent {name}" if name else "invoke_agent",
             trace_id=trace_of(data.turn_id),
             span_id=span_of(data.turn_id),
             parent_id=None,
-            # Not by the duration alone: its steps have their times from the clock on the wall, and lie within it.
-            start=min(found.accepted_at, data.timestamp - data.duration),
+            # Not by the duration alone: its steps have wall-clock times and must lie within it.
+            start=min(running.accepted_at, data.timestamp - data.duration),
             end=data.timestamp,
-            attributes=about,
-            error=_failure(data.outcome, found.error),
-            moments=found.moments,
+            attributes=attributes,
+            error=_failure(data.outcome, running.error),
+            moments=running.moments,
         )
 
-    def _steps(self, event: Event, found: _Open, end: int) -> None:
-        """An event is made a moment before it is told, so what ends with the turn may seem to end after it."""
+    def _steps(self, event: Event, running: _RunningTrace, end: int) -> None:
+        """Emits the spans of calls and tools, cut at the end of the turn: their last events may come a moment later."""
         turn_id = event.scope.turn_id or TurnId("")
-        for call in found.calls.values():
-            # One that was put off has no end here; the next process tells of it.
+        for call in running.calls.values():
+            # A suspended call has no end here; the next process reports it.
             if self._note is not None and call.ended_at is not None:
                 self._note(call)
         if self._emit is None or not self._sampled(turn_id):
             return
-        for call in found.calls.values():
+        for call in running.calls.values():
             if call.ended_at is not None:
-                self._emit(until(end, self._made(turn_id, event, call)))
-        for tool in found.tools:
+                self._emit(until(end, self._chat_span(turn_id, event, call)))
+        for tool in running.tools:
             self._emit(until(end, execution(turn_id, tool)))
 
-    def _made(self, turn_id: TurnId, event: Event, call: Call) -> Span:
+    def _chat_span(self, turn_id: TurnId, event: Event, call: TracedCall) -> Span:
         return chat(turn_id, event.scope.session_id or "", call, provider=self._provider(call), at=event.timestamp)
 
-    def _provider(self, call: Call) -> str:
+    def _provider(self, call: TracedCall) -> str:
         return self._driver_of(call.provider) or UNKNOWN
 
     def _sampled(self, turn_id: TurnId) -> bool:
-        """As the SDK's own sampler by ratio decides, so that others who see the trace decide alike."""
+        """Whether a turn is sampled: as the SDK's ratio sampler decides, so that other services decide alike."""
         return trace_of(turn_id) & (2**64 - 1) < self._below
 
 

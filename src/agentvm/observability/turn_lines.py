@@ -1,4 +1,4 @@
-"""Turn lines — one entry of the log for each turn that ends: who, how long, tokens, outcome. Never what was said."""
+"""Turn lines — one log entry for each ended turn: user, duration, tokens, outcome. Never the content of messages."""
 
 from agentvm.events.base import Event
 from agentvm.events.turn import TurnRequest, TurnResponse
@@ -9,7 +9,7 @@ logger = get_logger(__name__)
 
 
 class TurnLines:
-    """An effector. Remembers who began each turn that runs, because the end of a turn does not say so."""
+    """An effector. Remembers the users of running turns, because the end of a turn does not name them."""
 
     kinds = (TurnRequest, TurnResponse)
 

@@ -8,7 +8,7 @@ from tests.server.http.fixtures import Reply, World, open_world
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.principal import MEMBER, Principal
-from agentvm.observability.sampler import FULL
+from agentvm.observability.sampler import DISK_FULL_BYTES
 from agentvm.protocol import commands as ask
 from agentvm.version import VERSION
 
@@ -143,7 +143,7 @@ async def test_the_status_is_for_who_reads_metrics() -> None:
 async def test_a_full_disk_is_told_and_the_server_is_not_ready() -> None:
     async with open_world() as world:
         assert (await world.ask("GET", "/ready", key="")).status == 200
-        world.vm.monitor.sampler.disk_free = FULL - 1
+        world.vm.monitor.sampler.disk_free = DISK_FULL_BYTES - 1
         ready = await world.ask("GET", "/ready", key="")
         assert (ready.status, ready.body) == (503, {"status": "no space left on the disk"})
         assert (await world.ask("GET", "/v1/status")).body["status"] == "fail"

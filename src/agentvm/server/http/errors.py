@@ -1,7 +1,7 @@
 """Errors — `/v1/errors`: what went wrong, by kind, as the log tells it."""
 
 from agentvm.observability.error_groups import ErrorGroup
-from agentvm.observability.log_filter import LogFilter, sight_of
+from agentvm.observability.log_filter import LogFilter, log_scope
 from agentvm.server.http.route import Ask, Given, Limit, Page, Routes, moment
 
 routes = Routes()
@@ -21,5 +21,5 @@ async def list_all(ask: Ask[ErrorsGiven]) -> Page[ErrorGroup]:
     Only what the log still holds is counted.
     """
     wanted = LogFilter(since=moment(ask.given.since, "since"), until=moment(ask.given.until, "until"))
-    found = await ask.vm.logs.errors(wanted, sight_of(ask.principal, ask.tenant_id if ask.named else None))
+    found = await ask.vm.logs.errors(wanted, log_scope(ask.principal, ask.tenant_id if ask.named else None))
     return Page(items=found[: ask.given.limit])

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from agentvm.errors import InvalidInput
-from agentvm.observability.log_book import Follower
+from agentvm.observability.log_book import LogFollower
 from agentvm.observability.log_entry import LogEntry
-from agentvm.observability.log_filter import LogFilter, Sight, sight_of
+from agentvm.observability.log_filter import LogFilter, LogScope, log_scope
 from agentvm.server.http.accept import preferred
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment
 from agentvm.server.http.stream import Source, Streamed
@@ -54,12 +54,12 @@ async def list_all(ask: Ask[LogsGiven]) -> Page[LogEntry] | Answer[Streamed]:
     it begins with the newest `limit`, or behind `after`. Entries of no tenant are seen by the operator only.
     """
     given, wanted = ask.given, filter_of(ask.given)
-    sight = sight_of(ask.principal, ask.tenant_id if ask.named else None)
+    scope = log_scope(ask.principal, ask.tenant_id if ask.named else None)
     if given.follow:
-        return await _follow(ask, wanted, sight)
+        return await _follow(ask, wanted, scope)
     if given.after is not None:
         raise InvalidInput("`after` goes together with follow=true; pages go on with `before`")
-    found = await ask.vm.logs.find(wanted, sight, before=given.before, limit=given.limit)
+    found = await ask.vm.logs.find(wanted, scope, before=given.before, limit=given.limit)
     return Page(items=found.entries, next=None if found.next is None else str(found.next))
 
 
@@ -77,7 +77,7 @@ def filter_of(given: LogsGiven) -> LogFilter:
     )
 
 
-async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, sight: Sight) -> Answer[Streamed]:
+async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, scope: LogScope) -> Answer[Streamed]:
     given, book = ask.given, ask.vm.logs
     if given.before is not None:
         raise InvalidInput("`before` is for pages; with follow=true say `after`, or neither")
@@ -85,13 +85,13 @@ async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, sight: Sight) -> Answe
     after = given.after
     if after is None:
         after = book.last
-        found = await book.find(wanted, sight, before=after + 1, limit=given.limit)
+        found = await book.find(wanted, scope, before=after + 1, limit=given.limit)
         first = found.entries[::-1]
     as_events = preferred(ask.accept, (LINES, EVENTS)) == EVENTS
 
     @contextmanager
     def opened() -> Iterator[Source]:
-        with book.follow(wanted, sight, after=after) as follower:
+        with book.follow(wanted, scope, after=after) as follower:
             yield _Lines(follower, first, as_events=as_events)
 
     heartbeat = b": still here\n\n" if as_events else b"\n"
@@ -101,7 +101,7 @@ async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, sight: Sight) -> Answe
 class _Lines:
     """A follower's entries as bytes, a few at a time."""
 
-    def __init__(self, follower: Follower, first: Sequence[LogEntry], *, as_events: bool) -> None:
+    def __init__(self, follower: LogFollower, first: Sequence[LogEntry], *, as_events: bool) -> None:
         self._follower, self._as_events = follower, as_events
         self._waiting = list(first[::-1])
 
