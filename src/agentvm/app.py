@@ -22,7 +22,7 @@ from agentvm.model.settings import LogLevel
 from agentvm.observability.log_book import open_log_book
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
-from agentvm.resources.shipped import ship
+from agentvm.resources.shipped import publish_shipped
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
@@ -73,7 +73,7 @@ async def open_agentvm(
         services = await _open_services(config, store, drivers, stack, clock, overrides=overrides)
         settings = services.settings
         resources = make_centre(store, clock, new_id)
-        await ship(resources)
+        await publish_shipped(resources)
         background = open_background(services, store, clock, new_id)
         runtime, monitor = await open_monitored_runtime(services, store, clock, new_id, background, stack)
         _check(runtime, definitions)

@@ -28,14 +28,14 @@ def virtual(test: Callable[[AccountHealth], Awaitable[None]], **settings: float)
 
 def fail(health: TenantHealth, error: ProviderError = BUSY, silence_seconds: float | None = None) -> None:
     attempt = health.begin()
-    attempt.made()
+    attempt.sent()
     attempt.failed(error, silence_seconds=silence_seconds)
     attempt.leave()
 
 
 def answer(health: TenantHealth) -> None:
     attempt = health.begin()
-    attempt.made()
+    attempt.sent()
     attempt.answered()
     attempt.leave()
 
@@ -144,13 +144,13 @@ def test_the_operator_sees_the_outage_of_a_single_tenant_until_somebody_is_answe
 def test_a_rate_limit_that_a_library_waits_for_holds_back_the_tenant_that_heard_of_it() -> None:
     async def test(account: AccountHealth) -> None:
         attempt = account.of(ACME).begin()
-        attempt.made()
+        attempt.sent()
         note_rate_limit(4)
         assert account.of(ACME).wait == pytest.approx(4)
         assert account.of(RIVAL).wait == 0
         attempt.leave()
         other = account.of(RIVAL).begin()
-        other.made()
+        other.sent()
         note_rate_limit(3)
         assert account.of(THIRD).wait == pytest.approx(3)
         other.leave()

@@ -34,14 +34,14 @@ def virtual(test: Callable[[HealthTracker], Awaitable[None]]) -> None:
 
 def fail(health: HealthTracker, error: ProviderError) -> None:
     attempt = health.begin()
-    attempt.made()
+    attempt.sent()
     attempt.failed(error)
     attempt.leave()
 
 
 def answer(health: HealthTracker) -> None:
     attempt = health.begin()
-    attempt.made()
+    attempt.sent()
     attempt.answered()
     attempt.leave()
 

@@ -170,7 +170,7 @@ async def test_health_says_how_each_is_and_shows_no_secret() -> None:
         await models.configure([provider("a", url, api_key=Secret("sk-1")), provider("b")], default="a/m", fallback=["b"])
         chosen = models.choose(None)
         attempt = chosen.health.begin()
-        attempt.made()
+        attempt.sent()
         attempt.failed(ProviderRateLimited("slow down, sk-1", retry_after=5))
         first, second = models.health()
         shown = msgspec.json.encode(first).decode()

@@ -55,7 +55,7 @@ async def test_the_tenants_other_calls_wait_as_long_as_the_provider_asks(answer:
     health = AccountHealth("corp", lambda: 0).of(None)
     async with open_provider() as provider, http_client(DriverSettings()) as pool:
         provider.play(answer)
-        health.begin().made()
+        health.begin().sent()
         await pool.get(provider.base_url)
     assert [health.wait] == [pytest.approx(seconds, abs=1) for seconds in told or [0]]
 

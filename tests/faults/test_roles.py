@@ -29,7 +29,7 @@ from agentvm.model.secret import Secret
 from agentvm.protocol.table import COMMANDS
 from agentvm.storage.settings import Change
 from agentvm.tenants.keys import make_key
-from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE, check_gives
+from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE, check_may_assign
 from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_f30_a_token_acts_with_the_role_that_the_provider_says_now() -> No
         assert await staff.world.vm.authenticate(ticket) == demoted
         # Though the user is stored as an owner.
         with pytest.raises(AccessDenied):
-            check_gives(demoted, "owner")
+            check_may_assign(demoted, "owner")
 
 
 HIDDEN = ("a-secret-title", "a-secret-word")

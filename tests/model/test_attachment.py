@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors import InvalidInput
 from agentvm.model.attachment import (
     Attachment,
-    attached,
+    attachment_parts,
     check_media_type,
     check_name,
     is_digest,
@@ -11,7 +11,7 @@ from agentvm.model.attachment import (
     is_url,
     reference_to,
     references,
-    referred,
+    referred_digest,
 )
 from agentvm.model.ids import ContainerId
 from agentvm.model.message import FilePart, ImagePart, TextPart
@@ -22,7 +22,7 @@ ONE, TWO = f"sha256:{'0' * 64}", f"sha256:{'ab' * 32}"
 def test_an_attachment_is_referred_to_by_its_digest() -> None:
     found = Attachment(digest=ONE, container_id=ContainerId("c"), size=1, media_type="a/b", created_at=1)
     assert found.reference == reference_to(ONE) == f"attachment:{ONE}"
-    assert referred(found.reference) == ONE
+    assert referred_digest(found.reference) == ONE
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_an_attachment_is_referred_to_by_its_digest() -> None:
      f"attachment:{ONE.upper()}", f"attachment:{ONE}\n"],
 )  # fmt: skip
 def test_nothing_else_is_a_reference(data: str) -> None:
-    assert referred(data) is None
+    assert referred_digest(data) is None
 
 
 def test_what_a_message_refers_to_is_told_once_in_order() -> None:
@@ -45,9 +45,9 @@ def test_what_a_message_refers_to_is_told_once_in_order() -> None:
         odd,
     )
     assert references(parts) == (TWO, ONE)
-    assert [*attached(parts)] == [parts[1], parts[3], parts[4], odd]
+    assert [*attachment_parts(parts)] == [parts[1], parts[3], parts[4], odd]
     assert references(reference_to(ONE)) == ()
-    assert [*attached("text")] == []
+    assert [*attachment_parts("text")] == []
 
 
 def test_digests_are_told_from_other_texts() -> None:

@@ -24,7 +24,7 @@ from agentvm.protocol.codec import (
     decode_request_id,
     decode_type,
     encode,
-    is_given,
+    is_present,
 )
 from agentvm.protocol.commands import ContainerGetReply, ImageRun
 from agentvm.protocol.connection import PeerConnection
@@ -53,7 +53,7 @@ def test_hard_texts_come_through_both_forms(text: str) -> None:
 
 def test_an_inbound_frame_keeps_only_what_means_something() -> None:
     frame = decode_inbound('{"type":"x","data":{"a":1},"source":"agent","__ack":null,"unknown":[]}')
-    assert (decode_type(frame.type), bytes(frame.data), is_given(frame.ack)) == ("x", b'{"a":1}', False)
+    assert (decode_type(frame.type), bytes(frame.data), is_present(frame.ack)) == ("x", b'{"a":1}', False)
 
 
 @pytest.mark.parametrize("end", ["_request", "_response", "x"])

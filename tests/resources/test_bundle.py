@@ -14,7 +14,7 @@ from agentvm.resources import bundle as bundle_module
 from agentvm.resources.archive import read_archive
 from agentvm.resources.bundle import export_bundle, import_bundle
 from agentvm.resources.registry import Author
-from agentvm.resources.shipped import ship
+from agentvm.resources.shipped import publish_shipped
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,7 @@ async def test_an_archive_names_no_owner_of_its_own() -> None:
 async def test_what_comes_with_the_server_is_not_copied_unless_it_is_what_was_exported() -> None:
     async with open_world() as world, open_world() as other:
         for where in (world, other):
-            await ship(where.centre)
+            await publish_shipped(where.centre)
         await world.add("agents", "mine", {"systemPrompt": "resource://prompts/assistant", "tools": []})
         done = await import_bundle(other.centre, other.acme, await export(world, "resource://agents/mine"))
         assert [one.uri for one in done if one.outcome == "created"] == ["resource://agents/mine@1.0.0"]

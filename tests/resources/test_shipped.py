@@ -12,8 +12,8 @@ from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, canonical, digest_of
 from agentvm.resources import shipped
 from agentvm.resources.folder import FolderItem, write_folder
-from agentvm.resources.intake import take_in
-from agentvm.resources.shipped import AUTHOR, HOME, bundle_of, load, ship
+from agentvm.resources.intake import publish_bundle
+from agentvm.resources.shipped import AUTHOR, HOME, bundle_of, load, publish_shipped
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.storage.resources import Search
 
@@ -86,7 +86,7 @@ def test_the_tools_are_those_that_are_built_in() -> None:
 
 async def test_everybody_finds_and_uses_them() -> None:
     async with open_world() as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         for name in AGENTS:
             for one in (name, f"{name}-zh"):
                 found = await world.resolve(f"resource://agents/{one}")
@@ -103,14 +103,14 @@ async def test_everybody_finds_and_uses_them() -> None:
 )
 async def test_a_search_finds_them_in_both_languages(text: str, name: str) -> None:
     async with open_world() as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         found = await world.view().search(Search(text=text, type="agents"))
         assert name in [hit.resource.name for hit in found.items]
 
 
 async def test_one_s_own_goes_before_what_ships() -> None:
     async with open_world() as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         await world.prompt("assistant", "Mine.")
         assert (await world.resolve("resource://prompts/assistant")).rendered == "Mine."
         agent = (await world.resolve("resource://agents/assistant")).rendered
@@ -121,7 +121,7 @@ async def test_one_s_own_goes_before_what_ships() -> None:
 async def test_a_second_start_reads_once_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     async with open_world(path) as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
     before = dump(path)
     async with open_world(path) as world:
         reads: list[TenantId] = []
@@ -132,16 +132,16 @@ async def test_a_second_start_reads_once_and_writes_nothing(tmp_path: Path, monk
             return real(tenant_id)
 
         monkeypatch.setattr(world.centre.store, "resources", counted)
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         assert reads == [SYSTEM_TENANT]
     assert dump(path) == before
 
 
 async def test_an_empty_store_is_given_what_it_would_have_taken_in(tmp_path: Path) -> None:
     async with open_world(tmp_path / "given.db") as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
     async with open_world(tmp_path / "taken.db") as world:
-        await take_in(world.centre, AUTHOR, bundle_of(load()))
+        await publish_bundle(world.centre, AUTHOR, bundle_of(load()))
     assert dump(tmp_path / "given.db") == dump(tmp_path / "taken.db")
 
 
@@ -149,7 +149,7 @@ async def test_a_newer_server_adds_its_versions_and_an_older_one_finds_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_world(tmp_path / "store.db") as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         await world.add("agents", "mine", {"systemPrompt": "resource://prompts/plain-speech"})
         await ship_newer(world, tmp_path / "newer", monkeypatch)
         found = await world.resolve("resource://prompts/plain-speech")
@@ -160,7 +160,7 @@ async def test_a_newer_server_adds_its_versions_and_an_older_one_finds_its_own(
         assert mine["systemPrompt"] != "Speak."
         monkeypatch.undo()
         before = dump(tmp_path / "store.db")
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         assert dump(tmp_path / "store.db") == before
 
 
@@ -169,12 +169,12 @@ async def ship_newer(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
     newer = {"version": "1.1.0", "content": {"text": "Speak."}, "description": "New 新"}
     write_folder(folder / "prompt", msgspec.structs.replace(item, **newer))
     monkeypatch.setattr(shipped, "HOME", folder)
-    await ship(world.centre)
+    await publish_shipped(world.centre)
 
 
 async def test_what_ships_cannot_be_changed_by_others() -> None:
     async with open_world() as world:
-        await ship(world.centre)
+        await publish_shipped(world.centre)
         found = await world.view().find("prompts", "assistant")
         assert found is not None
         with pytest.raises(AccessDenied, match="ships with the server"):

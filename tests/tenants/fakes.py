@@ -21,7 +21,7 @@ from agentvm.tenants.keys import matches as really_matches
 from agentvm.tenants.oidc import Oidc
 from agentvm.tenants.people import People
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import home_of
+from agentvm.tenants.rights import first_container
 
 NOW = 1_794_725_960_366
 PEPPER = b"p" * 32
@@ -311,7 +311,7 @@ class World:
         user_id = UserId(f"usr_{external_id}")
         user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=NOW, updated_at=NOW)
         self.store.users[user_id] = user
-        self.store.bindings[user_id] = [home_of(user)]
+        self.store.bindings[user_id] = [first_container(user)]
         return user
 
     async def key(self, **members: object) -> tuple[ApiKey, str]:

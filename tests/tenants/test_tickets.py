@@ -19,63 +19,63 @@ def make(clock: FakeClock | None = None, *, most: int = 10, of_tenant: int = 5) 
 
 def test_a_ticket_is_good_once() -> None:
     tickets = make()
-    token = tickets.give(principal())
+    token = tickets.issue(principal())
     assert token.startswith(PREFIX)
-    assert tickets.take(token) == principal()
-    assert tickets.take(token) is None
+    assert tickets.redeem(token) == principal()
+    assert tickets.redeem(token) is None
 
 
 def test_a_ticket_is_good_for_a_minute() -> None:
     clock = FakeClock()
     tickets = make(clock)
-    in_time, late = tickets.give(principal()), tickets.give(principal())
+    in_time, late = tickets.issue(principal()), tickets.issue(principal())
     clock.now += TICKET_AGE_MS - 1
-    assert tickets.take(in_time) is not None
+    assert tickets.redeem(in_time) is not None
     clock.now += 1
-    assert tickets.take(late) is None
+    assert tickets.redeem(late) is None
     assert TICKET_AGE_MS == 60_000
 
 
 @pytest.mark.parametrize("token", ["", PREFIX, PREFIX + "x" * 32, "\ud800"])
 def test_what_was_not_given_out_is_nobodys(token: str) -> None:
     tickets = make()
-    tickets.give(principal())
-    assert tickets.take(token) is None
+    tickets.issue(principal())
+    assert tickets.redeem(token) is None
     assert len(tickets) == 1
 
 
 def test_who_fills_their_part_is_refused_and_pushes_nobody_out() -> None:
     clock = FakeClock()
     tickets = make(clock)
-    others = tickets.give(principal("other"))
+    others = tickets.issue(principal("other"))
     for _ in range(5):
-        tickets.give(principal())
+        tickets.issue(principal())
     with pytest.raises(Refused, match="wait a minute"):
-        tickets.give(principal())
-    assert tickets.take(others) is not None
+        tickets.issue(principal())
+    assert tickets.redeem(others) is not None
     clock.now += TICKET_AGE_MS
-    tickets.give(principal())
+    tickets.issue(principal())
     assert len(tickets) == 1
 
 
 def test_the_table_is_bounded_in_all() -> None:
     tickets = make(most=3)
     for number in range(3):
-        tickets.give(principal(f"t{number}"))
+        tickets.issue(principal(f"t{number}"))
     with pytest.raises(Refused):
-        tickets.give(principal("another"))
+        tickets.issue(principal("another"))
     assert len(tickets) == 3
 
 
 def test_the_tickets_of_those_who_are_named_end() -> None:
     tickets = make()
-    gone, stays = tickets.give(principal("a")), tickets.give(principal("b"))
+    gone, stays = tickets.issue(principal("a")), tickets.issue(principal("b"))
     tickets.drop(lambda one: one.tenant_id == "a")
-    assert tickets.take(gone) is None
-    assert tickets.take(stays) is not None
+    assert tickets.redeem(gone) is None
+    assert tickets.redeem(stays) is not None
 
 
 def test_no_ticket_can_be_read_from_the_table() -> None:
     tickets = make()
-    token = tickets.give(principal())
+    token = tickets.issue(principal())
     assert token.removeprefix(PREFIX) not in repr(vars(tickets))

@@ -155,11 +155,11 @@ class TenantAttempt:
         """Whether the provider has begun to answer."""
         return self._own.spoken
 
-    def made(self) -> None:
+    def sent(self) -> None:
         """The provider is asked now."""
         _calling.set(TenantHealth(self._account, self._own_health))
-        self._own.made()
-        self._everybody.made()
+        self._own.sent()
+        self._everybody.sent()
 
     def answered(self) -> None:
         self._own.answered()

@@ -105,10 +105,10 @@ class PartRenderer:
         except ProviderBadRequest:
             if not self.lenient:
                 raise
-            return {"type": "text", "text": note_of(part)}
+            return {"type": "text", "text": placeholder_of(part)}
 
 
-def note_of(part: UserPart) -> str:
+def placeholder_of(part: UserPart) -> str:
     """Returns the note in place of a part that cannot be sent."""
     match part:
         case TextPart(text=text):

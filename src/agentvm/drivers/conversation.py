@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.model.attachment import is_url, referred
+from agentvm.model.attachment import is_url, referred_digest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
@@ -129,6 +129,6 @@ def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]
         case FilePart(data=data) if is_url(data):
             return _URL_TOKENS
         case FilePart(data=data):
-            digest = referred(data)
+            digest = referred_digest(data)
             # A third of its bytes is a quarter of its base64.
             return len(data) // 4 if digest is None else sizes.get(digest, 0) // 3

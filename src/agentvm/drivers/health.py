@@ -88,7 +88,7 @@ class Attempt:
         self.spoken = False
         """Whether the provider has begun to answer."""
 
-    def made(self) -> None:
+    def sent(self) -> None:
         """Records that the request is being sent."""
         self._health.calls += 1
 

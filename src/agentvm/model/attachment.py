@@ -51,7 +51,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def referred(data: str) -> str | None:
+def referred_digest(data: str) -> str | None:
     """Returns the digest that the `data` of a part refers to; None for base64, a URL, or an invalid reference."""
     if not data.startswith(SCHEME):
         return None
@@ -59,7 +59,7 @@ def referred(data: str) -> str | None:
     return digest if is_digest(digest) else None
 
 
-def attached(content: UserContent) -> Iterator[ImagePart | FilePart]:
+def attachment_parts(content: UserContent) -> Iterator[ImagePart | FilePart]:
     """The parts that refer to attachments, or try to."""
     if not isinstance(content, str):
         yield from (part for part in content if isinstance(part, ImagePart | FilePart) and part.data.startswith(SCHEME))
@@ -69,7 +69,9 @@ def references(content: UserContent) -> tuple[str, ...]:
     """The digests that it refers to, each once, in order."""
     if isinstance(content, str):
         return ()
-    return tuple(dict.fromkeys(digest for part in attached(content) if (digest := referred(part.data)) is not None))
+    return tuple(
+        dict.fromkeys(digest for part in attachment_parts(content) if (digest := referred_digest(part.data)) is not None)
+    )
 
 
 def check_media_type(text: str) -> str:

@@ -1,7 +1,7 @@
 """Text — repairs text that JSON and a database cannot carry."""
 
 
-def sound(text: str) -> str:
+def repair_text(text: str) -> str:
     """The same text, except that half of a surrogate pair, which neither can carry, becomes the replacement character."""
     try:
         text.encode()

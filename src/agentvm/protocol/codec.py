@@ -126,7 +126,7 @@ def _mend(escape: re.Match[str]) -> str:
     return r"\ufffd" if escape["lone"] else escape[0]
 
 
-def is_given(member: msgspec.Raw) -> bool:
+def is_present(member: msgspec.Raw) -> bool:
     return len(member) != len(_NOTHING) or bytes(member) != bytes(_NOTHING)
 
 

@@ -35,7 +35,7 @@ from agentvm.protocol.codec import (
     decode_inbound,
     decode_request_id,
     decode_type,
-    is_given,
+    is_present,
 )
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.dialect_v1 import encode_hello
@@ -151,7 +151,7 @@ class PeerConnection:
                 return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
                 return _receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
-            case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_given(frame.category):
+            case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_present(frame.category):
                 return Dropped()
             case kind:
                 return NoiseReceived(InvalidInput(f"There is no frame of type {shorten(kind)!r}; {_FRAMES}"))
@@ -180,20 +180,20 @@ class PeerConnection:
 
 
 def _receive_untyped(frame: Inbound) -> Received:
-    if is_given(frame.ack) or is_given(frame.payload) or is_given(frame.category):
+    if is_present(frame.ack) or is_present(frame.payload) or is_present(frame.category):
         # An acknowledgement without an id, or a frame that only a server sends.
         return Dropped()
-    if not is_given(frame.jsonrpc):
+    if not is_present(frame.jsonrpc):
         return NoiseReceived(InvalidInput(f"A frame must have a type; {_FRAMES}"))
     # A response to nothing is not answered: two servers could answer each other for ever.
-    return RpcReceived(frame.id) if is_given(frame.method) else Dropped()
+    return RpcReceived(frame.id) if is_present(frame.method) else Dropped()
 
 
 def _receive_subscribe(frame: Inbound) -> Received:
     session_id = decode_id(frame.session_id)
     if not session_id:
         return Dropped()
-    if not is_given(frame.after_cursor):
+    if not is_present(frame.after_cursor):
         return SubscribeReceived(SessionId(session_id), None)
     cursor = decode_id(frame.after_cursor)
     if cursor is None or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):

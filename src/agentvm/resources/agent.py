@@ -94,7 +94,7 @@ class Agents:
             check_rendered(context.uri, size)
             return inner, rendered
 
-        spec: dict[str, Any] = {"name": context.node.resource.name, **context.written}
+        spec: dict[str, Any] = {"name": context.node.resource.name, **context.stored_content}
         spec.pop("defaults", None)
         if is_reference(content.system_prompt) and content.system_prompt is not None:
             spec["systemPrompt"] = followed(content.system_prompt)[1]
@@ -111,19 +111,8 @@ class Agents:
 
 def to_definition(name: str, content: AgentContent) -> Definition:
     """Copies the fields as written: references stay references."""
-    return Definition(
-        name=name,
-        description=content.description,
-        system_prompt=content.system_prompt,
-        model=content.model,
-        tools=content.tools,
-        sandbox=content.sandbox,
-        knowledge=content.knowledge,
-        variables=content.defaults,
-        max_tokens=content.max_tokens,
-        temperature=content.temperature,
-        thinking=content.thinking,
-    )
+    fields = msgspec.structs.asdict(content)
+    return Definition(name=name, variables=fields.pop("defaults"), **fields)
 
 
 def _distinct(tools: list[tuple[RenderContext | None, dict[str, Any]]]) -> list[dict[str, Any]]:

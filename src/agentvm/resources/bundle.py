@@ -16,7 +16,7 @@ from agentvm.resources.archive import (
     write_archive,
 )
 from agentvm.resources.centre import ResourceCentre
-from agentvm.resources.intake import ImportedEntry, OnConflict, take_in
+from agentvm.resources.intake import ImportedEntry, OnConflict, publish_bundle
 from agentvm.resources.kind import decode, detach, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author
@@ -53,7 +53,7 @@ async def import_bundle(
     `on_conflict` is about versions that exist with other content; `fail` raises `ResourceVersionExists`, except in a dry run.
     """
     bundle = await anyio.to_thread.run_sync(read_archive, data)
-    return await take_in(centre, author, bundle, on_conflict=on_conflict, dry_run=dry_run)
+    return await publish_bundle(centre, author, bundle, on_conflict=on_conflict, dry_run=dry_run)
 
 
 async def _parts(view: ResourceStore, node: Node) -> dict[str, bytes]:

@@ -58,7 +58,7 @@ class ImportedEntry(Record):
     is_new_resource: bool = False
 
 
-async def take_in(
+async def publish_bundle(
     centre: ResourceCentre,
     author: Author,
     bundle: Bundle,

@@ -108,10 +108,10 @@ class RenderContext:
         return decode(self.kind, self.node.content)
 
     @property
-    def written(self) -> JsonObject:
-        """The content as the JSON that is kept."""
-        written: JsonObject = msgspec.json.decode(self.node.content)
-        return written
+    def stored_content(self) -> JsonObject:
+        """The content as the stored JSON."""
+        stored: JsonObject = msgspec.json.decode(self.node.content)
+        return stored
 
     def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "RenderContext":
         """Returns the context of the version that a URI was locked to at publication."""
@@ -131,7 +131,7 @@ class RenderContext:
             depth=self.depth + 1,
         )
 
-    def lacks(self, noun: str, names: Sequence[str]) -> ResourceNotFound:
+    def missing_fragment(self, noun: str, names: Sequence[str]) -> ResourceNotFound:
         """Returns the error for a missing fragment. Available names are listed only for the requested resource, not for one
         behind it."""
         there = "" if self.depth else f"it has {some_of(names, noun)}" if names else f"it has no {noun}s"

@@ -115,7 +115,7 @@ def _entry(document: Document) -> dict[str, Any]:
 def _document(context: RenderContext, content: KnowledgeContent, document_id: str) -> str:
     document = next((candidate for candidate in content.documents if candidate.id == document_id), None)
     if document is None:
-        raise context.lacks("document", [candidate.id for candidate in content.documents])
+        raise context.missing_fragment("document", [candidate.id for candidate in content.documents])
     if document.text is None:
         raise ResourceInvalid(f"{context.uri}#{shorten(document_id)} is a file, not text; only its bytes can be read")
     return document.text

@@ -159,7 +159,7 @@ class _Rendering:
         if fragment not in judged.sections:
             text = judged.content.text if fragment is None else section(judged.content.text, fragment)
             if text is None:
-                raise context.lacks("section", section_names(judged.content.text))
+                raise context.missing_fragment("section", section_names(judged.content.text))
             judged.sections[fragment] = [text] if judged.content.format == "plain" else parse(text)
         return judged.sections[fragment]
 

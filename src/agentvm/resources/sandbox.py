@@ -104,7 +104,7 @@ class Sandboxes:
         """Returns all fields, merged with those of the sandboxes it extends, nearest first."""
         refuse_fragment(context)
         content: SandboxContent = context.content
-        spec = context.written
+        spec = context.stored_content
         spec.pop("extends", None)
         if content.extends is not None:
             base = context.follow(content.extends).render()

@@ -26,7 +26,7 @@ from agentvm.model.resource import (
 from agentvm.resources.archive import Bundle, BundleDependency, BundleEntry
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.folder import MANIFEST, FolderItem, find_folders, read_folder
-from agentvm.resources.intake import in_order, take_in
+from agentvm.resources.intake import in_order, publish_bundle
 from agentvm.resources.kind import accept, decode, detach, encode
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import INDEXED_TEXT_MAX, Author
@@ -39,7 +39,7 @@ AUTHOR = Author(tenant_id=SYSTEM_TENANT, actor=SYSTEM, may_publish=True)
 SEARCH_MAX = 1_000
 
 
-async def ship(centre: ResourceCentre) -> None:
+async def publish_shipped(centre: ResourceCentre) -> None:
     """Publishes missing versions. When there are none, that costs one read; so does every start but the first of a release."""
     versions = _versions(HOME)
     stored = await centre.store.resources(SYSTEM_TENANT).search(Search(scope="own", limit=SEARCH_MAX))
@@ -51,7 +51,7 @@ async def ship(centre: ResourceCentre) -> None:
         return
     # Versions of an older or a newer server stay: images are locked to them.
     absent = versions.keys() - latest.keys()
-    imported = await take_in(centre, AUTHOR, _loaded(HOME), on_conflict="skip", redescribe=True, absent=absent)
+    imported = await publish_bundle(centre, AUTHOR, _loaded(HOME), on_conflict="skip", redescribe=True, absent=absent)
     created = [entry.uri for entry in imported if entry.outcome == "created"]
     logger.debug("shipped", versions=len(created))
     for entry in imported:

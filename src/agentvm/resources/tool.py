@@ -66,7 +66,7 @@ class Tools:
         """Returns the part for the model (name, description, inputSchema), and the fields for the runner."""
         refuse_fragment(context)
         content: ToolContent = context.content
-        spec = context.written
+        spec = context.stored_content
         # Providers require the type even where it is implied.
         spec["inputSchema"] = {"type": "object", **content.input_schema}
         if is_reference(content.description):

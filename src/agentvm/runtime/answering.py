@@ -148,7 +148,7 @@ class Answering:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
         sending, refused = Sending(), False
         try:
-            asked.attempt.made()
+            asked.attempt.sent()
             with sending.watch():
                 await self._hear(asked, filled, until)
         except ProviderError as error:

@@ -14,7 +14,7 @@ import msgspec
 from agentvm.drivers.base import ConversationEntry, Prompt, UserEntry
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentNotFound
-from agentvm.model.attachment import attached, reference_to, references, referred
+from agentvm.model.attachment import attachment_parts, reference_to, references, referred_digest
 from agentvm.model.ids import TenantId
 from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.sharing.fair_slots import FairSlots
@@ -107,7 +107,7 @@ def volume(prompt: Prompt, sizes: Sizes) -> int:
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     """With the bytes, as base64, in place of the references."""
-    if not any(isinstance(said, UserEntry) and [*attached(said.content)] for said in prompt.conversation):
+    if not any(isinstance(said, UserEntry) and [*attachment_parts(said.content)] for said in prompt.conversation):
         return prompt
     filling = _Filling(store, sizes)
     filled = [await filling.fill(said) for said in reversed(prompt.conversation)]
@@ -129,9 +129,9 @@ class _Filling:
         return UserEntry(content=tuple([await self._part(part) for part in said.content]))
 
     async def _part(self, part: UserPart) -> UserPart:
-        if isinstance(part, TextPart) or not [*attached((part,))]:
+        if isinstance(part, TextPart) or not [*attachment_parts((part,))]:
             return part
-        digest = referred(part.data) or ""
+        digest = referred_digest(part.data) or ""
         data = self._read.get(digest)
         if data is None:
             size = self._sizes.get(digest)
@@ -151,11 +151,11 @@ def _note(part: ImagePart | FilePart, why: str) -> TextPart:
 
 
 def _wanted(content: UserContent, most: int) -> tuple[str, ...]:
-    parts = [*attached(content)]
+    parts = [*attachment_parts(content)]
     if len(parts) > most:
         raise InvalidInput(f"A message refers to at most {most} attachments, not {len(parts)}: send them in several messages")
     for part in parts:
-        if referred(part.data) is None:
+        if referred_digest(part.data) is None:
             raise AttachmentNotFound(part.data)
     return references(content)
 

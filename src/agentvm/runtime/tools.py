@@ -18,7 +18,7 @@ from agentvm.model.definition import DEFAULT_TOOLS
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.text import sound
+from agentvm.model.text import repair_text
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
 """Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
@@ -127,5 +127,5 @@ def _checked(name: str, result: object, output_max: int) -> ToolOutcome:
 def _cut(text: str, output_max: int) -> str:
     """Returns as much of the text as is kept, as text that JSON can carry; a note says what is missing."""
     if len(text) <= output_max:
-        return sound(text)
-    return f"{sound(text[:output_max])}\n[cut off: the result has {len(text)} characters]"
+        return repair_text(text)
+    return f"{repair_text(text[:output_max])}\n[cut off: the result has {len(text)} characters]"

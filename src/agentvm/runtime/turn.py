@@ -26,7 +26,7 @@ from agentvm.model.message import (
     ToolResult,
     ToolResultMessage,
 )
-from agentvm.model.text import sound
+from agentvm.model.text import repair_text
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
@@ -115,7 +115,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         return now, ()
     match output:
         case model.TextChunk(text=text):
-            return _grow_text(now, sound(text), at)
+            return _grow_text(now, repair_text(text), at)
         case model.TextStarted():
             return _replace(now, responding=False), (stream.TextContentBlockStart(),)
         case model.TextStopped():
@@ -123,23 +123,25 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         case model.ThinkingStarted():
             return now, (state.ConversationThinking(),)
         case model.ThinkingChunk(text=text):
-            text = sound(text)
+            text = repair_text(text)
             return _replace(now, open_thinking=(now.open_thinking, text)), (stream.ThinkingDelta(text=text),)
         case model.ThinkingStopped(signature=signature):
-            part = ThinkingPart(reasoning=_join(now.open_thinking), signature=None if signature is None else sound(signature))
+            part = ThinkingPart(
+                reasoning=_join(now.open_thinking), signature=None if signature is None else repair_text(signature)
+            )
             return _replace(now, thinking=(*now.thinking, part), open_thinking=None), ()
         case model.ToolInputChunk(partial_json=json):
-            json = sound(json)
+            json = repair_text(json)
             return _grow_call(now, json), (stream.InputJsonDelta(partial_json=json),)
         case model.ToolCallStarted(call_id=call_id, name=name):
-            return _start_call(now, sound(call_id), sound(name))
+            return _start_call(now, repair_text(call_id), repair_text(name))
         case model.ToolCallStopped():
             return _stop_call(now, at)
         case model.UsageReported(usage=usage):
             usage = bounded(usage)
             return _replace(now, call_usage=usage), (stream.MessageDelta(usage=usage),)
         case model.MessageStarted(model=name):
-            return _start_message(now, sound(name), at)
+            return _start_message(now, repair_text(name), at)
         case model.MessageStopped(stop_reason=reason):
             return _stop_message(now, reason, at)
 
@@ -197,7 +199,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
     """What was said before the failure is kept. The three error events are what 1.x user interfaces wait for."""
     if now.ended:
         return now, ()
-    text = sound(text)
+    text = repair_text(text)
     now, spoken = _close_message(now, cut_at=at)
     now, message_id = _next_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)

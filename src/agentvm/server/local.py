@@ -191,7 +191,7 @@ async def start_server(
             port = await server.listen(port=system.port, host=system.host)
         except ConfigInvalid as error:
             if server.vm.first_key is not None:
-                await server.vm.tenancy.access.take_back(server.vm.first_key)
+                await server.vm.tenancy.access.revoke_unshown(server.vm.first_key)
             raise server.vm.settings.blamed(error) from None
         yield RunningServer(app=server.app, agentx=agentx, server=server, host=system.host, port=port)
 

@@ -125,7 +125,7 @@ class Asking:
         try:
             # Committed before the request leaves: whatever happens then, it is billed.
             await self._store.accounts(errand.tenant_id).asked.add(call)
-            attempt.made()
+            attempt.sent()
             with sending.watch():
                 await self._hear(one.driver.run(prompt), attempt, heard)
         except AgentVMError as error:

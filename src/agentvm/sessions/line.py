@@ -16,7 +16,7 @@ import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.validation import explain
-from agentvm.model.attachment import reference_to, referred
+from agentvm.model.attachment import reference_to, referred_digest
 from agentvm.model.base import Record
 from agentvm.model.image import Image
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
@@ -65,7 +65,7 @@ def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[byt
         for part, shown in zip(message.content, said["content"], strict=True):
             if not isinstance(part, ImagePart | FilePart):
                 continue
-            if (digest := referred(part.data)) in attachments and digest is not None:
+            if (digest := referred_digest(part.data)) in attachments and digest is not None:
                 del shown["data"]
                 shown["attachment"] = digest
             elif (body := blob_of(part.data)) is not None:

@@ -9,7 +9,7 @@ from html import escape
 
 import msgspec
 
-from agentvm.model.attachment import references, referred
+from agentvm.model.attachment import references, referred_digest
 from agentvm.model.image import Image
 from agentvm.model.message import (
     AssistantMessage,
@@ -73,7 +73,7 @@ async def _with_pictures(source: Source, session: Session, message: Message) -> 
     sizes = await files.sizes(references(message.content))
     parts: list[UserPart] = []
     for part in message.content:
-        digest = referred(part.data) if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) else None
+        digest = referred_digest(part.data) if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) else None
         if digest is not None and sizes.get(digest, left + 1) <= left and (body := await read_all(files, digest)) is not None:
             left -= len(body)
             part = msgspec.structs.replace(part, data=b64encode(body).decode())

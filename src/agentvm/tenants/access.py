@@ -16,14 +16,14 @@ from agentvm.model.secret import Secret
 from agentvm.tenants import keys
 from agentvm.tenants.authentication import Authentication, of_key
 from agentvm.tenants.rights import (
+    check_covers_role,
     check_name,
-    check_over,
     check_patterns,
     check_permissions,
     check_reach,
     default_permissions,
     earlier,
-    lower,
+    lower_role,
 )
 
 logger = get_logger(__name__)
@@ -148,7 +148,7 @@ class Access(Authentication):
         await self._add_operator(key_id, text, check_name(name), created_by)
         return text
 
-    async def take_back(self, first: Secret) -> None:
+    async def revoke_unshown(self, first: Secret) -> None:
         """Revokes a first key that was never shown because the server did not start; the next start creates another."""
         key = keys.parse_key(first.reveal())
         if key is not None:
@@ -183,8 +183,8 @@ class Access(Authentication):
         if user is None:
             return None
         if own:
-            return lower(granter.role or "viewer", user.role)
-        check_over(granter, user.role)
+            return lower_role(granter.role or "viewer", user.role)
+        check_covers_role(granter, user.role)
         return user.role
 
     async def covers(self, granter: Principal, key: ApiKey) -> bool:

@@ -26,7 +26,7 @@ from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, homes_of, lower, within
+from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, first_containers, lower_role, reachable_patterns
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Authentication:
 
     def ws_token(self, principal: Principal) -> str:
         """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""
-        return self._tickets.give(principal)
+        return self._tickets.issue(principal)
 
     def end(self, tenant_id: TenantId, named: Named, why: Why = "revoked") -> None:
         """Forgets everything of them, and lets the server close their sockets. To be called when the store knows it."""
@@ -175,14 +175,14 @@ class Authentication:
 
         No container is bound here: a user who was unbound from the last one must stay out.
         """
-        return within(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
+        return reachable_patterns(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
 
     async def add_user(self, user: User) -> None:
         """Adds a user together with their first container. `Conflict` when the id or the external id is taken.
 
         A user with the external id of a deleted user gets another container, so that nothing is inherited.
         """
-        await self._store.accounts(user.tenant_id).users.add(user, homes_of(user))
+        await self._store.accounts(user.tenant_id).users.add(user, first_containers(user))
 
     async def _examine(self, credential: str) -> _Examined | _RefusedCredential:
         if (key := keys.parse_key(credential)) is not None:
@@ -190,7 +190,7 @@ class Authentication:
         if len(credential) > CREDENTIAL_MAX:
             return _RefusedCredential("too_long")
         if credential.startswith(tickets.PREFIX):
-            owner = self._tickets.take(credential)
+            owner = self._tickets.redeem(credential)
             return _RefusedCredential("ticket_unknown") if owner is None else _Examined(owner)
         if self._oidc is not None and credential.count(".") == 2:
             return await self._by_token(self._oidc, credential)
@@ -224,7 +224,7 @@ class Authentication:
             if user is None or user.status != "active":
                 return _RefusedCredential("user_unknown" if user is None else "user_suspended")
             # A promotion of the user does not promote the holders of older keys.
-            role = lower(key.role or "viewer", user.role)
+            role = lower_role(key.role or "viewer", user.role)
             permissions &= CAPS[role]
             containers = await self.bound(user, containers)
         return Principal(

@@ -88,7 +88,7 @@ class QuotaBook:
             self.counters[key] for metric in metrics for user in _payers(user_id) if (key := (metric, user)) in self.counters
         ]
 
-    def room(self, user_id: UserId | None, now: int) -> QuotaRemaining:
+    def remaining(self, user_id: UserId | None, now: int) -> QuotaRemaining:
         """Returns how much a call of the user may reserve."""
         tokens: list[int] = []
         money = [self.balance - self.held] if self.wallet.prepaid else []

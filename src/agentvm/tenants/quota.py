@@ -238,10 +238,10 @@ class Quotas:
                 reserved.append(counter)
         return _held(reserved, adding)
 
-    async def room(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
+    async def remaining(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
         """Returns how much more a call may reserve."""
         book = await self.book(tenant_id, user_id)
-        return book.room(user_id, self._clock()) if book.limited else QuotaRemaining()
+        return book.remaining(user_id, self._clock()) if book.limited else QuotaRemaining()
 
     async def refuse_call(self, tenant_id: TenantId, user_id: UserId | None, tokens: int) -> None:
         """`QuotaExceeded` when a call of so many tokens cannot be made now. Nothing is set aside."""
@@ -269,7 +269,7 @@ class Quotas:
         return held
 
     @asynccontextmanager
-    async def taking_back(self, tenant_id: TenantId, money: int) -> AsyncIterator[None]:
+    async def withdrawing(self, tenant_id: TenantId, money: int) -> AsyncIterator[None]:
         """Reserves the amount that is about to leave the wallet: the ledger does not have the reservations of running calls
         yet."""
         book = await self.book(tenant_id)

@@ -52,12 +52,12 @@ def default_permissions(role: UserRole, granter: Principal) -> frozenset[str]:
     return DEFAULT_PERMISSIONS[role] & (MEMBER | granter.permissions)
 
 
-def lower(first: UserRole, other: UserRole) -> UserRole:
+def lower_role(first: UserRole, other: UserRole) -> UserRole:
     """Returns the role with fewer rights."""
     return min(first, other, key=_RANKS.__getitem__)
 
 
-def check_over(principal: Principal, role: UserRole) -> None:
+def check_covers_role(principal: Principal, role: UserRole) -> None:
     """Refuses a principal whose own rights do not cover the role of the affected user.
 
     An owner is changed, deleted and given keys by an owner of the tenant or by the operator: an administrator who could act as
@@ -74,14 +74,14 @@ def check_over(principal: Principal, role: UserRole) -> None:
         raise PermissionDenied("tenants:admin")
 
 
-def check_gives(principal: Principal, role: UserRole) -> None:
+def check_may_assign(principal: Principal, role: UserRole) -> None:
     """Refuses to assign a role with more rights than the principal has."""
-    check_over(principal, role)
+    check_covers_role(principal, role)
     if role in ("admin", "owner") and not principal.may("system:admin"):
         check_permissions(CAPS[role], principal)
 
 
-def check_cap(names: Iterable[str], user: User) -> None:
+def check_role_cap(names: Iterable[str], user: User) -> None:
     """Refuses a key that lists more than its user's role allows: it would be cut silently each time it is used."""
     beyond = sorted((set(names) & EVERYTHING) - CAPS[user.role])
     if beyond:
@@ -119,7 +119,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def home_of(user: User) -> ContainerId:
+def first_container(user: User) -> ContainerId:
     """Returns the first container of a user: `user-<external id>`.
 
     Characters that a container's name cannot hold are replaced. Then the name also carries a digest of the whole external id,
@@ -132,25 +132,27 @@ def home_of(user: User) -> ContainerId:
     return check_container_id(f"user-{plain}~{mark}")
 
 
-def homes_of(user: User) -> tuple[ContainerId, ContainerId]:
+def first_containers(user: User) -> tuple[ContainerId, ContainerId]:
     """Returns the first container of a user, and the one to use if another user has or had that: never the same twice.
 
     The second carries a digest of the user's id, too, and looks like no user's first.
     """
     mark = sha256(f"{user.external_id}\0{user.user_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     plain = _ODD.sub("_", user.external_id)[:_EXTERNAL_ID_MAX]
-    return home_of(user), check_container_id(f"user-{plain}~{mark}")
+    return first_container(user), check_container_id(f"user-{plain}~{mark}")
 
 
-def literal(container_id: ContainerId) -> str:
+def literal_pattern(container_id: ContainerId) -> str:
     """Returns the pattern that only this container matches: a name may hold characters with a meaning in a pattern."""
     return re.sub(r"([*?[])", r"[\1]", container_id)
 
 
-def within(bound: Iterable[ContainerId], patterns: Iterable[str] | None) -> tuple[str, ...]:
+def reachable_patterns(bound: Iterable[ContainerId], patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Returns the containers that a user's key reaches: those the user is bound to and the key's patterns match."""
     named = None if patterns is None else tuple(patterns)
-    return tuple(literal(name) for name in bound if named is None or any(fnmatchcase(name, pattern) for pattern in named))
+    return tuple(
+        literal_pattern(name) for name in bound if named is None or any(fnmatchcase(name, pattern) for pattern in named)
+    )
 
 
 def earlier(first: int | None, other: int | None) -> int | None:

@@ -49,7 +49,7 @@ class Tickets:
     def __len__(self) -> int:
         return len(self._tickets)
 
-    def give(self, principal: Principal) -> str:
+    def issue(self, principal: Principal) -> str:
         """A new one; `Refused` when too many are outstanding."""
         now = self._clock()
         self._drop_old(now)
@@ -60,7 +60,7 @@ class Tickets:
         self._count[principal.tenant_id] += 1
         return token
 
-    def take(self, token: str) -> Principal | None:
+    def redeem(self, token: str) -> Principal | None:
         """Returns the principal the first time; None ever after. Never waits, so of two uses of the same ticket only one
         succeeds."""
         ticket = self._remove(self._name(token))

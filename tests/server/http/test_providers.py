@@ -11,7 +11,7 @@ async def test_who_may_see_it_sees_how_the_providers_are() -> None:
         (item,) = (await world.ask("GET", "/v1/providers")).items
         assert (item["name"], item["role"], item["state"], item["calls"]) == ("scripted", "default", "unknown", 0)
         attempt = world.vm.runtime.models.choose(None).health.begin()
-        attempt.made()
+        attempt.sent()
         attempt.failed(ProviderOverloaded("busy with secrets"))
         reply = await world.ask("GET", "/v1/providers")
         (item,) = reply.items
@@ -32,7 +32,7 @@ async def test_it_takes_a_permission_and_is_about_no_tenant() -> None:
 
 async def test_a_tenant_learns_neither_where_they_are_nor_how_much_others_ask() -> None:
     async with open_world() as world:
-        world.vm.runtime.models.choose(None).health.begin().made()
+        world.vm.runtime.models.choose(None).health.begin().sent()
         reader = await world.key(world.acme.tenant_id, ["metrics:read"])
         (item,) = (await world.ask("GET", "/v1/providers", key=reader)).items
         assert not {"baseUrl", "calls", "failures"} & item.keys()

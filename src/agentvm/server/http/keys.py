@@ -11,7 +11,7 @@ from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.principal import PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
-from agentvm.tenants.rights import check_cap, check_permissions
+from agentvm.tenants.rights import check_permissions, check_role_cap
 from agentvm.tenants.tickets import TICKET_AGE_MS
 
 routes = Routes()
@@ -85,7 +85,7 @@ async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
     given = ask.given
     user = None if given.user_id is None else await ask.accounts.users.get(given.user_id)
     if user is not None and given.permissions is not None:
-        check_cap(given.permissions, user)
+        check_role_cap(given.permissions, user)
     key, text = await ask.tenancy.access.issue(
         ask.tenant_id,
         name=given.name,

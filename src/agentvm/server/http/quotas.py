@@ -12,7 +12,7 @@ from agentvm.model.ids import UserId
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Page, Routes
 from agentvm.tenants.plans import effective
 from agentvm.tenants.quota import QuotaBook, check_quota, window_of
-from agentvm.tenants.rights import check_over
+from agentvm.tenants.rights import check_covers_role
 
 routes = Routes()
 
@@ -153,7 +153,7 @@ async def _check_user(ask: Ask[QuotaGiven] | Ask[QuotaNamed], user_id: UserId | 
     """Refuses who may not limit the user, because a limit of nothing locks out; whether there is one."""
     user = None if user_id is None else await ask.accounts.users.get(user_id)
     if user is not None:
-        check_over(ask.principal, user.role)
+        check_covers_role(ask.principal, user.role)
     return user_id is None or user is not None
 
 

@@ -13,7 +13,7 @@ from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.protocol.records import OwnedRecord
 from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
-from agentvm.tenants.rights import check_gives, check_over, check_reach, literal
+from agentvm.tenants.rights import check_covers_role, check_may_assign, check_reach, literal_pattern
 
 routes = Routes()
 
@@ -66,7 +66,7 @@ async def create(ask: Ask[NewUser]) -> Answer[UserView]:
         updated_at=now,
     )
     ask.target = user.user_id
-    check_gives(ask.principal, user.role)
+    check_may_assign(ask.principal, user.role)
     await ask.tenancy.access.add_user(user)
     return Answer(content=_shown(user), status=201)
 
@@ -96,9 +96,9 @@ async def update(ask: Ask[UserChange]) -> UserView:
     after = replace(before, **changed, updated_at=ask.vm.clock())
     _line(after.display_name)
     if (before.role, before.status) != (after.role, after.status):
-        check_over(ask.principal, before.role)
+        check_covers_role(ask.principal, before.role)
     if before.role != after.role:
-        check_gives(ask.principal, after.role)
+        check_may_assign(ask.principal, after.role)
     if not await ask.tenancy.people.update_user(after):
         raise NotFound(NO_USER)
     return _shown(after)
@@ -111,7 +111,7 @@ async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
     With their keys and limits, and all that is in the containers that no other user is bound to. It cannot be undone. With
     `dryRun` it only counts what would go.
     """
-    check_over(ask.principal, (await _find(ask)).role)
+    check_covers_role(ask.principal, (await _find(ask)).role)
     if ask.given.dry_run:
         return counted(ask, await ask.tenancy.store.erasing.weigh(ask.tenant_id, user_id=_id(ask)), NO_USER)
     if not await ask.tenancy.people.delete_user(ask.tenant_id, _id(ask)):
@@ -136,8 +136,8 @@ async def bind(ask: Ask[Nothing]) -> Answer[None]:
     """Let a user reach a container."""
     container_id = check_container_id(ask.path["container_id"])
     # Also themselves: who administers a part of the tenant would else let themselves into the rest.
-    check_reach((literal(container_id),), ask.principal)
-    check_over(ask.principal, (await _find(ask)).role)
+    check_reach((literal_pattern(container_id),), ask.principal)
+    check_covers_role(ask.principal, (await _find(ask)).role)
     if not await ask.tenancy.people.bind(ask.tenant_id, _id(ask), container_id):
         raise NotFound(NO_USER)
     return NO_CONTENT
@@ -149,7 +149,7 @@ async def unbind(ask: Ask[Nothing]) -> Answer[None]:
 
     At once: their sockets are closed.
     """
-    check_over(ask.principal, (await _find(ask)).role)
+    check_covers_role(ask.principal, (await _find(ask)).role)
     if not await ask.tenancy.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
         raise NotFound("There is no such user, or they are not bound to this container")
     return NO_CONTENT

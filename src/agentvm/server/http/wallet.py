@@ -144,7 +144,7 @@ async def _add(ask: Ask[CreditGiven], credit: Credit) -> bool:
     ledger, quotas = ask.accounts.ledger, ask.tenancy.quotas
     if (await ledger.wallet()).credited + credit.amount > MOST_IN_ALL:
         raise InvalidInput(f"A wallet holds at most {dollars(MOST_IN_ALL)}")
-    async with quotas.taking_back(ask.tenant_id, -credit.amount) if credit.amount < 0 else nullcontext():
+    async with quotas.withdrawing(ask.tenant_id, -credit.amount) if credit.amount < 0 else nullcontext():
         added = await ledger.credit(credit)
         await quotas.reread(ask.tenant_id)
     return added

@@ -45,11 +45,11 @@ async def test_there_is_as_much_room_as_the_tightest_limit_leaves() -> None:
     )
     async with opened(*limits, credit=700) as (quotas, _, _):
         held = await quotas.hold(ACME, ALICE, 10, 200, force=False)
-        assert await quotas.room(ACME, ALICE) == QuotaRemaining(tokens=50, money=500)
-        assert await quotas.room(ACME, BOB) == QuotaRemaining(tokens=90, money=500)
+        assert await quotas.remaining(ACME, ALICE) == QuotaRemaining(tokens=50, money=500)
+        assert await quotas.remaining(ACME, BOB) == QuotaRemaining(tokens=90, money=500)
         held.settle(150, 900)
-        assert await quotas.room(ACME, BOB) == QuotaRemaining(tokens=-50, money=-200)
-        assert await quotas.room(RIVAL, BOB) == QuotaRemaining()
+        assert await quotas.remaining(ACME, BOB) == QuotaRemaining(tokens=-50, money=-200)
+        assert await quotas.remaining(RIVAL, BOB) == QuotaRemaining()
 
 
 async def test_a_clock_that_was_set_forward_and_back_keeps_no_window_from_being_renewed() -> None:
@@ -72,17 +72,17 @@ async def test_a_limit_of_each_user_is_counted_for_each_and_knows_what_they_used
     async with opened(each, Quota(metric="tokens_per_day", hard=30, user_id=BOB)) as (_, store, clock):
         await store.accounts(ACME).ledger.add([entry("before", NOON - 1, tokens=60, user_id=ALICE)])
         quotas = Quotas(store, clock)
-        assert (await quotas.room(ACME, ALICE)).tokens == 40
-        assert (await quotas.room(ACME, UserId("carl"))).tokens == 100
-        assert (await quotas.room(ACME, BOB)).tokens == 30
-        assert await quotas.room(ACME, None) == QuotaRemaining()
+        assert (await quotas.remaining(ACME, ALICE)).tokens == 40
+        assert (await quotas.remaining(ACME, UserId("carl"))).tokens == 100
+        assert (await quotas.remaining(ACME, BOB)).tokens == 30
+        assert await quotas.remaining(ACME, None) == QuotaRemaining()
         (await quotas.hold(ACME, ALICE, 40, 0, force=False)).settle(40, 0)
         with pytest.raises(QuotaExceeded):
             await quotas.hold(ACME, ALICE, 1, 0, force=False)
         # A change holds for those who are here at once, and what they used stays used.
         await store.accounts(ACME).quotas.put(Quota(metric="tokens_per_day", hard=150, user_id=EACH_USER), NOON)
         await quotas.reread(ACME)
-        assert (await quotas.room(ACME, ALICE)).tokens == 50
+        assert (await quotas.remaining(ACME, ALICE)).tokens == 50
 
 
 async def test_users_who_have_not_come_for_long_are_forgotten_and_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
