@@ -120,7 +120,7 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         ({"tools": ["resource://prompts/sales"]}, "invalid_input", "tools.0 must name one of tools"),
         ({"sandbox": "python"}, "invalid_input", "sandbox must be a URI"),
         ({"knowledge": ["resource://knowledge/books#one"]}, "invalid_input", "the whole of"),
-        ({"systemPrompt": "resource://prompts/"}, "resource_uri_invalid", "no resource URI"),
+        ({"systemPrompt": "resource://prompts/"}, "resource_uri_invalid", "not a valid resource URI"),
         ({"definition": "resource://prompts/sales"}, "invalid_input", "one of agents"),
         ({"definition": "resource://agents/nobody"}, "resource_not_found", "resource://agents/nobody"),
         ({"definition": "nobody"}, "definition_not_found", "nobody"),
