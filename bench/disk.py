@@ -21,9 +21,9 @@ import anyio
 import apsw
 
 from agentvm import ServerConfig, create_agentx, local_runtime
+from agentvm.client.verbs import AgentX
 from agentvm.config import SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver, reply
-from agentvm.protocol.verbs import AgentX
 from bench.measure import table
 
 QUESTION = "What do you think about this?"

@@ -24,6 +24,7 @@ from agentvm.model.account import Quota, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, UserId
 from agentvm.model.ledger import Credit
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.message import MessageSend
 from agentvm.protocol import commands as ask
 from agentvm.runtime.billing import Unmetered
 from agentvm.vm import Peer
@@ -61,7 +62,7 @@ async def play(peer: Peer, image_id: ImageId, turns: int) -> float:
     """Microseconds of CPU per turn, of all threads."""
     before = time.process_time()
     for _ in range(turns):
-        await answer(peer, ask.MessageSend(image_id=image_id, content="hello"), "r")
+        await answer(peer, MessageSend(image_id=image_id, content="hello"), "r")
         said = ""
         while '"turn_response"' not in said:
             said = "".join(frame.bare for frame in await peer.channel.take())

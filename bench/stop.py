@@ -16,7 +16,7 @@ import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm.testing.answers import event, message_end, message_start, stream
-from agentvm.testing.provider import Delay, Request, ScriptedProvider, Step, open_provider
+from agentvm.testing.provider import Delay, ProviderRequest, ScriptedProvider, Step, open_provider
 from bench.density import Users, connect_users
 from bench.measure import Server, percentile, raise_file_limit, running, table
 
@@ -46,7 +46,7 @@ async def ignore(socket: ClientConnection) -> None:
         pass
 
 
-async def begin_turns(provider: ScriptedProvider, users: Users) -> dict[str, Request]:
+async def begin_turns(provider: ScriptedProvider, users: Users) -> dict[str, ProviderRequest]:
     """Which image's turn is which request: each user says its own image's id."""
     for socket, message in users:
         frame = json.loads(message)
@@ -62,7 +62,7 @@ async def begin_turns(provider: ScriptedProvider, users: Users) -> dict[str, Req
     return asked
 
 
-async def stop(device: ClientConnection, image_id: str, request: Request) -> tuple[float, float]:
+async def stop(device: ClientConnection, image_id: str, request: ProviderRequest) -> tuple[float, float]:
     """Seconds until the turn's end is heard, and until the provider's socket is closed."""
     await device.send(json.dumps({"type": "image_get_request", "data": {"requestId": "get", "imageId": image_id}}))
     await wait_for(device, '"image_get_response"')

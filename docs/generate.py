@@ -6,10 +6,12 @@ table of settings in docs/config.md and docs/config.schema.json from their decla
 What a type cannot say, docs/notes.py says; a test keeps both complete and the files current.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from docs.notes import COMMAND_NOTES, EVENT_NOTES
@@ -22,8 +24,8 @@ from agentvm.events.message import MessageEvent
 from agentvm.model import message
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Setting
-from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.table import ADDITIVE, COMMANDS
+from agentvm.operations.table import ADDITIVE, BY_COMMAND, COMMANDS
+from agentvm.protocol.requests import Request
 from agentvm.version import VERSION
 
 Schema = dict[str, object]
@@ -111,7 +113,7 @@ def commands_md() -> str:
         "+ do so for a member of `data` that they do not have, which the others ignore as 1.x does.",
     ]
     for name, kind in COMMANDS.items():
-        lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", COMMAND_NOTES[name]]
+        lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", _note(name)]
         lines += _command_tables(kind, records)
     lines += ["", "## Records"]
     for record in sorted(records):
@@ -122,14 +124,25 @@ def commands_md() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command_tables(kind: type[Command[Reply]], records: dict[str, Schema]) -> Iterable[str]:
-    for title, struct in (("request", kind), ("reply", kind.reply_type)):
+def _note(name: str) -> str:
+    if name in COMMAND_NOTES:
+        return COMMAND_NOTES[name]
+    operation = BY_COMMAND[name]
+    return f"{operation.summary} {operation.description}".strip()
+
+
+def _command_tables(kind: type[Request[Any]], records: dict[str, Schema]) -> Iterable[str]:
+    for title, struct in (("request", kind), ("reply", _reply(kind))):
         schema, defs = schema_of(struct)
         records.update(defs)
         rows = [row for row in _members(schema) if row[0] not in ("`error`?", "`errorCode`?")]
         if rows:
             yield ""
             yield from _table(title, rows)
+
+
+def _reply(kind: type[Request[Any]]) -> Any:
+    return next((row.reply for row in BY_COMMAND.values() if row.request is kind), None) or kind.reply_type  # type: ignore[attr-defined]
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Iterable[str]:
@@ -184,6 +197,26 @@ def _camel(text: str) -> str:
     return re.sub(r"`(\w+)`", lambda found: f"`{re.sub('_([a-z])', lambda part: part[1].upper(), found[1])}`", text)
 
 
+def modules_md() -> str:
+    """Every module with the first line of its docstring."""
+    source = DOCS.parent / "src" / "agentvm"
+    lines = ["# Modules", "", MARK, "", "Every module of `src/agentvm`, by folder, with the first line of its docstring."]
+    folder = None
+    for path in sorted(source.rglob("*.py"), key=lambda path: (path.parent.parts, path.name)):
+        name = path.relative_to(source)
+        if name.parent != folder:
+            folder = name.parent
+            heading = "agentvm" if folder == Path() else f"agentvm/{folder.as_posix()}"
+            lines += ["", f"## {heading}", "", "| module | |", "|---|---|"]
+        document = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first = " ".join(document.partition("\n\n")[0].split()).replace("|", "\\|")
+        lines.append(f"| `{name.name}` | {first} |")
+    return "\n".join(lines) + "\n"
+
+
+SETTINGS_BEGIN, SETTINGS_END = "<!-- settings: written by docs/generate.py -->\n", "<!-- end of settings -->\n"
+
+
 def config_md() -> str:
     """The page about the configuration, with the tables of settings and of variables as they are declared."""
     page = (DOCS / "config.md").read_text(encoding="utf-8")
@@ -225,6 +258,7 @@ def render() -> dict[str, str]:
         "events.json": events_json(),
         "events.md": events_md(),
         "commands.md": commands_md(),
+        "modules.md": modules_md(),
         "config.md": config_md(),
         "config.schema.json": config_schema_json(),
     }

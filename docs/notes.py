@@ -104,62 +104,10 @@ COMMAND_NOTES: dict[str, str] = {
     "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
     "succeeds. Emits `image_deleted`.",
     "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
-    "session_create": "Adds a session with an empty history. Subscribes. Emits `session_created`. Fails with "
-    "`image_not_found`.",
-    "session_get": "`session` is `null` when there is no such session. Subscribes.",
-    "session_list": "Lists the sessions of an image, the default one first. Subscribes to all. Fails with `image_not_found`.",
-    "session_set_title": "`null` removes the title. Subscribes. Emits `session_title_updated`. Fails with `session_not_found`.",
-    "session_release": "Lets a session that was set aside (`quarantine` says why) take messages again. Subscribes. Fails with "
-    "`session_not_found`.",
-    "session_resume": "Starts the session's agent, or finds it (`reused`). Subscribes. Emits `agent_registered` for a new "
-    "one. Fails with `session_not_found`, `shutting_down`.",
-    "session_messages": "The history, oldest first. Subscribes. Fails with `session_not_found`.",
-    "session_browse": "Lists the sessions of a container, or of all that the asker may reach: pinned ones first, then by when "
-    "something was last said. What does not move meanwhile is on exactly one page. Fails with `invalid_input`.",
-    "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
-    "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
-    "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
-    "must be in a message; one of three letters or more may be the beginning of a longer one. "
-    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails "
-    "with `invalid_input`.",
-    "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
-    "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
-    "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
-    "`session_draft_updated`. Fails with `session_not_found`, `invalid_input` beyond 100,000 characters.",
-    "session_drafts": "The asker's own drafts in a session, of all devices, the newest first. Fails with `session_not_found`.",
-    "session_draft_list": "The asker's own drafts of all sessions, or of a container's, the newest first, each with its "
-    "beginning: for a mark in a list of sessions.",
-    "session_mark_read": "Says how far the asker has read. A mark never goes back; what was read on one `device` counts "
-    "for all. Emits `session_read`. Fails with `session_not_found`, `not_found` for the message, `invalid_input`.",
-    "session_pin": "Pins a session, or with `pinned: false` unpins it. Emits `session_updated`. Fails with "
-    "`session_not_found`.",
-    "session_archive": "Takes a session out of the usual list, or with `archived: false` puts it back. Emits "
-    "`session_updated`. Fails with `session_not_found`.",
-    "session_delete": "Ends the session's agent and takes the session out of every list and search. Until `restorableUntil` it "
-    "can be restored. When the default session of an image goes, the oldest that is left takes its place; an image goes with "
-    "its last. Emits `session_deleted`, and `image_deleted` for such an image. Fails with `session_not_found`.",
-    "session_restore": "Brings a deleted session back, and its image if that went with it; one that is not deleted stays as it "
-    "is. Emits `session_restored`, and `image_created` for such an image. Fails with `session_not_found`, also when it is too "
-    "late.",
     "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
     "with `container_forbidden`, `invalid_input`.",
     "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
     "`container_forbidden`.",
-    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
-    "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
-    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`, "
-    "`history_too_large`.",
-    "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
-    "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
-    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `history_too_large`, `invalid_input`.",
-    "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
-    "`session_fork` goes on from one of them. Fails with `session_not_found`.",
-    "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "
-    "take as long as a model does, and what the same connection sends meanwhile waits. Emits `session_compacted`. Fails with "
-    "`session_not_found`, with `conflict` when there is nothing to sum up, `compaction.by` is `off` or somebody is at it, and "
-    "as a model call does: `quota_exceeded`, `wallet_empty`, `provider_unreachable`.",
-    "session_summaries": "What a session was summed up as, the newest first: that one goes into prompts, with what was said "
-    "since `messageId`. Fails with `session_not_found`.",
     "agent_get": "Asks whether an agent is there, what it does (`state`) and how many messages wait for it. The other members "
     "are absent when it is not.",
     "agent_list": "Lists the running agents of a container.",
@@ -169,17 +117,6 @@ COMMAND_NOTES: dict[str, str] = {
     "agent_interrupt": "Stops the current turn of an image (of `sessionId`, or of the default session) or of an agent; "
     "queued messages run on. Emits `interrupted` before the reply. An image without an agent is answered without "
     "`agentId`. Fails with `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.",
-    "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
-    "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
-    "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
-    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, `attachment_not_found` for a reference to what the container "
-    "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
-    "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
-    "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
-    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, "
-    "and as `message_send` does.",
-    "message_regenerate": "As `message_edit`, with what was asked before: what `messageId` is an answer to, by default the "
-    "last question.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "

@@ -11,6 +11,7 @@ from agentvm.version import VERSION as __version__
 if TYPE_CHECKING:
     from agentvm.client.agentx import create_agentx
     from agentvm.client.remote import remote_runtime
+    from agentvm.client.verbs import AgentX, RuntimeView
     from agentvm.config import ServerConfig
     from agentvm.drivers.scripted import ScriptedDriver
     from agentvm.errors import AgentVMError
@@ -19,20 +20,19 @@ if TYPE_CHECKING:
     from agentvm.model.message import Message
     from agentvm.model.secret import Secret
     from agentvm.protocol.link import WireEvent
-    from agentvm.protocol.verbs import AgentX, RuntimeView
     from agentvm.server.local import local_runtime, start_server
 
 _HOMES = {
     "AgentVMError": "agentvm.errors",
-    "AgentX": "agentvm.protocol.verbs",
+    "AgentX": "agentvm.client.verbs",
     "Definition": "agentvm.model.definition",
     "ImageConfig": "agentvm.model.image",
     "Message": "agentvm.model.message",
-    "RuntimeView": "agentvm.protocol.verbs",
+    "RuntimeView": "agentvm.client.verbs",
     "ScriptedDriver": "agentvm.drivers.scripted",
     "Secret": "agentvm.model.secret",
     "ServerConfig": "agentvm.config",
-    "WireEvent": "agentvm.protocol.verbs",
+    "WireEvent": "agentvm.client.verbs",
     "create_agentx": "agentvm.client.agentx",
     "local_runtime": "agentvm.server.local",
     "remote_runtime": "agentvm.client.remote",

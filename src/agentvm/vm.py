@@ -41,6 +41,7 @@ from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import Store, TenantStore
+from agentvm.tenants.audit_refusals import AuditRefusals
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 
@@ -145,6 +146,7 @@ class AgentVM:
     budget: ByteBudget = field(default_factory=ByteBudget)
     """The bytes that are on their way to and from all peers."""
     imports: ImportQueue = field(default_factory=ImportQueue)
+    refusals: AuditRefusals = field(default_factory=AuditRefusals)
     exporting: ByteBudget = field(default_factory=export_budget)
     _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
 

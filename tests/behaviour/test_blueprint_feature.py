@@ -8,8 +8,8 @@ from pytest_bdd import given, parsers, scenarios, then, when
 from tests.behaviour.world import World, said_by_users
 
 from agentvm import AgentVMError, AgentX, Definition, ImageConfig
+from agentvm.client.handles import AgentHandle, SessionHandle
 from agentvm.model.message import UserMessage
-from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.records import DefinitionRecord, ImageRecord
 
 scenarios("blueprint.feature")

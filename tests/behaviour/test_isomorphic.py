@@ -19,6 +19,7 @@ from agentvm import (
     local_runtime,
     remote_runtime,
 )
+from agentvm.client.handles import AgentHandle
 from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.scripted import Script
 from agentvm.errors import (
@@ -35,7 +36,6 @@ from agentvm.errors import (
     UnknownCommand,
 )
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolCallMessage, ToolResultMessage, UserMessage
-from agentvm.protocol.handles import AgentHandle
 from agentvm.protocol.records import DefinitionRecord
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from tests.support.serving import Play
 from tests.support.wire import client
 
 from agentvm import AgentX, RuntimeView, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime
+from agentvm.client.verbs import ServerManager
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import ConfigInvalid, Conflict
-from agentvm.protocol.verbs import ServerManager
 from agentvm.server.local import LocalRuntime
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from agentvm.client import remote
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
+from agentvm.client.verbs import AgentX
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import (
@@ -21,7 +22,6 @@ from agentvm.errors import (
     UnknownCommand,
 )
 from agentvm.errors.bounds import InputTooLarge
-from agentvm.protocol.verbs import AgentX
 from agentvm.server.local import start_server
 
 pytestmark = pytest.mark.anyio

@@ -21,6 +21,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.model.settings import TitleSource
+from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, CommandRefused, PeerConnection
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
@@ -38,12 +39,12 @@ class Desk:
 
     async def ask(self, command: str, /, **data: object) -> Any:
         """The reply's data, without the request's id."""
-        received = PeerConnection("c").receive(
+        received = PeerConnection("c", CODEC).receive(
             json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "req_1"}})
         )
         with anyio.fail_after(5):
             if isinstance(received, CommandReceived):
-                await answer(self.peer, received.command, received.request_id)
+                await answer(self.peer, received.request, received.request_id)
             else:
                 assert isinstance(received, CommandRefused)
                 refuse_unreadable(self.peer, received.name, received.request_id, received.error)

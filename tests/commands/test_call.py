@@ -1,51 +1,13 @@
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.commands.fixtures import open_desk
 
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
-from agentvm.model.principal import Principal
+from agentvm.commands.call import call_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_peer_joins_a_container_by_working_with_it() -> None:
+async def test_a_call_is_its_peers_context() -> None:
     async with open_desk() as desk:
-        assert desk.peer.joined() == frozenset()
-        desk.peer.join(ContainerId("c1"))
-        desk.peer.listen(ContainerId("c2"), SessionId("sess_1"))
-        assert desk.peer.joined() == {"c1", "c2"}
-
-
-@pytest.mark.parametrize("permission", ["images:read", "agent:use", "images:write"])
-async def test_who_may_not_read_sessions_hears_none_whatever_they_ask_for(permission: str) -> None:
-    async with open_desk() as desk:
-        made = await desk.create_image()
-        one = Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({permission}))
-        deaf = Desk(desk.vm, desk.vm.attach(one))
-        for command, about in (
-            ("image_list", {"containerId": "c1"}),
-            ("image_get", {"imageId": made["imageId"]}),
-            ("image_run", {"imageId": made["imageId"]}),
-            ("image_create", {"containerId": "c1"}),
-            ("session_create", {"imageId": made["imageId"]}),
-            ("session_set_title", {"sessionId": made["sessionId"], "title": "t"}),
-            ("session_release", {"sessionId": made["sessionId"]}),
-            ("session_resume", {"sessionId": made["sessionId"]}),
-            ("message_send", {"imageId": made["imageId"], "content": "mine"}),
-        ):
-            reply = await deaf.ask(command, **about)
-            assert not reply.get("__subscriptions")
-        assert desk.vm.runtime.broadcaster.subscriptions(deaf.peer.channel) == ()
-        await desk.ask("message_send", imageId=made["imageId"], content="a secret")
-        await desk.hear("turn_response")
-        assert "a secret" not in str(deaf.hear_nowait())
-        assert desk.vm.runtime.broadcaster.subscriptions(deaf.peer.channel) == ()
-
-
-async def test_who_may_read_sessions_hears_what_they_ask_for() -> None:
-    async with open_desk() as desk:
-        made = await desk.create_image()
-        one = Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"images:read", "sessions:read"}))
-        reader = Desk(desk.vm, desk.vm.attach(one))
-        await reader.ask("image_list", containerId="c1")
-        await desk.ask("message_send", imageId=made["imageId"], content="for all")
-        assert "for all" in str(await reader.hear("turn_response"))
+        call = call_of(desk.peer, "req_1")
+        assert (call.peer, call.principal, call.store) == (desk.peer, desk.peer.principal, desk.peer.store)
+        assert (call.tenant_id, call.request_id) == (desk.peer.tenant_id, "req_1")

@@ -5,10 +5,10 @@ import anyio
 import pytest
 from tests.commands.fixtures import open_desk
 
+from agentvm.client.verbs import RuntimeView
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ChannelClosed, ImageNotFound, InvalidInput, UnknownCommand
 from agentvm.model.image import ImageConfig
-from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, TOO_SLOW
 
 pytestmark = pytest.mark.anyio

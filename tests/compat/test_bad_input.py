@@ -9,7 +9,7 @@ import pytest
 from tests.support.serving import Play, Served, serving
 from tests.support.wire import Client19, Json, client
 
-from agentvm.protocol.table import COMMANDS
+from agentvm.operations.table import COMMANDS
 
 pytestmark = pytest.mark.anyio
 

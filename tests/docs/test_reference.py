@@ -15,6 +15,7 @@ from tests.docs.documents import DOCS, ROOT, first_column, read
 import agentvm
 from agentvm import errors
 from agentvm.cli.main import avm
+from agentvm.client import handles, verbs
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.load import VARIABLES
 from agentvm.drivers.registry import DRIVERS
@@ -22,8 +23,7 @@ from agentvm.errors import BY_CODE
 from agentvm.events import CATALOGUE
 from agentvm.model.definition import Definition
 from agentvm.model.image import ImageConfig
-from agentvm.protocol import handles, verbs
-from agentvm.protocol.table import ADDITIVE, COMMANDS
+from agentvm.operations.table import ADDITIVE, BY_COMMAND, COMMANDS, OPERATIONS
 
 CONFIGURATION = read("docs/config.md")
 API = read("docs/api.md")
@@ -45,7 +45,7 @@ def test_the_generated_files_are_current(file: str) -> None:
 
 def test_every_event_and_command_has_its_sentence() -> None:
     assert set(EVENT_NOTES) == set(CATALOGUE)
-    assert set(COMMAND_NOTES) == set(COMMANDS)
+    assert set(COMMAND_NOTES) == set(COMMANDS) - set(BY_COMMAND)
 
 
 def test_agentx_has_seventeen_of_the_commands() -> None:
@@ -76,7 +76,8 @@ def test_the_codes_are_those_of_the_error_tree() -> None:
 
 def test_commands_name_only_codes_and_events_that_exist() -> None:
     known = set(BY_CODE) | set(CATALOGUE) | set(COMMANDS)
-    for note in (*COMMAND_NOTES.values(), *EVENT_NOTES.values()):
+    texts = [f"{operation.summary} {operation.description}" for operation in OPERATIONS]
+    for note in (*COMMAND_NOTES.values(), *EVENT_NOTES.values(), *texts):
         assert {word for word in re.findall(r"`(\w+_\w+)`", note) if word != "tool_use"} <= known
 
 

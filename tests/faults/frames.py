@@ -5,7 +5,7 @@ import random
 import struct
 from collections.abc import Callable
 
-from agentvm.protocol.table import COMMANDS
+from agentvm.operations.table import COMMANDS
 
 TEXT, BINARY, CLOSE, PING, PONG, CONTINUED = 1, 2, 8, 9, 10, 0
 

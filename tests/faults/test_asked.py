@@ -27,7 +27,7 @@ from agentvm.model.ledger import Credit, LedgerEntry
 from agentvm.server.local import RunningServer
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.testing import answers as play
-from agentvm.testing.provider import Answer, Delay, Request, ScriptedProvider, Stall, open_provider
+from agentvm.testing.provider import Answer, Delay, ProviderRequest, ScriptedProvider, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ def spoken(driver: str, pause: float) -> Answer:
     return play.stream(steps)
 
 
-def said_in(request: Request) -> str:
+def said_in(request: ProviderRequest) -> str:
     """What the user said last in the prompt: each turn has words of its own. A resumed turn adds a note behind them."""
     messages = request.json()["messages"]
     assert isinstance(messages, list)
@@ -69,7 +69,9 @@ def said_in(request: Request) -> str:
     raise AssertionError(messages)
 
 
-def check(requests: Sequence[Request], turns: dict[str, str], entries: Sequence[LedgerEntry], *, beyond: int = 0) -> int:
+def check(
+    requests: Sequence[ProviderRequest], turns: dict[str, str], entries: Sequence[LedgerEntry], *, beyond: int = 0
+) -> int:
     """`turns` are ids by what was said. Gives how many entries there are beyond what was asked: killed just before it left."""
     asked = Counter(turns[said_in(request)] for request in requests)
     billed = Counter[str](entry.turn_id for entry in entries)

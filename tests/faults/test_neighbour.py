@@ -29,6 +29,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability.log_filter import LogFilter, log_scope
 from agentvm.observability.log_limit import REFUSED_RATE
+from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, PeerConnection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
@@ -93,9 +94,11 @@ def desk(vm: AgentVM, tenant_id: TenantId) -> Desk:
 
 async def noise(noisy: Desk, command: str, **data: object) -> None:
     """On a socket of its own, for as long as it is held."""
-    received = PeerConnection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
+    received = PeerConnection("c", CODEC).receive(
+        json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}})
+    )
     assert isinstance(received, CommandReceived)
-    await answer(noisy.vm.attach(noisy.peer.principal), received.command, received.request_id)
+    await answer(noisy.vm.attach(noisy.peer.principal), received.request, received.request_id)
 
 
 async def goes_about_its_business(quiet: Desk) -> None:

@@ -20,7 +20,7 @@ from agentvm import ServerConfig, start_server
 from agentvm.config import LlmSettings, SystemSettings
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
-from agentvm.testing.provider import Request, ScriptedProvider
+from agentvm.testing.provider import ProviderRequest, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ class Stage(ScriptedProvider):
         self._tries = tries
         self._scripts = {name: list(shape.plays) for name, shape in play.items()}
 
-    async def _answer(self, link: h11.Connection, stream: anyio.abc.ByteStream, request: Request) -> bool:
+    async def _answer(self, link: h11.Connection, stream: anyio.abc.ByteStream, request: ProviderRequest) -> bool:
         (name,) = (name for name in self._scripts if f"play {name}!".encode() in request.body)
         self._tries[name] += 1
         self._answers = self._scripts[name]

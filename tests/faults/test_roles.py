@@ -26,7 +26,7 @@ from agentvm.model.account import UserRole
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
-from agentvm.protocol.table import COMMANDS
+from agentvm.operations.table import COMMANDS
 from agentvm.storage.settings import Change
 from agentvm.tenants.keys import make_key
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE, check_may_assign

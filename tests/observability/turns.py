@@ -7,6 +7,7 @@ import anyio.lowlevel
 
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import ContainerId
+from agentvm.operations.message import MessageSend
 from agentvm.protocol import commands as ask
 from agentvm.vm import AgentVM
 
@@ -19,7 +20,7 @@ async def one_turn(vm: AgentVM, text: str = "hello") -> float:
         await answer(peer, ask.ImageCreate(container_id="c1"), "r")
     image = (await container.list_images())[0]
     before, began = sum(vm.monitor.metrics.turns.values()), time.monotonic()
-    await answer(peer, ask.MessageSend(image_id=image.image_id, content=text), "r")
+    await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")
     with anyio.fail_after(20):
         while sum(vm.monitor.metrics.turns.values()) == before:
             await anyio.lowlevel.checkpoint()

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.model.ids import SessionId
+from agentvm.operations.table import CODEC
 from agentvm.protocol import acks as module
 from agentvm.protocol.acks import PENDING_FRAMES_MAX, Acks
 from agentvm.protocol.codec import Frame
@@ -87,7 +88,7 @@ class World:
     def connect(self, cursors: dict[SessionId, int | None]) -> None:
         self.sockets += 1
         self.acks, self.wire = Acks(), []
-        self.connection = PeerConnection(f"conn_{self.sockets}", self.acks)
+        self.connection = PeerConnection(f"conn_{self.sockets}", CODEC, self.acks)
         self.connection.hello(7)
         self.connection.receive(json.dumps({"__ack": f"conn_{self.sockets}_1"}))
         for session_id, cursor in cursors.items():

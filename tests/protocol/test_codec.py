@@ -9,13 +9,13 @@ from tests.protocol.fixtures import HARD_TEXTS
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
+from agentvm.operations.table import CODEC
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
     HEADERS_MAX_BYTES,
     ID_MAX,
     MENDED_MAX,
     Frame,
-    decode_command,
     decode_event,
     decode_headers,
     decode_id,
@@ -93,7 +93,7 @@ def test_a_member_that_is_a_huge_list_costs_no_more_than_its_text(member: str) -
     text = json.dumps({"type": "auth" if member == "headers" else "subscribe", member: [[]] * 200_000})
     tracemalloc.start()
     try:
-        PeerConnection("c").receive(text)
+        PeerConnection("c", CODEC).receive(text)
         assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
     finally:
         tracemalloc.stop()
@@ -107,7 +107,7 @@ def test_an_unreadable_frame_is_invalid_input(text: str) -> None:
 
 def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
     with pytest.raises(InvalidInput):
-        decode_command("image_run", msgspec.Raw(b'{"imageId":null}'))
+        CODEC.decode("image_run", msgspec.Raw(b'{"imageId":null}'))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
 )
 def test_a_member_nobody_knows_is_refused_where_1x_has_no_such_command(name: str, data: dict[str, object], why: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        decode_command(name, msgspec.Raw(json.dumps({"requestId": "r", **data}).encode()))
+        CODEC.decode(name, msgspec.Raw(json.dumps({"requestId": "r", **data}).encode()))
     assert str(caught.value) == f"Invalid {name}_request: {why}"
 
 
 def test_a_command_of_1x_ignores_what_it_does_not_know() -> None:
-    assert decode_command("image_run", msgspec.Raw(b'{"imageId":"i","requestId":"r","image_id":5}')) == ImageRun(
+    assert CODEC.decode("image_run", msgspec.Raw(b'{"imageId":"i","requestId":"r","image_id":5}')) == ImageRun(
         image_id=ImageId("i")
     )
 
@@ -136,7 +136,7 @@ def test_many_members_nobody_knows_cost_no_more_than_their_text() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInput):
-            decode_command("resource_list", data)
+            CODEC.decode("resource_list", data)
         assert tracemalloc.get_traced_memory()[1] < len(data)
     finally:
         tracemalloc.stop()

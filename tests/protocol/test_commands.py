@@ -2,9 +2,9 @@ import msgspec
 import pytest
 from tests.protocol.fixtures import REQUESTS
 
-from agentvm.protocol.codec import decode_command, encode
+from agentvm.operations.table import CODEC, COMMANDS
+from agentvm.protocol.codec import encode
 from agentvm.protocol.commands import Reply
-from agentvm.protocol.table import COMMANDS
 
 # What a failed command says besides its error: as much as 1.x clients read without checking.
 REFUSALS: dict[str, dict[str, object]] = {
@@ -29,7 +29,7 @@ REFUSALS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_refusal_says_what_1x_says(name: str) -> None:
-    command = decode_command(name, msgspec.Raw(encode(REQUESTS[name]).encode()))
+    command = CODEC.decode(name, msgspec.Raw(encode(REQUESTS[name]).encode()))
     refusal = msgspec.structs.replace(command.refused(), error="no", error_code="refused")
     assert isinstance(refusal, Reply)
     said = msgspec.json.decode(encode(refusal))
@@ -37,5 +37,5 @@ def test_a_refusal_says_what_1x_says(name: str) -> None:
 
 
 def test_a_refused_message_without_an_agent_has_an_empty_agent_id() -> None:
-    command = decode_command("message_send", msgspec.Raw(b'{"imageId":"img_1","content":"hi"}'))
+    command = CODEC.decode("message_send", msgspec.Raw(b'{"imageId":"img_1","content":"hi"}'))
     assert msgspec.to_builtins(command.refused()) == {"imageId": "img_1", "agentId": ""}

@@ -8,9 +8,11 @@ from tests.protocol.fixtures import HARD_TEXTS, REQUESTS
 
 from agentvm.errors import InvalidInput, UnknownCommand
 from agentvm.model.ids import SessionId
+from agentvm.operations.message import MessageSend
+from agentvm.operations.table import CODEC, COMMANDS
 from agentvm.protocol.acks import Acks
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.commands import ImageCreate, MessageSend
+from agentvm.protocol.commands import ImageCreate
 from agentvm.protocol.connection import (
     Acked,
     AuthReceived,
@@ -25,7 +27,6 @@ from agentvm.protocol.connection import (
     SubscribeReceived,
 )
 from agentvm.protocol.rpc import refuse_rpc
-from agentvm.protocol.table import COMMANDS
 
 RECEIVED = get_args(Received)
 WRONG = [1, True, 1.5, [1], {"name": 7}]
@@ -54,39 +55,39 @@ def request(name: str, data: dict[str, object]) -> str:
 @example("1" * 10_000)
 @example('{"type":"a_request","data":{"requestId":' + "1" * 10_000 + "}}")
 def test_any_text_is_received_without_an_exception(text: str) -> None:
-    assert isinstance(PeerConnection("c").receive(text), RECEIVED)
+    assert isinstance(PeerConnection("c", CODEC).receive(text), RECEIVED)
 
 
 @given(st.dictionaries(members, json_values | kinds, max_size=6))
 def test_any_json_object_is_received_without_an_exception(frame: dict[str, object]) -> None:
-    assert isinstance(PeerConnection("c").receive(json.dumps(frame)), RECEIVED)
+    assert isinstance(PeerConnection("c", CODEC).receive(json.dumps(frame)), RECEIVED)
 
 
 @given(kinds, json_values)
 def test_any_data_of_any_request_is_received_without_an_exception(kind: str, data: object) -> None:
-    assert isinstance(PeerConnection("c").receive(json.dumps({"type": kind, "data": data})), RECEIVED)
+    assert isinstance(PeerConnection("c", CODEC).receive(json.dumps({"type": kind, "data": data})), RECEIVED)
 
 
 @given(st.text(st.characters()))
 @example("\ud83d\ud83d\ude00")
 @example("\\ud800 \\\ud800")
 def test_half_of_a_surrogate_pair_is_received_as_the_replacement_character(text: str) -> None:
-    received = PeerConnection("c").receive(request("message_send", {"imageId": "i", "content": text}))
+    received = PeerConnection("c", CODEC).receive(request("message_send", {"imageId": "i", "content": text}))
     assert isinstance(received, CommandReceived)
-    assert isinstance(received.command, MessageSend)
-    assert received.command.content == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert isinstance(received.request, MessageSend)
+    assert received.request.content == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @pytest.mark.parametrize("depth", [*range(850, 1_050, 3), 5_000])
 def test_nesting_of_any_depth_is_received_without_an_exception(depth: int) -> None:
     nested = '{"a":' * depth + "1" + "}" * depth
     data = f'{{"requestId":"r","containerId":"c","config":{{"mcpServers":{nested}}}}}'
-    assert isinstance(PeerConnection("c").receive(f'{{"type":"image_create_request","data":{data}}}'), RECEIVED)
+    assert isinstance(PeerConnection("c", CODEC).receive(f'{{"type":"image_create_request","data":{data}}}'), RECEIVED)
 
 
 @pytest.mark.parametrize("text", ["", "not json", "null", "[]", "1", '"text"', "{", '{"type":5}', "NaN", '{"a":NaN}', "{}x"])
 def test_what_is_no_frame_is_answered_to_its_sender(text: str) -> None:
-    received = PeerConnection("c").receive(text)
+    received = PeerConnection("c", CODEC).receive(text)
     assert isinstance(received, NoiseReceived)
     assert received.error.code == "invalid_input"
 
@@ -102,12 +103,12 @@ def test_what_is_no_frame_is_answered_to_its_sender(text: str) -> None:
     ],
 )
 def test_what_only_a_server_may_send_or_asks_for_nothing_is_dropped(frame: dict[str, object]) -> None:
-    assert PeerConnection("c").receive(json.dumps(frame)) == Dropped()
+    assert PeerConnection("c", CODEC).receive(json.dumps(frame)) == Dropped()
 
 
 @pytest.mark.parametrize("frame", [{}, {"data": {}}, {"type": "ping"}, {"type": "", "data": 1}, {"type": "x" * 5_000}])
 def test_a_frame_that_nobody_knows_is_answered_and_not_passed_over(frame: dict[str, object]) -> None:
-    received = PeerConnection("c").receive(json.dumps(frame))
+    received = PeerConnection("c", CODEC).receive(json.dumps(frame))
     assert isinstance(received, NoiseReceived)
     assert "<command>_request" in str(received.error)
     assert len(str(received.error)) < 400
@@ -124,7 +125,7 @@ def test_a_frame_that_nobody_knows_is_answered_and_not_passed_over(frame: dict[s
     ],
 )
 def test_a_json_rpc_request_is_refused_in_its_own_form(frame: dict[str, object], request_id: object) -> None:
-    received = PeerConnection("c").receive(json.dumps(frame))
+    received = PeerConnection("c", CODEC).receive(json.dumps(frame))
     assert isinstance(received, RpcReceived)
     answer = json.loads(refuse_rpc(received.request_id).bare)
     assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", request_id, -32601)
@@ -132,14 +133,14 @@ def test_a_json_rpc_request_is_refused_in_its_own_form(frame: dict[str, object],
 
 
 def test_a_json_rpc_response_is_not_answered() -> None:
-    assert PeerConnection("c").receive(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}})) == Dropped()
+    assert PeerConnection("c", CODEC).receive(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}})) == Dropped()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_well_formed_request_becomes_its_command(name: str) -> None:
-    received = PeerConnection("c").receive(request(name, REQUESTS[name]))
+    received = PeerConnection("c", CODEC).receive(request(name, REQUESTS[name]))
     assert isinstance(received, CommandReceived)
-    assert isinstance(received.command, COMMANDS[name])
+    assert isinstance(received.request, COMMANDS[name])
     assert received.request_id == "req_1"
 
 
@@ -149,31 +150,31 @@ def test_a_member_of_the_wrong_type_is_refused_to_the_one_who_asked(name: str, w
     for member in REQUESTS[name]:
         if name.startswith("resource_") and member in OPEN and isinstance(wrong, dict):
             continue
-        received = PeerConnection("c").receive(request(name, {**REQUESTS[name], member: wrong}))
+        received = PeerConnection("c", CODEC).receive(request(name, {**REQUESTS[name], member: wrong}))
         assert isinstance(received, CommandRefused), member
         assert (received.name, received.request_id, received.error.code) == (name, "req_1", "invalid_input")
 
 
 @pytest.mark.parametrize("data", ["null", "[]", "1", '"text"', "{}"])
 def test_a_request_without_its_data_is_refused(data: str) -> None:
-    received = PeerConnection("c").receive(f'{{"type":"image_run_request","data":{data}}}')
+    received = PeerConnection("c", CODEC).receive(f'{{"type":"image_run_request","data":{data}}}')
     assert isinstance(received, CommandRefused)
     assert isinstance(received.error, InvalidInput)
     assert received.request_id is None
 
 
 def test_a_request_id_that_is_no_text_is_no_request_id() -> None:
-    received = PeerConnection("c").receive('{"type":"container_list_request","data":{"requestId":7}}')
+    received = PeerConnection("c", CODEC).receive('{"type":"container_list_request","data":{"requestId":7}}')
     assert isinstance(received, CommandReceived)
     assert received.request_id is None
 
 
 def test_an_unknown_command_is_refused_under_its_own_name() -> None:
-    received = PeerConnection("c").receive('{"type":"image_explode_request","data":{"requestId":"r"}}')
+    received = PeerConnection("c", CODEC).receive('{"type":"image_explode_request","data":{"requestId":"r"}}')
     assert isinstance(received, CommandRefused)
     assert isinstance(received.error, UnknownCommand)
     assert (received.name, received.request_id) == ("image_explode", "r")
-    endless = PeerConnection("c").receive(json.dumps({"type": "x" * 100_000 + "_request"}))
+    endless = PeerConnection("c", CODEC).receive(json.dumps({"type": "x" * 100_000 + "_request"}))
     assert isinstance(endless, CommandRefused)
     assert len(str(endless.error)) < 300
 
@@ -185,21 +186,21 @@ def test_what_a_client_says_about_itself_is_ignored() -> None:
         "source": "agent",
         "context": {"sessionId": "sess_other"},
     }
-    received = PeerConnection("c").receive(json.dumps(frame))
+    received = PeerConnection("c", CODEC).receive(json.dumps(frame))
     assert isinstance(received, CommandReceived)
-    assert isinstance(received.command, MessageSend)
-    assert received.command.session_id is None
+    assert isinstance(received.request, MessageSend)
+    assert received.request.session_id is None
 
 
 def test_an_image_may_be_created_without_a_config() -> None:
     for data in ({"containerId": "c1"}, {"containerId": "c1", "config": None}, {"containerId": "c1", "config": {}}):
-        received = PeerConnection("c").receive(request("image_create", {**data}))
+        received = PeerConnection("c", CODEC).receive(request("image_create", {**data}))
         assert isinstance(received, CommandReceived)
-        assert isinstance(received.command, ImageCreate)
+        assert isinstance(received.request, ImageCreate)
 
 
 def test_subscribe_and_auth_are_read() -> None:
-    connection = PeerConnection("c")
+    connection = PeerConnection("c", CODEC)
     subscribe = connection.receive('{"type":"subscribe","sessionId":"s","afterCursor":"5"}')
     assert isinstance(subscribe, SubscribeReceived)
     assert (subscribe.session_id, subscribe.after) == ("s", 5)
@@ -210,7 +211,7 @@ def test_subscribe_and_auth_are_read() -> None:
 
 
 def test_frames_go_bare_until_the_probe_is_acknowledged_then_wrapped() -> None:
-    connection = PeerConnection("conn_1")
+    connection = PeerConnection("conn_1", CODEC)
     probe = json.loads(connection.hello(7))
     assert probe["__msgId"] == "conn_1_1"
     assert json.loads(probe["__payload"])["type"] == "server_hello"
@@ -222,7 +223,7 @@ def test_frames_go_bare_until_the_probe_is_acknowledged_then_wrapped() -> None:
 
 @given(st.lists(st.sampled_from(["conn_1_1", "conn_1_2", "conn_2_1", "", "x"]) | st.text(max_size=200), max_size=8))
 def test_only_the_ack_of_the_probe_changes_the_form(acks: list[str]) -> None:
-    connection = PeerConnection("conn_1")
+    connection = PeerConnection("conn_1", CODEC)
     connection.hello(7)
     for ack in acks:
         before = connection.state
@@ -232,7 +233,7 @@ def test_only_the_ack_of_the_probe_changes_the_form(acks: list[str]) -> None:
 
 @pytest.mark.parametrize("text", HARD_TEXTS)
 def test_a_wrapped_payload_is_the_bare_frame_whatever_it_says(text: str) -> None:
-    connection = PeerConnection("conn_1")
+    connection = PeerConnection("conn_1", CODEC)
     connection.hello(7)
     connection.receive('{"__ack":"conn_1_1"}')
     bare = json.dumps({"data": text}, ensure_ascii=False)
@@ -241,7 +242,7 @@ def test_a_wrapped_payload_is_the_bare_frame_whatever_it_says(text: str) -> None
 
 def reliable(acks: Acks | None) -> PeerConnection:
     """With frames 2, 3 and 4 sent: two events of a session, and a reply."""
-    connection = PeerConnection("conn_1", acks)
+    connection = PeerConnection("conn_1", CODEC, acks)
     connection.hello(7)
     connection.receive('{"__ack":"conn_1_1"}')
     for frame in (Frame("{}", SessionId("s"), 5), Frame("{}", SessionId("s"), 6), Frame("{}")):
@@ -261,7 +262,7 @@ def test_events_that_were_sent_wait_for_their_acknowledgement() -> None:
 
 def test_bare_frames_are_not_accounted_for() -> None:
     acks = Acks()
-    connection = PeerConnection("conn_1", acks)
+    connection = PeerConnection("conn_1", CODEC, acks)
     connection.hello(7)
     connection.send(Frame("{}", SessionId("s"), 5))
     assert acks.pending == 0
@@ -293,7 +294,7 @@ def test_an_acknowledgement_of_what_was_never_sent_says_nothing(odd: str) -> Non
 def test_a_subscription_to_what_can_be_no_session_is_dropped() -> None:
     for session_id in ("", "x" * 201, 5, None, ["s"]):
         frame = json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "1"})
-        assert PeerConnection("c").receive(frame) == Dropped()
+        assert PeerConnection("c", CODEC).receive(frame) == Dropped()
 
 
 @pytest.mark.parametrize(
@@ -307,11 +308,11 @@ def test_a_subscription_to_what_can_be_no_session_is_dropped() -> None:
     ],
 )
 def test_a_type_that_names_nothing_is_received_at_any_length(frame: dict[str, object], received: type) -> None:
-    assert isinstance(PeerConnection("c").receive(json.dumps(frame)), received)
+    assert isinstance(PeerConnection("c", CODEC).receive(json.dumps(frame)), received)
 
 
 def test_a_request_of_a_very_long_type_is_refused_by_its_request_id() -> None:
-    refused = PeerConnection("c").receive(request("x" * 100_000, {}))
+    refused = PeerConnection("c", CODEC).receive(request("x" * 100_000, {}))
     assert isinstance(refused, CommandRefused)
     assert refused.request_id == "req_1"
     assert len(str(refused.error)) < 1_000

@@ -15,7 +15,8 @@ from agentvm.events.state import ConversationResponding, ToolCompleted
 from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
-from agentvm.protocol.commands import AgentGetReply, ImageMessagesReply, ImageReply, MessageSendReply, Reply
+from agentvm.operations.message import MessageSendReply
+from agentvm.protocol.commands import AgentGetReply, ImageMessagesReply, ImageReply, Reply
 from agentvm.protocol.dialect_v1 import SLICE_ITEMS, encode_event, encode_hello, encode_reply
 
 CONTEXT = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1"}

@@ -1,13 +1,13 @@
 import msgspec
 import pytest
 
-from agentvm.protocol.codec import decode_command
+from agentvm.operations.table import CODEC
 from agentvm.protocol.commands import ImageBuild, ImageCreate, ImageUpdate
 from agentvm.protocol.ignored import REPORTED_MAX, describe_ignored
 
 
 def ignored(name: str, **data: object) -> tuple[str, ...]:
-    command = decode_command(name, msgspec.Raw(msgspec.json.encode(data)))
+    command = CODEC.decode(name, msgspec.Raw(msgspec.json.encode(data)))
     assert isinstance(command, ImageCreate | ImageBuild | ImageUpdate)
     return command.ignored
 

@@ -18,8 +18,8 @@ from agentvm.config import MEMORY, BillingSettings, SystemSettings
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.protocol import codec, connection
-from agentvm.protocol.commands import Command, Reply
+from agentvm.operations.table import CODEC
+from agentvm.protocol.requests import Request
 from agentvm.server import websocket
 from agentvm.server.local import RunningServer
 from agentvm.vm import AgentVM
@@ -227,13 +227,13 @@ async def test_requests_have_a_quota() -> None:
 
 async def test_a_large_frame_is_counted_once_and_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    decode = codec.decode_command
+    decode = CODEC.decode
 
-    def note(name: str, data: msgspec.Raw) -> Command[Reply]:
+    def note(name: str, data: msgspec.Raw) -> Request[Any]:
         decoded.append(name)
         return decode(name, data)
 
-    monkeypatch.setattr(connection, "decode_command", note)
+    monkeypatch.setattr(CODEC, "decode", note)
     async with open_site() as site:
         _, key = await site.key()
         await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)

@@ -7,6 +7,7 @@ import pytest
 from agentvm.errors import StoreFailed, Unauthenticated
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import PeerConnection
 from agentvm.runtime.channel import Closing
 from agentvm.server import handshake
@@ -34,7 +35,7 @@ class Visitor:
         self._frames = [frame if isinstance(frame, str) else json.dumps(frame) for frame in frames]
         self._leaves = leaves
         self.heard: list[dict[str, object]] = []
-        self.room = Handshake(PeerConnection("c"), authenticate, lambda: 7)
+        self.room = Handshake(PeerConnection("c", CODEC), authenticate, lambda: 7)
 
     async def read(self) -> str | None:
         if self._frames:

@@ -7,13 +7,13 @@ import pytest
 
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
+from agentvm.client.verbs import AgentX, RuntimeView, ServerManager
 from agentvm.config import MEMORY, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.protocol.link import WireEvent
-from agentvm.protocol.verbs import AgentX, RuntimeView, ServerManager
 from agentvm.server.local import LocalRuntime, local_runtime, start_server
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from agentvm import ServerConfig, start_server
+from agentvm.client.verbs import RuntimeView
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
-from agentvm.protocol.verbs import RuntimeView
 from agentvm.server.serving import bind
 
 pytestmark = pytest.mark.anyio

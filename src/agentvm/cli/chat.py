@@ -35,13 +35,13 @@ from agentvm.cli.screen import Screen
 from agentvm.cli.server_options import FLAGS, configure, data_dir_option, flag_help
 from agentvm.cli.session_start import SessionStart, choose_agent
 from agentvm.cli.terminal import Terminal, interrupts_held
+from agentvm.client.verbs import AgentX
 from agentvm.config import DEFAULT_PORT, ServerConfig
 from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
 from agentvm.model.message import FilePart, ImagePart, UserPart
 from agentvm.model.secret import Secret
 from agentvm.observability.console import configure_logs
 from agentvm.protocol.link import WireEvent
-from agentvm.protocol.verbs import AgentX
 
 EXAMPLES = """\b
 Examples:

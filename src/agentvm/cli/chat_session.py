@@ -8,14 +8,15 @@ from html import unescape
 
 from agentvm.cli.session_start import SessionStart
 from agentvm.cli.table import shortened
+from agentvm.client.handles import AgentHandle, SessionHandle
+from agentvm.client.verbs import AgentX
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, Refused, SessionNotFound
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
+from agentvm.operations.message import MessageSendReply
 from agentvm.protocol import commands as ask
-from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import WireEvent
 from agentvm.protocol.records import FoundRecord, TitleRecord
-from agentvm.protocol.verbs import AgentX
 
 LISTED_SESSIONS_MAX = 20
 """Sessions that `/sessions` shows; each without a title costs a request."""
@@ -163,7 +164,7 @@ class ChatSession:
             async for event in events:
                 yield event
 
-    async def _follow(self, send: Callable[[], Awaitable[ask.MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
+    async def _follow(self, send: Callable[[], Awaitable[MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
         async with self._agentx.link.events() as events:
             accepted = await send()
             async for event in events:

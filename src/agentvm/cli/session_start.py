@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agentvm.client.handles import SessionHandle, there
+from agentvm.client.verbs import AgentX
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.model.image import ImageConfig
 from agentvm.protocol import commands as ask
-from agentvm.protocol.handles import SessionHandle, there
 from agentvm.protocol.records import ImageRecord
-from agentvm.protocol.verbs import AgentX
 
 RESOURCE = "resource://"
 

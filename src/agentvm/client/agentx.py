@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from agentvm.protocol.verbs import AgentX
+from agentvm.client.verbs import AgentX
 
 
 class RuntimeSource(Protocol):

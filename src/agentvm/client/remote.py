@@ -24,6 +24,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from agentvm.client.verbs import AgentX
 from agentvm.errors import (
     AccessDenied,
     ChannelClosed,
@@ -40,10 +41,16 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
-from agentvm.protocol.codec import CLIENT_FRAME_MAX_BYTES, FRAME_MAX_BYTES, decode_event, decode_reply, encode
-from agentvm.protocol.commands import Command, Reply
+from agentvm.operations.table import command_name, reply_type
+from agentvm.protocol.codec import (
+    CLIENT_FRAME_MAX_BYTES,
+    FRAME_MAX_BYTES,
+    decode_event,
+    decode_reply,
+    encode,
+)
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
-from agentvm.protocol.verbs import AgentX
+from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.observer import Observer
 from agentvm.runtime.tasks import open_tasks
 
@@ -111,15 +118,15 @@ class RemoteLink:
             if self.refusal is not None:
                 self._observer.end_streams()
 
-    async def ask(self, command: Command[R]) -> R:
-        kind = f"{command.name}_request"
+    async def ask(self, request: Request[R]) -> R:
+        kind = f"{command_name(request)}_request"
         try:
-            data = msgspec.to_builtins(command)
+            data = msgspec.to_builtins(request)
         except TypeError as error:
             raise InvalidInput(f"Invalid {kind}: {error}") from None
         response = await self.request(kind, data)
-        reply = decode_reply(command.reply_type, response.data)
-        return reply  # type: ignore[return-value]  # reply_type is R's own class
+        reply: R = decode_reply(reply_type(request), response.data)
+        return reply
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
         if not kind.endswith("_request"):

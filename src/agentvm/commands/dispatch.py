@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from contextlib import AbstractContextManager
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -16,18 +17,18 @@ from agentvm.commands import (
     definition,
     gate,
     image,
-    message,
     resource,
-    session,
 )
-from agentvm.commands.call import Call
+from agentvm.commands.call import Call, call_of
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.events.base import Event, EventScope
 from agentvm.events.error import CommandError
 from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, ContainerId, ImageId
-from agentvm.protocol.commands import Command, R_co, Reply
+from agentvm.operations.gate import carry_out as run_operation
+from agentvm.operations.table import BY_REQUEST, command_name
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
+from agentvm.protocol.requests import R_co, Reply, Request
 from agentvm.protocol.table import CommandTable
 from agentvm.vm import Peer
 
@@ -56,39 +57,13 @@ TABLE: CommandTable[Call] = CommandTable(
     image_get=image.get,
     image_delete=image.delete,
     image_messages=image.messages,
-    session_create=session.create,
-    session_get=session.get,
-    session_list=session.list_of_image,
-    session_set_title=session.set_title,
-    session_release=session.release,
-    session_resume=session.resume,
-    session_messages=session.messages,
-    session_browse=session.browse,
-    session_history=session.history,
-    session_search=session.search,
-    session_mark_read=session.mark_read,
-    session_pin=session.pin,
-    session_archive=session.archive,
-    session_delete=session.delete,
-    session_restore=session.restore,
-    session_fork=session.fork,
-    session_rewind=session.rewind,
-    session_rewinds=session.rewinds,
-    session_compact=session.compact,
-    session_summaries=session.summaries,
-    session_draft=session.save_draft,
-    session_drafts=session.list_drafts,
-    session_draft_list=session.list_all_drafts,
     agent_get=agent.get,
     agent_list=agent.list_of_container,
     agent_destroy=agent.destroy,
     agent_destroy_all=agent.destroy_all,
     agent_interrupt=agent.interrupt,
-    message_send=message.send,
     attachment_list=attachment.list_some,
     attachment_get=attachment.get,
-    message_edit=message.edit,
-    message_regenerate=message.regenerate,
     resource_register=resource.register,
     resource_publish=resource.publish,
     resource_list=resource.list_some,
@@ -96,44 +71,48 @@ TABLE: CommandTable[Call] = CommandTable(
 )
 
 
-async def carry_out(call: Call, command: Command[R_co]) -> R_co:
-    """Runs the command; the caller has counted it, sends the reply and then calls `call.after`."""
-    gate.check(call.peer.principal, command)
-    reply: R_co = await getattr(TABLE, command.name)(call, command)
+async def carry_out(call: Call, request: Request[R_co]) -> R_co:
+    """Runs the command; the caller has counted it, sends the reply and then calls `call.finish`."""
+    operation = BY_REQUEST.get(type(request))
+    if operation is not None:
+        result: R_co = await run_operation(operation, call, request)
+        return result
+    gate.check(call.peer.principal, request)  # type: ignore[arg-type]
+    reply: R_co = await getattr(TABLE, command_name(request))(call, request)
     return reply
 
 
-async def answer(peer: Peer, command: Command[Reply], request_id: str | None, refusal: AgentVMError | None = None) -> None:
+async def answer(peer: Peer, request: Request[Any], request_id: str | None, refusal: AgentVMError | None = None) -> None:
     """Carries the command out, unless there is a reason to refuse it, and queues its reply for the peer. Never raises."""
     began = time.perf_counter_ns()
-    with handling(peer, command, request_id), Call(peer) as call:
+    name = command_name(request)
+    with handling(peer, request, request_id), call_of(peer, request_name(request_id)) as call:
         try:
             if refusal is not None:
                 raise refusal
-            reply = await carry_out(call, command)
+            reply = await carry_out(call, request)
         except AgentVMError as error:
-            reply = refuse(peer, error, request_id, _named(command), command.refused())
+            reply = refuse(peer, error, request_id, _named(request), request.refused())
         except Exception:  # Protects the connection, and every other one: a bug answers one command.
-            logger.exception("command_crashed", command=command.name)
+            logger.exception("command_crashed", command=name)
             problem = AgentVMError("The command failed because of an internal error")
-            reply = refuse(peer, problem, request_id, _named(command), command.refused())
-        told = (command.name, request_id, reply, peer.vm.clock())
+            reply = refuse(peer, problem, request_id, _named(request), request.refused())
+        told = (name, request_id, reply, peer.vm.clock())
         # Of a long history others are not to notice anything.
         frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.is_bulky else encode_reply(*told)
         # What the reply held is given to its frame.
         call.release()
         peer.channel.send(frame)
         micros = (time.perf_counter_ns() - began) // 1000
-        peer.vm.monitor.metrics.answered(command.name, refused=reply.error_code is not None, micros=micros)
-        for then in call.after:
-            then()
+        peer.vm.monitor.metrics.answered(name, refused=reply.error_code is not None, micros=micros)
+        call.finish()
 
 
-def handling(peer: Peer, command: Command[Reply], request_id: str | None) -> AbstractContextManager[None]:
+def handling(peer: Peer, request: Request[Any], request_id: str | None) -> AbstractContextManager[None]:
     """Entries made within are about this command of this peer."""
-    who, container_id, session_id = peer.principal, getattr(command, "container_id", None), getattr(command, "session_id", None)
+    who, container_id, session_id = peer.principal, getattr(request, "container_id", None), getattr(request, "session_id", None)
     return concerning(
-        request_id=_request_name(request_id),
+        request_id=request_name(request_id),
         tenant_id=who.tenant_id,
         user_id=who.user_id,
         # What is said of a container is read by those who have it: nobody else may write there.
@@ -146,7 +125,7 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Event
     """Tells the asker, and nobody else, what went wrong; returns the reply that says so too."""
     text = str(error)
     # What is no command is refused where nothing is bound.
-    about = {"tenant_id": peer.tenant_id, "user_id": peer.principal.user_id, "request_id": _request_name(request_id)}
+    about = {"tenant_id": peer.tenant_id, "user_id": peer.principal.user_id, "request_id": request_name(request_id)}
     # The store's are no fault of the asker's, and nothing that it can do anything about.
     log = logger.error if isinstance(error, StoreFailed) else logger.info
     log("command_refused", code=error.code, error=text, **({} if concerned() else about))
@@ -164,13 +143,13 @@ def refuse_unreadable(peer: Peer, name: str, request_id: str | None, error: Agen
     peer.channel.send(encode_reply(name, request_id, reply, peer.vm.clock()))
 
 
-def _request_name(given: str | None) -> str:
+def request_name(given: str | None) -> str:
     return given if given is not None and _NAME.fullmatch(given) else f"req_{secrets.token_hex(8)}"
 
 
-def _named(command: Command[Reply]) -> EventScope:
+def _named(request: Request[Any]) -> EventScope:
     """The ids a request named, as 1.x puts them into the error's context."""
-    named: dict[str, object] = msgspec.structs.asdict(command)
+    named: dict[str, object] = msgspec.structs.asdict(request)
 
     def text(key: str) -> str | None:
         value = named.get(key)

@@ -6,14 +6,14 @@ from typing import TypeVar
 
 import msgspec
 
-from agentvm.commands.call import Call
+from agentvm.commands.call import call_of
 from agentvm.commands.dispatch import carry_out, handling, refuse
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import EventScope
-from agentvm.protocol.codec import decode_command, decode_event, encode
-from agentvm.protocol.commands import Command, Reply
+from agentvm.operations.table import CODEC, COMMANDS, command_name
+from agentvm.protocol.codec import decode_event, encode
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.observer import Observer
 from agentvm.vm import Peer
@@ -39,28 +39,28 @@ class LocalLink:
         finally:
             self._observer.end_streams()
 
-    async def ask(self, command: Command[R]) -> R:
+    async def ask(self, command: Request[R]) -> R:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
-        checked = decode_command(command.name, _encode(f"{command.name}_request", command))
+        name = command_name(command)
+        checked = CODEC.decode(name, _encode(f"{name}_request", command))
         self._check_open()
-        with handling(self._peer, checked, None), Call(self._peer) as call:
+        with handling(self._peer, checked, None), call_of(self._peer) as call:
             try:
                 who = self._peer.principal
                 await self._peer.vm.tenancy.quotas.hit(who.tenant_id, who.user_id)
-                reply = await carry_out(call, checked)
+                reply: R = await carry_out(call, checked)
             except AgentVMError as error:
                 refuse(self._peer, error, None, EventScope(), Reply())
                 raise
             finally:
-                for then in call.after:
-                    then()
-        return reply  # type: ignore[return-value]  # decode_command gives the command's own class back
+                call.finish()
+        return reply
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
         name = kind.removesuffix("_request")
         if name not in COMMANDS or not kind.endswith("_request"):
             raise UnknownCommand(f"Unknown command: {kind}")
-        reply = await self.ask(decode_command(name, _encode(kind, data)))
+        reply: object = await self.ask(CODEC.decode(name, _encode(kind, data)))
         return WireEvent(
             type=f"{name}_response",
             timestamp=self._peer.vm.clock(),

@@ -1,7 +1,6 @@
-"""Codec — JSON text to typed values and back, strictly. Nothing untyped passes beyond this file."""
+"""Codec — frames: JSON text to typed values and back, strictly. What a request holds is `command_codec`'s."""
 
 import re
-from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -10,11 +9,9 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
-from agentvm.protocol.bounds import Bound, Scan, check, check_length
-from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.ignored import note_ignored
+from agentvm.protocol.bounds import Bound
 from agentvm.protocol.link import WireEvent
-from agentvm.protocol.table import ADDITIVE, COMMANDS
+from agentvm.protocol.requests import Reply
 
 R = TypeVar("R", bound=Reply)
 
@@ -23,12 +20,10 @@ _encoder = msgspec.json.Encoder()
 FRAME_MAX_BYTES = 48 * 1024 * 1024
 """The largest frame that a server takes: the largest command, with its envelope."""
 
-FRAME_BOUND = Bound(
-    max_bytes=FRAME_MAX_BYTES,
-    max_values=max(kind.bound.max_values for kind in COMMANDS.values()) + 1_000,
-    max_depth=max(kind.bound.max_depth for kind in COMMANDS.values()) + 1,
-)
-"""Above the bounds of all commands: a refused frame cannot have been one."""
+FRAME_VALUES_MAX = 201_000
+FRAME_DEPTH_MAX = 513
+FRAME_BOUND = Bound(max_bytes=FRAME_MAX_BYTES, max_values=FRAME_VALUES_MAX, max_depth=FRAME_DEPTH_MAX)
+"""Beyond what any command may hold, so what is refused by it could not be one."""
 
 CLIENT_FRAME_MAX_BYTES = 128 * 1024 * 1024
 """The largest frame that a client takes: a server's frame may be escaped twice."""
@@ -88,17 +83,6 @@ _request_id = msgspec.json.Decoder(_WithRequestId)
 _text = msgspec.json.Decoder(str)
 _type: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
-
-
-def _only(names: Sequence[str]) -> msgspec.json.Decoder[msgspec.Struct]:
-    """Reads an object that has these members and no others, and makes nothing of them."""
-    fields = [(f"member_{index}", msgspec.Raw, _NOTHING) for index in range(len(names))]
-    rename = {field[0]: name for field, name in zip(fields, names, strict=True)}
-    return msgspec.json.Decoder(msgspec.defstruct("Members", fields, rename=rename, forbid_unknown_fields=True))
-
-
-_strict = {name: _only([*COMMANDS[name].__struct_encode_fields__, "requestId"]) for name in ADDITIVE}
 
 
 def decode_inbound(text: str | bytes) -> Inbound:
@@ -170,27 +154,6 @@ def decode_headers(member: msgspec.Raw) -> dict[str, str]:
     except (msgspec.DecodeError, UnicodeError):
         return {}
     return headers
-
-
-def check_command(name: str, data: msgspec.Raw, scan: Scan | None = None) -> None:
-    """`InputTooLarge` when the data is more than the command may bring; `scan` is that of its whole frame, if there was one."""
-    bound, subject = COMMANDS[name].bound, f"The data of a {name}_request"
-    check_length(len(data), bound, subject)
-    if scan is None or not scan.fits(bound):
-        check(bytes(data), bound, subject)
-
-
-def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
-    """Decodes a command. `data` was parsed once as part of its frame, and bounded, so only its shape can be wrong.
-
-    An unknown field is ignored where 1.x ignores it, and refused elsewhere: a misspelt `dryRun` must not be ignored.
-    """
-    try:
-        if name in _strict:
-            _strict[name].decode(data)
-        return note_ignored(name, _commands[name].decode(data), data)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"Invalid {name}_request: {explain(error, COMMANDS[name])}") from None
 
 
 def decode_request_id(data: msgspec.Raw) -> str | None:

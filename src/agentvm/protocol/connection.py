@@ -17,6 +17,7 @@ client that can be recognised when it comes back, `Acks` keep account of what it
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import msgspec
 
@@ -28,8 +29,6 @@ from agentvm.protocol.bounds import Scan
 from agentvm.protocol.codec import (
     Frame,
     Inbound,
-    check_command,
-    decode_command,
     decode_headers,
     decode_id,
     decode_inbound,
@@ -37,9 +36,9 @@ from agentvm.protocol.codec import (
     decode_type,
     is_present,
 )
-from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.dialect_v1 import encode_hello
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.requests import Request
 
 _SUFFIX = "_request"
 _REPLY = "_response"
@@ -57,7 +56,8 @@ class ConnectionState(Enum):
 class CommandReceived:
     """A well-formed command."""
 
-    command: Command[Reply]
+    request: Request[Any]
+    name: str
     request_id: str | None
 
 
@@ -117,12 +117,13 @@ Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived |
 class PeerConnection:
     """The protocol state of one peer."""
 
-    __slots__ = ("_acks", "_wrapped", "connection_id", "state")
+    __slots__ = ("_acks", "_codec", "_wrapped", "connection_id", "state")
 
-    def __init__(self, connection_id: str, acks: Acks | None = None) -> None:
+    def __init__(self, connection_id: str, codec: CommandCodec, acks: Acks | None = None) -> None:
         self.connection_id = connection_id
         self.state = ConnectionState.PROBING
         self._acks = acks
+        self._codec = codec
         self._wrapped = 0
 
     def hello(self, timestamp: int) -> str:
@@ -150,11 +151,24 @@ class PeerConnection:
             case "subscribe":
                 return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
-                return _receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
+                return self._receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
             case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_present(frame.category):
                 return Dropped()
             case kind:
                 return NoiseReceived(InvalidInput(f"There is no frame of type {shorten(kind)!r}; {_FRAMES}"))
+
+    def _receive_command(self, name: str, frame: Inbound, scan: Scan | None, refusal: AgentVMError | None) -> Received:
+        request_id = decode_request_id(frame.data)
+        if name not in self._codec.commands:
+            name = shorten(name)
+            return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name}_request"))
+        if refusal is not None:
+            return CommandRefused(name, request_id, refusal)
+        try:
+            self._codec.check(name, frame.data, scan)
+            return CommandReceived(self._codec.decode(name, frame.data), name, request_id)
+        except InvalidInput as error:
+            return CommandRefused(name, request_id, error)
 
     def prepare(self, frame: Frame) -> None:
         """Does the most of the work of `send`, for a large frame; may be called in a thread."""
@@ -199,17 +213,3 @@ def _receive_subscribe(frame: Inbound) -> Received:
     if cursor is None or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         return NoiseReceived(InvalidInput("afterCursor must be the `cursor` of an event, a string of digits"))
     return SubscribeReceived(SessionId(session_id), int(cursor))
-
-
-def _receive_command(name: str, frame: Inbound, scan: Scan | None, refusal: AgentVMError | None) -> Received:
-    request_id = decode_request_id(frame.data)
-    if name not in COMMANDS:
-        name = shorten(name)
-        return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name}_request"))
-    if refusal is not None:
-        return CommandRefused(name, request_id, refusal)
-    try:
-        check_command(name, frame.data, scan)
-        return CommandReceived(decode_command(name, frame.data), request_id)
-    except InvalidInput as error:
-        return CommandRefused(name, request_id, error)

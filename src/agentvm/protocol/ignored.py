@@ -5,14 +5,13 @@ AgentX 1.x ignores fields that it does not know, so they cannot be refused; but 
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from agentvm.errors import shorten
 from agentvm.model.base import Record
-from agentvm.model.definition import Definition
-from agentvm.model.image import ImageConfig
-from agentvm.protocol.commands import Command, ImageBuild, ImageCreate, ImageUpdate, ImageUpdates, Reply
+from agentvm.protocol.requests import Request
 
 REPORTED_MAX = 20
 """Names in one reply: a longer list would not help."""
@@ -20,28 +19,23 @@ REPORTED_MAX = 20
 _NAME = re.compile(r"[\w.-]{1,64}")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-_NESTED: Mapping[str, tuple[type[Command[Reply]], Mapping[str, type[Record]]]] = {
-    ImageCreate.name: (ImageCreate, {"config": ImageConfig}),
-    ImageBuild.name: (ImageBuild, {"config": ImageConfig, "definition": Definition}),
-    ImageUpdate.name: (ImageUpdate, {"updates": ImageUpdates}),
-}
-
 _REMEDIES = {
     "apiKey": "keys of providers are stored with `avm secret set provider.<name>`",
     "mcpServers": "this server does not run MCP servers yet",
 }
 
 
-def note_ignored(name: str, command: Command[Reply], data: msgspec.Raw) -> Command[Reply]:
-    """Adds the names of its unknown fields to a command that builds an image. `data` is JSON that was decoded."""
-    if name not in _NESTED:
-        return command
+def note_ignored(request: Request[Any], data: msgspec.Raw) -> Request[Any]:
+    """Returns the request with the names of its unknown fields, if it reports them. `data` is the JSON it was decoded from."""
+    nested = type(request).reports_ignored
+    if nested is None:
+        return request
     try:
-        names = tuple(sorted(_unknown(name, data)))[:REPORTED_MAX]
+        names = tuple(sorted(_unknown(type(request), nested, data)))[:REPORTED_MAX]
     except RecursionError:
-        # Nested just within the limit of the command's own decoder: then the build is refused for its size.
-        return command
-    return msgspec.structs.replace(command, ignored=names) if names else command
+        # Nested just below what the decoder of the request itself takes: then the build is refused for its size.
+        return request
+    return msgspec.structs.replace(request, ignored=names) if names else request
 
 
 def describe_ignored(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -49,8 +43,7 @@ def describe_ignored(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{name} is ignored: {_REMEDIES.get(name.rpartition('.')[2], 'there is no such field')}" for name in names)
 
 
-def _unknown(name: str, data: msgspec.Raw) -> Iterator[str]:
-    kind, nested = _NESTED[name]
+def _unknown(kind: type[Record], nested: Mapping[str, type[Record]], data: msgspec.Raw) -> Iterator[str]:
     fields = _fields.decode(data)
     yield from (shown(field) for field in fields.keys() - _names(kind) - {"requestId"})
     for member, record in nested.items():

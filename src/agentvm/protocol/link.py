@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.protocol import commands as ask
+from agentvm.protocol.requests import Reply, Request
 
-R = TypeVar("R", bound=ask.Reply)
+R = TypeVar("R", bound=Reply)
 
 
 class WireEvent(Record):
@@ -33,7 +33,7 @@ Unsubscribe = Callable[[], None]
 class RuntimeLink(Protocol):
     """A way to a runtime."""
 
-    async def ask(self, command: ask.Command[R]) -> R:
+    async def ask(self, request: Request[R]) -> R:
         """Raises the error the command failed with."""
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:

@@ -67,8 +67,8 @@ class Handshake:
                     case SubscribeReceived() as subscription:
                         if len(self.kept) < SUBSCRIPTIONS_MAX:
                             self.kept.append(subscription)
-                    case CommandReceived(command=command, request_id=request_id):
-                        await self._refuse(write, command.name, request_id, command.refused())
+                    case CommandReceived(request=request, name=name, request_id=request_id):
+                        await self._refuse(write, name, request_id, request.refused())
                     case CommandRefused(name=name, request_id=request_id):
                         await self._refuse(write, name, request_id, Reply())
                     case NoiseReceived(error=error):

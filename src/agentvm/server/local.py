@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from agentvm.app import open_agentvm
+from agentvm.client.verbs import AgentX, RuntimeView
 from agentvm.commands.local import LocalLink
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
@@ -16,7 +17,6 @@ from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.protocol.link import Unsubscribe
-from agentvm.protocol.verbs import AgentX, RuntimeView
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.announcement import announced, running_server
 from agentvm.server.asgi import Application

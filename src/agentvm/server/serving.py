@@ -12,12 +12,12 @@ import anyio.abc
 import uvicorn
 from uvicorn.server import ServerState
 
+from agentvm.client.verbs import RuntimeView
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.link import Unsubscribe
-from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application

@@ -13,7 +13,7 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentvm.commands.call import Call
+from agentvm.commands.call import call_of
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
@@ -21,9 +21,9 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import EventScope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
+from agentvm.operations.table import CODEC
 from agentvm.protocol.bounds import Scan, cut
 from agentvm.protocol.codec import FRAME_BOUND, Frame
-from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
     AuthReceived,
@@ -36,6 +36,7 @@ from agentvm.protocol.connection import (
     RpcReceived,
     SubscribeReceived,
 )
+from agentvm.protocol.requests import Reply
 from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import GONE, LARGE, MAX_UNREAD_BYTES, Closing
 from agentvm.server.handshake import Handshake
@@ -119,7 +120,7 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
         # Attached before the first wait: rights that end meanwhile must find it.
         await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
         return
-    connection = PeerConnection(vm.new_id("conn"))
+    connection = PeerConnection(vm.new_id("conn"), CODEC)
     room = Handshake(connection, vm.tenancy.access.authenticate, vm.clock)
     with house.rooms.take(knock.address) as place:
         found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
@@ -178,7 +179,7 @@ async def _converse(
             await house.readers.enter(reader)
         if connection is None or reader is not None:
             # A reader's acknowledgements are followed from the first frame on, so it is greeted anew.
-            connection = PeerConnection(vm.new_id("conn"), None if reader is None else reader.acks)
+            connection = PeerConnection(vm.new_id("conn"), CODEC, None if reader is None else reader.acks)
             await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         await _come_home(peer)
         for wish in kept:
@@ -274,7 +275,7 @@ async def _come_home(peer: Peer) -> None:
     home = peer.principal.home
     if home is not None:
         try:
-            await ensure(Call(peer), home)
+            await ensure(call_of(peer), home)
         except AgentVMError as error:
             refuse(peer, error, None, EventScope(), Reply())
 
@@ -361,8 +362,8 @@ def _refuse_uncounted(peer: Peer, received: Received, error: AgentVMError) -> No
 
 async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: AgentVMError | None) -> None:
     match received:
-        case CommandReceived(command=command, request_id=request_id):
-            await answer(peer, command, request_id, refusal)
+        case CommandReceived(request=request, request_id=request_id):
+            await answer(peer, request, request_id, refusal)
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
         case SubscribeReceived(session_id=session_id, after=after):

@@ -59,7 +59,7 @@ class Answer:
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
+class ProviderRequest:
     """What the client sent, and what became of it."""
 
     method: str
@@ -81,7 +81,7 @@ class ScriptedProvider:
 
     def __init__(self, port: int) -> None:
         self.base_url = f"http://127.0.0.1:{port}"
-        self.requests: list[Request] = []
+        self.requests: list[ProviderRequest] = []
         self._answers: list[Answer] = []
         self._connections = 0
         self._arrived = anyio.Event()
@@ -90,7 +90,7 @@ class ScriptedProvider:
         """What to answer from now on, one per request; the last repeats."""
         self._answers = list(answers)
 
-    async def wait_request(self, number: int = 1) -> Request:
+    async def wait_request(self, number: int = 1) -> ProviderRequest:
         """The request of this number, counted from one, when it has arrived."""
         while len(self.requests) < number:
             await self._arrived.wait()
@@ -110,7 +110,7 @@ class ScriptedProvider:
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, h11.RemoteProtocolError):
                 return
 
-    async def _answer(self, link: h11.Connection, stream: anyio.abc.ByteStream, request: Request) -> bool:
+    async def _answer(self, link: h11.Connection, stream: anyio.abc.ByteStream, request: ProviderRequest) -> bool:
         answer = self._next_answer()
         self.requests.append(request)
         self._arrived.set()
@@ -133,7 +133,7 @@ class ScriptedProvider:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-async def _receive(link: h11.Connection, stream: anyio.abc.ByteStream, connection: int) -> Request | None:
+async def _receive(link: h11.Connection, stream: anyio.abc.ByteStream, connection: int) -> ProviderRequest | None:
     head: h11.Request | None = None
     body = bytearray()
     while True:
@@ -150,12 +150,14 @@ async def _receive(link: h11.Connection, stream: anyio.abc.ByteStream, connectio
         elif isinstance(event, h11.EndOfMessage) and head is not None:
             headers = {name.decode(): value.decode() for name, value in head.headers}
             method, path = head.method.decode(), head.target.decode()
-            return Request(method=method, path=path, headers=headers, body=bytes(body), connection=connection)
+            return ProviderRequest(method=method, path=path, headers=headers, body=bytes(body), connection=connection)
         else:
             return None
 
 
-async def _watch(link: h11.Connection, stream: anyio.abc.ByteStream, request: Request, scope: anyio.CancelScope) -> None:
+async def _watch(
+    link: h11.Connection, stream: anyio.abc.ByteStream, request: ProviderRequest, scope: anyio.CancelScope
+) -> None:
     """Notices that the client has left. What it says early belongs to its next request."""
     try:
         while True:

@@ -1,8 +1,5 @@
 import pytest
-from tests.server.http.fixtures import Clock, open_world
-
-from agentvm.model.ids import TenantId
-from agentvm.server.http.audit import REFUSED_MS, Refusals
+from tests.server.http.fixtures import open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -48,26 +45,3 @@ async def test_reading_leaves_no_trace_and_users_do_not_read_it() -> None:
         await world.ask("GET", "/v1/users", key=world.acme.user)
         assert (await world.ask("GET", "/v1/audit", key=world.acme.user)).status == 403
         assert await world.audit(world.acme.tenant_id) == []
-
-
-def test_of_refusals_one_a_minute_is_worth_an_entry() -> None:
-    clock = Clock()
-    refusals = Refusals(clock)
-    acme, bolt = TenantId("acme"), TenantId("bolt")
-    assert [refusals.enter(acme, "k", "user.create") for _ in range(3)] == [True, False, False]
-    assert refusals.enter(acme, "k", "user.delete")
-    assert refusals.enter(acme, "other", "user.create")
-    assert refusals.enter(bolt, "k", "user.create")
-    clock.now += REFUSED_MS - 1
-    assert not refusals.enter(acme, "k", "user.create")
-    clock.now += 1
-    assert refusals.enter(acme, "k", "user.create")
-    clock.now -= 2 * REFUSED_MS
-    assert refusals.enter(acme, "k", "user.create"), "a clock that is set back hides nothing for long"
-
-
-def test_what_is_remembered_of_refusals_is_bounded() -> None:
-    refusals = Refusals(Clock(), most=2)
-    for actor in "abc":
-        assert refusals.enter(TenantId("acme"), actor, "user.create")
-    assert [refusals.enter(TenantId("acme"), actor, "user.create") for actor in "ca"] == [False, True]

@@ -51,7 +51,9 @@ def test_what_writes_is_audited() -> None:
     reading = {"POST /v1/tenants/get", "POST /v1/tenants/list", "POST /v1/resources/resolve"}
     # Saved with every pause in somebody's typing, and read by nobody else.
     drafts = {f"{method} /v1/sessions/{{session_id:str}}/draft" for method in ("PUT", "DELETE")}
-    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts}
+    # A mark of how far somebody has read is theirs alone.
+    marks = {"POST /v1/sessions/{session_id:str}/read"}
+    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks}
     # What leaves the server is no less than what is written.
     assert {route.name for route in ROUTES if route.method == "GET" and route.action} == {"GET /v1/export"}
 

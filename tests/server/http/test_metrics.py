@@ -9,6 +9,7 @@ from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.observability.sampler import DISK_FULL_BYTES
+from agentvm.operations.message import MessageSend
 from agentvm.protocol import commands as ask
 from agentvm.version import VERSION
 
@@ -35,7 +36,7 @@ async def talk(world: World, tenant_id: TenantId, user: str, *texts: str) -> str
     await answer(peer, ask.ImageCreate(container_id=container), "r")
     (image,) = await peer.store.container(container).list_images()
     for text in texts:
-        await answer(peer, ask.MessageSend(image_id=image.image_id, content=text), "r")
+        await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")
         said = ""
         while '"turn_response"' not in said:
             said = "".join(frame.bare for frame in await peer.channel.take())

@@ -6,8 +6,9 @@ import pytest
 
 from agentvm.errors import Refused
 from agentvm.model.ids import TenantId
+from agentvm.operations.http_reply import Streamed, StreamSource
 from agentvm.server.http import stream
-from agentvm.server.http.stream import Source, Streamed, Streams
+from agentvm.server.http.stream import Streams
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ class Tap:
         return await self._out.receive()
 
     @contextmanager
-    def opened(self) -> Iterator[Source]:
+    def opened(self) -> Iterator[StreamSource]:
         try:
             yield self
         finally:

@@ -8,6 +8,7 @@ from tests.server.http.test_metrics import talk
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.message import MessageSend
 from agentvm.protocol import commands as ask
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +80,7 @@ async def test_what_was_told_of_a_turn_is_told_again_word_for_word() -> None:
         (image,) = await peer.store.container(ContainerId("c1")).list_images()
         heard: list[bytes] = []
         for number, text in enumerate(("first one", "北京 second"), 1):
-            await answer(peer, ask.MessageSend(image_id=image.image_id, content=text), "r")
+            await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")
             while sum(b'"turn_response"' in frame for frame in heard) < number:
                 heard += [frame.bare.encode() for frame in await peer.channel.take()]
         for row in (await world.ask("GET", f"/v1/turns?session={image.session_id}")).items:
@@ -134,7 +135,7 @@ async def talk_again(world: World, session: str) -> None:
     assert found is not None
     one = Principal(tenant_id=world.acme.tenant_id, permissions=MEMBER)
     peer = world.vm.attach(one)
-    await answer(peer, ask.MessageSend(image_id=found.image_id, content="three"), "r")
+    await answer(peer, MessageSend(image_id=found.image_id, content="three"), "r")
     said = ""
     while '"turn_response"' not in said:
         said = "".join(frame.bare for frame in await peer.channel.take())

@@ -1,6 +1,6 @@
 """Image commands — build, run, stop, change, list, delete."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ class ImageCreate(Command[ImageReply]):
 
     name = "image_create"
     reply_type = ImageReply
+    reports_ignored: ClassVar = {"config": ImageConfig}
     container_id: str
     config: ImageConfig | None = None
     ignored: tuple[str, ...] = msgspec.field(default=(), name="__ignored")
@@ -35,6 +36,7 @@ class ImageBuild(Command[ImageReply]):
 
     name = "image_build"
     reply_type = ImageReply
+    reports_ignored: ClassVar = {"config": ImageConfig, "definition": Definition}
     container_id: str
     definition: str | Definition
     config: ImageConfig | None = None
@@ -92,6 +94,7 @@ class ImageUpdate(Command[ImageReply]):
 
     name = "image_update"
     reply_type = ImageReply
+    reports_ignored: ClassVar = {"updates": ImageUpdates}
     image_id: ImageId
     updates: ImageUpdates = ImageUpdates()
     ignored: tuple[str, ...] = msgspec.field(default=(), name="__ignored")

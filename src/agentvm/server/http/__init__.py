@@ -8,15 +8,13 @@ import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
+from agentvm.operations.table import OPERATIONS
 from agentvm.server.http import (
     attachments,
     audit,
-    branches,
     carrying,
-    compaction,
     config,
     containers,
-    drafts,
     erasures,
     errors,
     images,
@@ -31,13 +29,13 @@ from agentvm.server.http import (
     resources,
     retention,
     secrets,
-    sessions,
     tenants,
     turns,
     usage,
     users,
     wallet,
 )
+from agentvm.server.http.adapter import route_of
 from agentvm.server.http.gate import Asked, handler
 from agentvm.server.http.openapi import Json, document
 from agentvm.server.http.reference import HEADERS, addressed, page
@@ -65,16 +63,15 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     images,
-    sessions,
     attachments,
-    branches,
-    drafts,
     retention,
     carrying,
-    compaction,
 )
 
-ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
+ROUTES: tuple[Route, ...] = (
+    *(route for noun in NOUNS for route in noun.routes.all),
+    *(route_of(operation) for operation in OPERATIONS if operation.http is not None),
+)
 
 
 @cache

@@ -13,9 +13,10 @@ from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound, AttachmentTooLarge
 from agentvm.model.attachment import ATTACHMENT_MAX_BYTES, Attachment, check_media_type, check_name
 from agentvm.model.ids import ContainerId, check_container_id
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.server.http.resource_views import CREDENTIAL, matches
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, PageGiven, Routes
 from agentvm.storage.attachments import Upload
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.tenants.scoped_store import ScopedStore

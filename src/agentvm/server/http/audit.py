@@ -1,41 +1,13 @@
 """Audit — `/v1/audit`: what was done in a tenant, by whom, and whether it was refused."""
 
-from collections import OrderedDict
 from typing import Annotated
 
 from msgspec import Meta
 
 from agentvm.model.base import Record
-from agentvm.model.ids import Clock, TenantId
 from agentvm.server.http.route import BIG, Ask, Given, Limit, Page, Routes, paged
 
 routes = Routes()
-
-REFUSED_MS = 60_000
-MOST_REFUSED = 10_000
-
-
-class Refusals:
-    """Which refusals are worth an entry: one a minute of each actor and action.
-
-    Who may write nothing could else fill the disk by being refused.
-    """
-
-    def __init__(self, clock: Clock, *, most: int = MOST_REFUSED) -> None:
-        self._clock, self._most = clock, most
-        self._entered: OrderedDict[tuple[TenantId, str, str], int] = OrderedDict()
-
-    def enter(self, tenant_id: TenantId, actor: str, action: str) -> bool:
-        """Whether this one is to be entered; if so, the next are not for a minute."""
-        name, now = (tenant_id, actor, action), self._clock()
-        at = self._entered.get(name)
-        if at is not None and at <= now < at + REFUSED_MS:
-            return False
-        self._entered[name] = now
-        self._entered.move_to_end(name)
-        if len(self._entered) > self._most:
-            self._entered.popitem(last=False)
-        return True
 
 
 class AuditGiven(Given):

@@ -5,8 +5,9 @@ from typing import Any
 from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound, NotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, check_container_id
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import OwnedRecord
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
 from agentvm.sessions.containers import Containers, shown
 from agentvm.storage.erasing import Owned
 from agentvm.tenants.scoped_store import ScopedStore

@@ -34,13 +34,13 @@ from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
+from agentvm.operations.http_reply import Streamed
 from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
-from agentvm.server.http.audit import Refusals
 from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, pieces, receive_body, with_file
 from agentvm.server.http.route import Answer, Ask, Given, Route
-from agentvm.server.http.stream import Streamed, StreamingResponse, Streams
+from agentvm.server.http.stream import StreamingResponse, Streams
 from agentvm.server.origin import refusal
 from agentvm.sharing.connection_reservation import ConnectionReservation
 from agentvm.tenants import tickets
@@ -75,7 +75,6 @@ class Gate:
     def __init__(self, vm: AgentVM, bound_to: Callable[[], str]) -> None:
         self.vm = vm
         self._bound_to = bound_to
-        self._refusals = Refusals(vm.clock)
         self.streams = Streams()
 
     async def serve(self, route: Route, request: Asked) -> Response[bytes] | Stream:
@@ -180,7 +179,7 @@ class Gate:
 
     async def _audit(self, action: str, ask: Ask[Given], result: str, request: Asked) -> None:
         one = ask.principal
-        if result != "ok" and not self._refusals.enter(one.tenant_id, one.actor, action):
+        if result != "ok" and not self.vm.refusals.enter(one.tenant_id, one.actor, action, self.vm.clock()):
             return
         client = request.scope.get("client")
         entry = AuditEntry(

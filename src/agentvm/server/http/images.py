@@ -10,17 +10,18 @@ from typing import Any
 import msgspec
 
 from agentvm.commands import image
-from agentvm.commands.call import Call
+from agentvm.commands.call import Call, call_of
 from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import ImageConfig
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol import commands
 from agentvm.protocol.commands.image import ImageChange, ImageDifference
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.records import ImageRecord
 from agentvm.runtime.channel import Channel
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Limit, Nothing, Routes
+from agentvm.server.http.route import Answer, Ask, Given, Limit, Nothing, Routes
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.vm import Peer
 
@@ -159,7 +160,7 @@ def _call(ask: Ask[Any]) -> Call:
         # The operator, who is no user of that tenant.
         principal = msgspec.structs.replace(principal, tenant_id=ask.tenant_id, user_id=None)
     store = ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal)
-    return Call(Peer(vm=vm, channel=Channel(principal, encode_event), store=store))
+    return call_of(Peer(vm=vm, channel=Channel(principal, encode_event), store=store))
 
 
 def _container(ask: Ask[NewImage]) -> str:

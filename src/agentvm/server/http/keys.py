@@ -10,7 +10,8 @@ from agentvm.model.base import Record
 from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.principal import PERMISSIONS, Principal
 from agentvm.model.secret import Secret
-from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+from agentvm.operations.http_reply import NO_CONTENT
+from agentvm.server.http.route import Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
 from agentvm.tenants.rights import check_permissions, check_role_cap
 from agentvm.tenants.tickets import TICKET_AGE_MS
 

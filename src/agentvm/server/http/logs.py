@@ -11,9 +11,9 @@ from agentvm.errors import InvalidInput
 from agentvm.observability.log_book import LogFollower
 from agentvm.observability.log_entry import LogEntry
 from agentvm.observability.log_filter import LogFilter, LogScope, log_scope
+from agentvm.operations.http_reply import Streamed, StreamSource
 from agentvm.server.http.accept import preferred
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment
-from agentvm.server.http.stream import Source, Streamed
 
 routes = Routes()
 
@@ -90,7 +90,7 @@ async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, scope: LogScope) -> An
     as_events = preferred(ask.accept, (LINES, EVENTS)) == EVENTS
 
     @contextmanager
-    def opened() -> Iterator[Source]:
+    def opened() -> Iterator[StreamSource]:
         with book.follow(wanted, scope, after=after) as follower:
             yield _Lines(follower, first, as_events=as_events)
 

@@ -25,9 +25,9 @@ from agentvm.errors import (
     Unauthenticated,
 )
 from agentvm.model.base import Record
+from agentvm.operations.http_reply import Streamed
 from agentvm.server.errors import Failure, status_of
 from agentvm.server.http.route import Answer, Given, Route
-from agentvm.server.http.stream import Streamed
 from agentvm.version import VERSION
 
 Json = dict[str, Any]

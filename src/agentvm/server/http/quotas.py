@@ -9,7 +9,8 @@ from agentvm.errors import InvalidInput, NotFound, PermissionDenied
 from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Plan, Quota
 from agentvm.model.base import Record
 from agentvm.model.ids import UserId
-from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Page, Routes
+from agentvm.operations.http_reply import NO_CONTENT
+from agentvm.server.http.route import Amount, Answer, Ask, Given, Page, Routes
 from agentvm.tenants.plans import effective
 from agentvm.tenants.quota import QuotaBook, check_quota, window_of
 from agentvm.tenants.rights import check_covers_role

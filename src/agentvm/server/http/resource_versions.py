@@ -8,6 +8,7 @@ from agentvm.commands.resource import shown
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.base import Record
 from agentvm.model.resource import DEPTH_MAX, ResourceUri, VersionId
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
@@ -20,7 +21,7 @@ from agentvm.server.http.resource_views import (
     version_shown,
     view_of,
 )
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Routes
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 
 routes = Routes()
 

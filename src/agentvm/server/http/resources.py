@@ -17,6 +17,7 @@ from agentvm.errors.resource import (
 )
 from agentvm.model.resource import Resource, Visibility, describe_versions, parse_type, select
 from agentvm.model.semver import Bump
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.commands.resource import RESOURCE_BOUND
 from agentvm.resources.kinds import describe_types
 from agentvm.resources.registry import NewVersion, VersionChange
@@ -38,7 +39,7 @@ from agentvm.server.http.resource_views import (
     version_shown,
     view_of,
 )
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Routes
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.storage.resources import Changes, Published, Search
 
 routes = Routes()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, BinaryIO, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, BinaryIO, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
 
@@ -15,6 +15,7 @@ from agentvm.errors import AgentVMError, InvalidInput, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
+from agentvm.operations.http_reply import HttpReply
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.tenants.tenancy import Tenancy
@@ -102,20 +103,7 @@ class Ask(Generic[G]):
         return self.vm.tenancy.store.accounts(self.tenant_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Generic[T_co]):
-    """An answer that is more than a record with 200. Bytes go out as they are, `None` as an empty body.
-
-    Bytes that come one after the other go out as they come. What fails then can only be cut off: check everything before.
-    """
-
-    content: T_co
-    status: int = 200
-    media_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-NO_CONTENT: Final[Answer[None]] = Answer(content=None, status=204)
+Answer = HttpReply
 
 Function = Callable[[Ask[G]], Awaitable[object]]
 

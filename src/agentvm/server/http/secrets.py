@@ -3,7 +3,8 @@
 from agentvm.errors import NotFound
 from agentvm.model.base import Record
 from agentvm.model.secret import Secret
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+from agentvm.operations.http_reply import NO_CONTENT
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
 
 routes = Routes()
 

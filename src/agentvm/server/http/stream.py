@@ -6,9 +6,7 @@ is left; who loses the right to hear it is cut off at the next heartbeat; and al
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -18,6 +16,7 @@ from litestar.types import Receive, Send
 
 from agentvm.errors import Refused
 from agentvm.model.ids import TenantId
+from agentvm.operations.http_reply import Streamed, StreamSource
 
 MOST: Final = 64
 MOST_OF_TENANT: Final = 8
@@ -32,22 +31,6 @@ SLOWEST = 30.0
 Still = Callable[[], Awaitable[bool]]
 """Whether the asker may still hear it."""
 Write = Callable[[bytes], Awaitable[None]]
-
-
-class Source(Protocol):
-    """Where the pieces come from."""
-
-    async def take(self) -> bytes:
-        """The next piece; none when there are no more. May be cancelled, and is then asked again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """What a function answers with that has no end yet. The source is opened when the stream begins, and closed with it."""
-
-    opened: Callable[[], AbstractContextManager[Source]]
-    heartbeat: bytes
-    """What is sent when there is nothing else."""
 
 
 class Streams:
@@ -94,7 +77,7 @@ class Streams:
                 del self._running[scope]
 
 
-async def _pump(source: Source, heartbeat: bytes, may: Still, send: Write) -> None:
+async def _pump(source: StreamSource, heartbeat: bytes, may: Still, send: Write) -> None:
     looked = anyio.current_time()
     # At once: who waits for the first entry must see that it has begun.
     piece: bytes | None = heartbeat

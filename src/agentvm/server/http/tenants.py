@@ -15,10 +15,11 @@ from agentvm.model.account import AccountStatus, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.resource import SYSTEM
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import OwnedRecord
 from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.gate import NO_TENANT, reach_tenant
-from agentvm.server.http.route import NO_CONTENT, About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
+from agentvm.server.http.route import About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 
 routes = Routes()
 

@@ -12,8 +12,8 @@ from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.turn_log import TurnLog
+from agentvm.server.http.adapter import context_of
 from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Routes, moment
-from agentvm.server.http.sessions import library_of
 from agentvm.storage.sessions import TurnQuery
 from agentvm.tenants.scoped_store import ScopedStore
 
@@ -72,7 +72,7 @@ async def list_some(ask: Ask[ListGiven]) -> Page[Turn]:
         after=given.cursor,
         limit=given.limit,
     )
-    page = await (await library_of(ask).within(given.container)).turns(wanted)
+    page = await (await context_of(ask).sessions.within(given.container)).turns(wanted)
     return Page(items=page.items, next=page.next)
 
 

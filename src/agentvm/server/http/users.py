@@ -10,10 +10,16 @@ from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import AccountStatus, User, UserRole
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import OwnedRecord
 from agentvm.server.http.containers import DryRun, counted
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
-from agentvm.tenants.rights import check_covers_role, check_may_assign, check_reach, literal_pattern
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
+from agentvm.tenants.rights import (
+    check_covers_role,
+    check_may_assign,
+    check_reach,
+    literal_pattern,
+)
 
 routes = Routes()
 

@@ -1,10 +1,10 @@
 import pytest
-from tests.protocol.test_verbs import FakeLink
+from tests.client.test_verbs import FakeLink
 
+from agentvm.client.files import AttachmentVerbs
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
-from agentvm.protocol.files import AttachmentVerbs
 from agentvm.protocol.records import AttachmentRecord
 
 pytestmark = pytest.mark.anyio

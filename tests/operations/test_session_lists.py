@@ -45,7 +45,7 @@ async def test_a_session_is_renamed_pinned_archived_and_marked() -> None:
         wrong = await world.ask("POST", f"{path}/read", {"cursor": "x", "messageId": "y"}, key=world.acme.admin)
         assert (wrong.status, wrong.code) == (400, "invalid_input")
         assert (await world.ask("PUT", path, {"title": "x" * 301}, key=world.acme.admin)).status == 400
-        assert (await world.audit(world.acme.tenant_id))[1][0] == "session.read"
+        assert (await world.audit(world.acme.tenant_id))[1][0] == "session.change"
 
 
 async def test_a_search_finds_titles_of_what_the_asker_reaches() -> None:

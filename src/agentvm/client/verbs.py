@@ -10,15 +10,36 @@ from typing import Protocol
 
 import msgspec
 
+from agentvm.client.drafts import Drafts
+from agentvm.client.files import AttachmentVerbs
+from agentvm.client.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
+from agentvm.operations.session import (
+    SessionArchive,
+    SessionCreate,
+    SessionDelete,
+    SessionGet,
+    SessionMarkRead,
+    SessionPin,
+    SessionRecordReply,
+    SessionReply,
+    SessionRestore,
+    SessionSetTitle,
+)
+from agentvm.operations.session_lists import (
+    SessionBrowse,
+    SessionBrowseReply,
+    SessionHistory,
+    SessionHistoryReply,
+    SessionList,
+    SessionSearch,
+    SessionSearchReply,
+)
 from agentvm.protocol import commands as ask
-from agentvm.protocol.drafts import Drafts
-from agentvm.protocol.files import AttachmentVerbs
-from agentvm.protocol.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
@@ -33,7 +54,7 @@ class DefinitionManager:
         return (await self._link.ask(ask.DefinitionRegister(definition=definition))).definition
 
     async def list(self) -> tuple[Definition, ...]:
-        """Those that are registered, then the agents of the resource centre, which are `DefinitionRecord`s."""
+        """Lists registered definitions, then the agents of the resource centre, which are `DefinitionRecord`s."""
         return tuple(_registered(one) for one in (await self._link.ask(ask.DefinitionList())).definitions)
 
     async def get(self, name: str) -> Definition | None:
@@ -43,7 +64,7 @@ class DefinitionManager:
 
 
 class ResourceVerbs:
-    """What agents are made of, by URI. The rest of the resource centre is at `/v1/resources`."""
+    """Prompts, tools and agents, by URI. The rest of the resource centre is at `/v1/resources`."""
 
     def __init__(self, link: RuntimeLink) -> None:
         self._link = link
@@ -157,7 +178,7 @@ class ImageManager:
         max_tokens: int | None = None,
         thinking: int | None = None,
     ) -> ImageRecord:
-        """What is None stays as it is. All but the name and the description count from the next turn on."""
+        """Changes the fields that are not None. All but the name and the description apply from the next turn on."""
         updates = ask.ImageUpdates(
             name=name,
             description=description,
@@ -195,57 +216,57 @@ class SessionManager:
         self._link = link
 
     async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
-        return self._handle(await self._link.ask(ask.SessionCreate(image_id=ImageId(image_id), title=title)))
+        return self._handle(await self._link.ask(SessionCreate(image_id=ImageId(image_id), title=title)))
 
     async def get(self, session_id: str) -> "SessionHandle | None":
-        found = (await self._link.ask(ask.SessionGet(session_id=SessionId(session_id)))).session
+        found = (await self._link.ask(SessionGet(session_id=SessionId(session_id)))).session
         return None if found is None else SessionHandle(self._link, found)
 
     async def list(self, image_id: str) -> "tuple[SessionHandle, ...]":
-        reply = await self._link.ask(ask.SessionList(image_id=ImageId(image_id)))
+        reply = await self._link.ask(SessionList(image_id=ImageId(image_id)))
         return tuple(SessionHandle(self._link, session) for session in reply.sessions)
 
     async def set_title(self, session_id: str, title: str | None) -> "SessionHandle":
-        return self._handle(await self._link.ask(ask.SessionSetTitle(session_id=SessionId(session_id), title=title)))
+        return self._handle(await self._link.ask(SessionSetTitle(session_id=SessionId(session_id), title=title)))
 
     async def browse(
         self, container_id: str | None = None, *, title: str | None = None, cursor: str | None = None, limit: int = 50
-    ) -> ask.SessionBrowseReply:
-        """Of a container, or of all within reach: pinned ones first, then by when something was last said."""
-        return await self._link.ask(ask.SessionBrowse(container_id=container_id, title=title, cursor=cursor, limit=limit))
+    ) -> SessionBrowseReply:
+        """Lists the sessions of a container, or of all within reach: pinned ones first, then the latest."""
+        return await self._link.ask(SessionBrowse(container_id=container_id, title=title, cursor=cursor, limit=limit))
 
-    async def search(self, text: str, *, cursor: str | None = None, limit: int = 20) -> ask.SessionSearchReply:
-        """What was said within reach, the best first."""
-        return await self._link.ask(ask.SessionSearch(q=text, cursor=cursor, limit=limit))
+    async def search(self, text: str, *, cursor: str | None = None, limit: int = 20) -> SessionSearchReply:
+        """Searches messages within reach, the best match first."""
+        return await self._link.ask(SessionSearch(q=text, cursor=cursor, limit=limit))
 
-    async def history(self, session_id: str, *, newest: bool = False, cursor: str | None = None) -> ask.SessionHistoryReply:
+    async def history(self, session_id: str, *, newest: bool = False, cursor: str | None = None) -> SessionHistoryReply:
         """Messages page by page, from either end."""
-        wanted = ask.SessionHistory(session_id=SessionId(session_id), cursor=cursor)
+        wanted = SessionHistory(session_id=SessionId(session_id), cursor=cursor)
         return await self._link.ask(msgspec.structs.replace(wanted, order="newest") if newest else wanted)
 
     async def pin(self, session_id: str, *, pinned: bool = True) -> "SessionHandle":
-        return self._handle(await self._link.ask(ask.SessionPin(session_id=SessionId(session_id), pinned=pinned)))
+        return self._handle(await self._link.ask(SessionPin(session_id=SessionId(session_id), pinned=pinned)))
 
     async def archive(self, session_id: str, *, archived: bool = True) -> "SessionHandle":
-        return self._handle(await self._link.ask(ask.SessionArchive(session_id=SessionId(session_id), archived=archived)))
+        return self._handle(await self._link.ask(SessionArchive(session_id=SessionId(session_id), archived=archived)))
 
     async def delete(self, session_id: str) -> int:
         """Until when it can be restored, in ms."""
-        return (await self._link.ask(ask.SessionDelete(session_id=SessionId(session_id)))).restorable_until
+        return (await self._link.ask(SessionDelete(session_id=SessionId(session_id)))).restorable_until
 
     async def restore(self, session_id: str) -> "SessionHandle":
-        return self._handle(await self._link.ask(ask.SessionRestore(session_id=SessionId(session_id))))
+        return self._handle(await self._link.ask(SessionRestore(session_id=SessionId(session_id))))
 
     async def mark_read(self, session_id: str, cursor: str | None = None) -> int:
         """Up to that place, or the end; how many answers are left."""
-        return (await self._link.ask(ask.SessionMarkRead(session_id=SessionId(session_id), cursor=cursor))).unread
+        return (await self._link.ask(SessionMarkRead(session_id=SessionId(session_id), cursor=cursor))).unread
 
-    def _handle(self, reply: ask.SessionReply) -> "SessionHandle":
+    def _handle(self, reply: SessionReply | SessionRecordReply) -> "SessionHandle":
         return SessionHandle(self._link, there(reply.session))
 
 
 class AgentManager:
-    """What runs."""
+    """Running agents."""
 
     def __init__(self, link: RuntimeLink) -> None:
         self._link = link
@@ -310,7 +331,7 @@ class AgentX(RuntimeView):
 
 
 def _registered(record: DefinitionRecord) -> Definition:
-    """What was registered comes back equal to what it was."""
+    """Returns a registered definition as the type it was registered with."""
     if record.uri is not None:
         return record
     return Definition(**{name: getattr(record, name) for name in Definition.__struct_fields__})

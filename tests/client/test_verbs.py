@@ -6,16 +6,22 @@ import anyio
 import msgspec
 import pytest
 
+from agentvm.client.handles import AgentHandle, SessionHandle
+from agentvm.client.verbs import AgentX, RuntimeView
 from agentvm.errors import ChannelClosed
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, SummaryId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session, Summary
+from agentvm.operations.compaction import SessionCompactReply, SessionSummariesReply
+from agentvm.operations.message import MessageSend, MessageSendReply
+from agentvm.operations.session import SessionReply
+from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
+from agentvm.operations.table import command_name
 from agentvm.protocol import commands as ask
-from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
-from agentvm.protocol.verbs import AgentX, RuntimeView
+from agentvm.protocol.requests import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -48,12 +54,12 @@ class FakeLink:
 
     def __init__(self, *replies: ask.Reply, events: Sequence[WireEvent] = ()) -> None:
         self.replies = list(replies)
-        self.asked: list[ask.Command[ask.Reply]] = []
+        self.asked: list[Request[Any]] = []
         self.handlers: list[tuple[str, EventHandler]] = []
         self._events = events
 
-    async def ask(self, command: ask.Command[R]) -> R:
-        self.asked.append(command)
+    async def ask(self, request: Request[R]) -> R:
+        self.asked.append(request)
         return self.replies.pop(0)  # type: ignore[return-value]  # the test prepared the right one
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
@@ -138,8 +144,8 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
     link = FakeLink(
         ask.ContainerIdReply(), ask.ContainerGetReply(exists=True),
         ask.ContainerListReply(container_ids=(ContainerId("c1"),)),
-        ask.SessionReply(session=SESSION), ask.SessionReply(session=None), ask.SessionReply(session=SESSION),
-        ask.SessionListReply(sessions=(SESSION,)), ask.SessionReply(session=titled),
+        SessionReply(session=SESSION), SessionReply(session=None), SessionReply(session=SESSION),
+        SessionListReply(sessions=(SESSION,)), SessionReply(session=titled),
         ask.AgentGetReply(exists=False), ask.AgentListReply(agents=(record,)),
         ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerIdReply(),
     )  # fmt: skip
@@ -158,7 +164,7 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
     assert await view.agents.list("c1") == (record,)
     assert await view.agents.destroy("agent_1")
     await view.agents.destroy_all("c1")
-    names = [command.name for command in link.asked]
+    names = [command_name(request) for request in link.asked]
     assert names == [
         "container_create", "container_get", "container_list", "session_create", "session_get", "session_get",
         "session_list", "session_set_title", "agent_get", "agent_list", "agent_destroy", "agent_destroy_all",
@@ -166,8 +172,8 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
 
 
 async def test_a_session_handle_resumes_reads_and_renames_its_session() -> None:
-    titled = ask.SessionReply(session=msgspec.structs.replace(SESSION, title="t"))
-    link = FakeLink(RUN, ask.SessionMessagesReply(session_id=SESSION.session_id, messages=()), titled)
+    titled = SessionReply(session=msgspec.structs.replace(SESSION, title="t"))
+    link = FakeLink(RUN, SessionMessagesReply(session_id=SESSION.session_id, messages=()), titled)
     session = SessionHandle(link, SESSION)
     assert (await session.resume()).agent_id == "agent_1"
     assert await session.messages() == ()
@@ -179,12 +185,12 @@ async def test_a_session_handle_has_its_session_summed_up() -> None:
     made = Summary(
         summary_id=SummaryId("sum_1"), message_id=MessageId("msg_1"), text="They met.", tokens=3, model="a/b", made_at=1
     )
-    done = ask.SessionCompactReply(session_id=SESSION.session_id, summary=made)
-    link = FakeLink(done, ask.SessionSummariesReply(session_id=SESSION.session_id, summaries=(made,)))
+    done = SessionCompactReply(session_id=SESSION.session_id, summary=made)
+    link = FakeLink(done, SessionSummariesReply(session_id=SESSION.session_id, summaries=(made,)))
     session = SessionHandle(link, SESSION)
     assert await session.compact() == made
     assert await session.summaries() == (made,)
-    assert [command.name for command in link.asked] == ["session_compact", "session_summaries"]
+    assert [command_name(request) for request in link.asked] == ["session_compact", "session_summaries"]
 
 
 def agent_over(link: FakeLink) -> AgentHandle:
@@ -192,14 +198,14 @@ def agent_over(link: FakeLink) -> AgentHandle:
 
 
 async def test_an_agent_handle_sends_interrupts_and_stops() -> None:
-    sent = ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1")
+    sent = MessageSendReply(agent_id="agent_1", turn_id="turn_1")
     link = FakeLink(sent, ask.AgentInterruptReply(), ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True))
     agent = agent_over(link)
     assert await agent.receive("hi") == sent
     await agent.interrupt()
     await agent.stop()
     assert link.asked == [
-        ask.MessageSend(image_id=ImageId("img_1"), session_id=SessionId("sess_1"), content="hi"),
+        MessageSend(image_id=ImageId("img_1"), session_id=SessionId("sess_1"), content="hi"),
         ask.AgentInterrupt(agent_id=AgentId("agent_1")),
         ask.AgentDestroy(agent_id=AgentId("agent_1")),
     ]
@@ -218,13 +224,13 @@ async def test_a_stream_is_one_turns_events_up_to_its_end() -> None:
         of_turn("turn_response", "turn_1"),
         of_turn("text_delta", "turn_2"),
     ]
-    link = FakeLink(ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1"), events=events)
+    link = FakeLink(MessageSendReply(agent_id="agent_1", turn_id="turn_1"), events=events)
     with anyio.fail_after(5):
         assert [event async for event in agent_over(link).stream("hi")] == events[3:5]
 
 
 async def test_a_stream_whose_link_ends_before_its_turn_says_so() -> None:
-    reply = ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1")
+    reply = MessageSendReply(agent_id="agent_1", turn_id="turn_1")
     link = FakeLink(reply, events=[of_turn("text_delta", "turn_1")])
     with anyio.fail_after(5):
         stream = agent_over(link).stream("hi")

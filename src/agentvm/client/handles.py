@@ -7,10 +7,15 @@ from agentvm.errors import ChannelClosed
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Rewind, Session, Summary
+from agentvm.operations.branch import SessionFork, SessionRewind, SessionRewindReply, SessionRewinds
+from agentvm.operations.compaction import SessionCompact, SessionSummaries
+from agentvm.operations.message import MessageEdit, MessageRegenerate, MessageSend, MessageSendReply
+from agentvm.operations.session import SessionRelease, SessionResume, SessionSetTitle
+from agentvm.operations.session_lists import SessionHistory, SessionMessages
 from agentvm.protocol import commands as ask
 from agentvm.protocol.link import RuntimeLink, WireEvent
 
-HISTORY_PAGE = 200
+HISTORY_PAGE_MAX = 200
 """Messages asked for at a time."""
 
 T = TypeVar("T")
@@ -29,17 +34,17 @@ class SessionHandle:
 
     async def resume(self) -> "AgentHandle":
         """The session's agent, started from the image as it was built."""
-        return agent_of(self._link, await self._link.ask(ask.SessionResume(session_id=self.session_id)))
+        return agent_of(self._link, await self._link.ask(SessionResume(session_id=self.session_id)))
 
     async def messages(self) -> tuple[Message, ...]:
         """All of them, oldest first."""
-        reply = await self._link.ask(ask.SessionMessages(session_id=self.session_id))
+        reply = await self._link.ask(SessionMessages(session_id=self.session_id))
         if not reply.truncated:
             return reply.messages
         found: list[Message] = []
         cursor: str | None = None
         while True:
-            page = await self._link.ask(ask.SessionHistory(session_id=self.session_id, cursor=cursor, limit=HISTORY_PAGE))
+            page = await self._link.ask(SessionHistory(session_id=self.session_id, cursor=cursor, limit=HISTORY_PAGE_MAX))
             found += page.messages
             cursor = page.next_cursor
             if cursor is None:
@@ -47,43 +52,43 @@ class SessionHandle:
 
     async def release(self) -> None:
         """Lets a session that was set aside take messages again."""
-        reply = await self._link.ask(ask.SessionRelease(session_id=self.session_id))
+        reply = await self._link.ask(SessionRelease(session_id=self.session_id))
         self.record = there(reply.session)
 
     async def compact(self) -> Summary:
         """Sums up what was said, but for the newest exchanges; the messages stay."""
-        return (await self._link.ask(ask.SessionCompact(session_id=self.session_id))).summary
+        return (await self._link.ask(SessionCompact(session_id=self.session_id))).summary
 
     async def summaries(self) -> tuple[Summary, ...]:
         """The newest first."""
-        return (await self._link.ask(ask.SessionSummaries(session_id=self.session_id))).summaries
+        return (await self._link.ask(SessionSummaries(session_id=self.session_id))).summaries
 
     async def set_title(self, title: str | None) -> None:
-        reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
+        reply = await self._link.ask(SessionSetTitle(session_id=self.session_id, title=title))
         self.record = there(reply.session)
 
     async def fork(self, message_id: str | None = None, *, title: str | None = None) -> "SessionHandle":
         """A new session that begins as this one did, up to and with that message; by default with all of it."""
-        wanted = ask.SessionFork(session_id=self.session_id, message_id=_message(message_id), title=title)
+        wanted = SessionFork(session_id=self.session_id, message_id=_message(message_id), title=title)
         return SessionHandle(self._link, there((await self._link.ask(wanted)).session))
 
-    async def rewind(self, message_id: str | None = None, *, before: str | None = None) -> ask.SessionRewindReply:
+    async def rewind(self, message_id: str | None = None, *, before: str | None = None) -> SessionRewindReply:
         """Takes back what came after that message, or `before` and what came after it."""
-        wanted = ask.SessionRewind(session_id=self.session_id, message_id=_message(message_id), before=_message(before))
+        wanted = SessionRewind(session_id=self.session_id, message_id=_message(message_id), before=_message(before))
         return await self._link.ask(wanted)
 
     async def rewinds(self) -> tuple[Rewind, ...]:
-        """What was taken back, the latest first."""
-        return (await self._link.ask(ask.SessionRewinds(session_id=self.session_id))).rewinds
+        """Lists the rewinds, the latest first."""
+        return (await self._link.ask(SessionRewinds(session_id=self.session_id))).rewinds
 
-    async def edit(self, message_id: str, content: UserContent) -> ask.MessageSendReply:
+    async def edit(self, message_id: str, content: UserContent) -> MessageSendReply:
         """Says something else in place of what a user said; what came after it is taken back."""
-        wanted = ask.MessageEdit(session_id=self.session_id, message_id=MessageId(message_id), content=content)
+        wanted = MessageEdit(session_id=self.session_id, message_id=MessageId(message_id), content=content)
         return await self._link.ask(wanted)
 
-    async def regenerate(self, message_id: str | None = None) -> ask.MessageSendReply:
+    async def regenerate(self, message_id: str | None = None) -> MessageSendReply:
         """Asks again what that message is an answer to; by default what was asked last."""
-        return await self._link.ask(ask.MessageRegenerate(session_id=self.session_id, message_id=_message(message_id)))
+        return await self._link.ask(MessageRegenerate(session_id=self.session_id, message_id=_message(message_id)))
 
 
 class AgentHandle:
@@ -95,9 +100,9 @@ class AgentHandle:
         self.image_id = image_id
         self.session_id = session_id
 
-    async def receive(self, content: UserContent) -> ask.MessageSendReply:
+    async def receive(self, content: UserContent) -> MessageSendReply:
         """Returns when the message is stored; the answer comes as events."""
-        return await self._link.ask(ask.MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
+        return await self._link.ask(MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
 
     async def stream(self, content: UserContent) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of that turn; the last one is `turn_response`."""

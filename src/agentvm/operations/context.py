@@ -1,0 +1,145 @@
+"""Context — what an operation works with: who asks, whose things it is about, and the running server.
+
+The same for every face. Over a WebSocket there is a peer, which hears of what it works with; over HTTP there are the details of
+the request, for the few operations that carry bytes or conditions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import BinaryIO, Self
+
+from agentvm.errors import AgentNotFound
+from agentvm.model.ids import AgentId, ContainerId, SessionId, TenantId
+from agentvm.model.principal import Principal
+from agentvm.model.session import Session
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.roster import Present
+from agentvm.sessions.branches import Branches
+from agentvm.sessions.drafts import DraftLibrary
+from agentvm.sessions.library import SessionLibrary
+from agentvm.sessions.sender import MessageSender
+from agentvm.sessions.workspace import Workspace
+from agentvm.sharing.request_reservation import RequestReservation
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.store import TenantStore
+from agentvm.vm import AgentVM, Peer
+
+
+@dataclass(slots=True, kw_only=True)
+class HttpDetails:
+    """Parts of an HTTP request that no field of a request holds."""
+
+    body: bytes = b""
+    """As it came, for an operation with `body="bytes"`."""
+    file: BinaryIO | None = None
+    """The body, for an operation with `body="file"`; closed when the operation has answered."""
+    accept: str = ""
+    content_type: str = ""
+    if_match: str | None = None
+    if_none_match: str | None = None
+    names_tenant: bool = False
+    """Whether the tenant was named with `?tenant=`."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Context:
+    """One operation being carried out."""
+
+    vm: AgentVM
+    workspace: Workspace
+    """The principal, the tenant that it is about, and the store limited to what the principal may reach."""
+    peer: Peer | None = None
+    http: HttpDetails = field(default_factory=HttpDetails)
+    request_id: str = ""
+    address: str | None = None
+    target: str = ""
+    """The object of the audit log's entry; an operation that creates something sets it."""
+    is_dry_run: bool = False
+    """Set by an operation that wrote nothing: then there is no entry of the audit log."""
+    after: list[Callable[[], None]] = field(default_factory=list)
+    """Run once the reply is on its way: a turn starts only after its sender was answered."""
+    _room: RequestReservation | None = None
+
+    @property
+    def principal(self) -> Principal:
+        return self.workspace.principal
+
+    @property
+    def tenant_id(self) -> TenantId:
+        return self.workspace.tenant_id
+
+    @property
+    def store(self) -> TenantStore:
+        return self.workspace.store
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.workspace.accounts
+
+    @property
+    def room(self) -> RequestReservation:
+        """Bytes that the reply holds of the byte budget until it is on its way."""
+        if self._room is None:
+            self._room = RequestReservation(self.vm.budget, self.tenant_id)
+        return self._room
+
+    @property
+    def is_bulky(self) -> bool:
+        return self._room is not None and self._room.held > 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        if self._room is not None:
+            self._room.__exit__()
+
+    def finish(self) -> None:
+        """Runs everything that waits for the reply to be on its way."""
+        for then in self.after:
+            then()
+
+    @property
+    def sessions(self) -> SessionLibrary:
+        return SessionLibrary(self.workspace)
+
+    @property
+    def sender(self) -> MessageSender:
+        return MessageSender(self.workspace)
+
+    @property
+    def branches(self) -> Branches:
+        return Branches(self.workspace)
+
+    @property
+    def drafts(self) -> DraftLibrary:
+        return DraftLibrary(self.workspace)
+
+    def find_agent(self, agent_id: AgentId) -> Present | None:
+        """Returns an agent within reach, awake or asleep."""
+        present = self.vm.runtime.roster.find(self.tenant_id, agent_id)
+        return present if present is not None and self.principal.reaches(present.container_id) else None
+
+    async def agent(self, agent_id: AgentId) -> Agent:
+        """Returns an agent within reach, awake."""
+        present = self.find_agent(agent_id)
+        agent = None if present is None else await self.vm.runtime.wake_agent(self.tenant_id, agent_id)
+        if agent is None:
+            raise AgentNotFound(agent_id)
+        return agent
+
+    def join(self, container_id: ContainerId) -> None:
+        """The peer, if there is one, hears of the container from now on."""
+        if self.peer is not None:
+            self.peer.join(container_id)
+
+    def subscribe(self, session: Session) -> tuple[SessionId, ...]:
+        """Subscribes the peer before the reply leaves, so that clients which never subscribe hear their own turns."""
+        return self.listen(session.container_id, session.session_id)
+
+    def listen(self, container_id: ContainerId, session_id: SessionId) -> tuple[SessionId, ...]:
+        """Subscribes the peer, if there is one; returns the sessions that it hears."""
+        return () if self.peer is None else self.peer.listen(container_id, session_id)

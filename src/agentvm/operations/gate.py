@@ -1,0 +1,80 @@
+"""Gate — decides who may ask for an operation, and enters what was done in the audit log; the one place for both."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from agentvm.errors import AgentVMError, PermissionDenied, shorten
+from agentvm.errors.access import AuthenticationOff
+from agentvm.log import get_logger
+from agentvm.model.account import AuditEntry
+from agentvm.operations.context import Context
+from agentvm.operations.operation import Operation
+from agentvm.protocol.requests import Request
+
+logger = get_logger(__name__)
+
+AUDIT_SECONDS = 10.0
+"""A request that is being cancelled waits this long for its entry in the audit log."""
+OPEN = (
+    "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
+    "first key"
+)
+
+
+def check(operation: Operation, context: Context) -> None:
+    """Raises `PermissionDenied` unless the principal may ask for the operation."""
+    principal = context.principal
+    if operation.needs and not any(principal.may(permission) for permission in operation.needs):
+        if not (operation.own and principal.user_id is not None):
+            raise PermissionDenied(operation.needs[0])
+    if operation.grants and not context.vm.config.authenticates:
+        raise AuthenticationOff(OPEN)
+
+
+async def carry_out(operation: Operation, context: Context, request: Request[Any]) -> Any:
+    """Checks, carries out and audits an operation whose request is complete."""
+    async with audited(operation, context):
+        check(operation, context)
+        return await operation.function(context, request)
+
+
+@asynccontextmanager
+async def audited(operation: Operation, context: Context) -> AsyncIterator[None]:
+    """Enters the outcome of the block in the audit log, if the operation writes; refusals too."""
+    result = f"refused:{AgentVMError.code}"
+    try:
+        yield
+        result = "ok"
+    except AgentVMError as error:
+        result = f"refused:{error.code}"
+        raise
+    finally:
+        if operation.audit is not None and not context.is_dry_run:
+            await _enter(operation.audit, context, result)
+
+
+async def _enter(action: str, context: Context, result: str) -> None:
+    principal = context.principal
+    if result != "ok" and not context.vm.refusals.enter(principal.tenant_id, principal.actor, action, context.vm.clock()):
+        return
+    entry = AuditEntry(
+        at=context.vm.clock(),
+        tenant_id=context.tenant_id,
+        actor=principal.actor,
+        action=action,
+        target=shorten(context.target),
+        result=result,
+        address=context.address,
+        request_id=context.request_id,
+    )
+    try:
+        with anyio.move_on_after(AUDIT_SECONDS, shield=True):
+            await context.accounts.audit.add(entry)
+    except AgentVMError as error:
+        logger.error("audit_not_stored", action=action, result=result, request_id=entry.request_id, code=error.code)
+        if result == "ok":
+            # What cannot be accounted for is reported as failed; a refusal says more by itself.
+            raise

@@ -1,0 +1,192 @@
+"""Messages — send, edit, regenerate: stored, answered, and only then a turn starts."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
+from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
+from agentvm.model.message import UserContent
+from agentvm.operations.operation import Http, OperationGroup
+from agentvm.protocol.bounds import Bound
+from agentvm.protocol.requests import Reply, Request
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+    from agentvm.runtime.agent import Agent
+    from agentvm.sessions.sender import SentMessage
+
+operation = OperationGroup("branches")
+
+USE = "agent:use"
+_ONE = "/v1/sessions/{session_id}"
+_REFUSES = (SessionNotFound, NotFound, AgentBusy, ShuttingDown)
+
+MESSAGE_BOUND = Bound(max_bytes=47 * 1024 * 1024, max_values=20_000)
+"""Pictures travel inside messages, as base64. What one message may hold is a setting: see `agentvm.model.limits`."""
+
+ClientKey = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+OnBusy = Literal["reject", "interrupt"]
+"""While a turn runs: refuse, or stop it and those that wait."""
+
+
+class MessageSendReply(Reply):
+    """Accepted and stored; the answer comes as events, all of them after `cursor`."""
+
+    agent_id: str
+    image_id: ImageId | None = None
+    message_id: str | None = None
+    turn_id: str | None = None
+    session_id: SessionId | None = None
+    cursor: str | None = None
+
+
+class MessageSend(Request[MessageSendReply]):
+    """To an image (its default session unless `session_id` says otherwise), or to a running agent."""
+
+    bound = MESSAGE_BOUND
+    content: UserContent
+    image_id: ImageId | None = None
+    agent_id: AgentId | None = None
+    session_id: SessionId | None = None
+    client_message_id: ClientKey | None = None
+    """The sender's own name for the message: sending it again answers as the first time and begins no second turn."""
+    on_busy: Literal["queue", "interrupt", "reject"] = "queue"
+    """While another turn runs: wait for it, stop it, or refuse this message."""
+
+    def refused(self) -> Reply:
+        return MessageSendReply(agent_id=self.agent_id or "", image_id=self.image_id)
+
+
+@operation("message.send", needs=USE, command=True)
+async def send(context: "Context", request: MessageSend) -> MessageSendReply:
+    """Send a message to an agent. Its answer comes as events."""
+    sender = context.sender
+    sender.check_accepting()
+    if not request.content:
+        raise InvalidInput("content must not be empty")
+    agent = await _addressee(context, request)
+    context.listen(agent.container_id, agent.session_id)
+    with agent.in_use():
+        sent = await sender.say(agent, request.content, request.client_message_id, _way(context, request, agent))
+        return _accepted(context, sent)
+
+
+class MessageEdit(Request[MessageSendReply]):
+    """`onBusy: interrupt` stops a turn that runs; else the edit is refused. `clientMessageId` makes a repeated edit one."""
+
+    bound = MESSAGE_BOUND
+    session_id: SessionId
+    message_id: MessageId
+    content: UserContent
+    client_message_id: ClientKey | None = None
+    on_busy: OnBusy = "reject"
+
+
+@operation(
+    "message.edit",
+    needs=USE,
+    command=True,
+    http=Http(method="POST", path=f"{_ONE}/edit", status=202, id="branches_edit", names=("EditRequest", "Spoken")),
+    audit="session.edit",
+    raises=_REFUSES,
+)
+async def edit(context: "Context", request: MessageEdit) -> MessageSendReply:
+    """Replace a user's message.
+
+    Later messages are removed from the history in the same commit and kept, and a turn begins.
+    """
+    await _listen(context, request.session_id)
+    sent = await context.branches.edit(
+        request.session_id,
+        request.message_id,
+        request.content,
+        client_key=request.client_message_id,
+        on_busy=request.on_busy,
+    )
+    return _accepted(context, sent)
+
+
+class MessageRegenerate(Request[MessageSendReply]):
+    """Asks again the question that `messageId` answers, by default the last one."""
+
+    session_id: SessionId
+    message_id: MessageId | None = None
+    client_message_id: ClientKey | None = None
+    on_busy: OnBusy = "reject"
+
+
+@operation(
+    "message.regenerate",
+    needs=USE,
+    command=True,
+    http=Http(
+        method="POST",
+        path=f"{_ONE}/regenerate",
+        status=202,
+        id="branches_regenerate",
+        names=("RegenerateRequest", "Spoken"),
+    ),
+    audit="session.regenerate",
+    raises=_REFUSES,
+)
+async def regenerate(context: "Context", request: MessageRegenerate) -> MessageSendReply:
+    """Regenerate an answer. The old one is kept and can be viewed."""
+    await _listen(context, request.session_id)
+    sent = await context.branches.regenerate(
+        request.session_id, request.message_id, client_key=request.client_message_id, on_busy=request.on_busy
+    )
+    return _accepted(context, sent)
+
+
+def _accepted(context: "Context", sent: "SentMessage") -> MessageSendReply:
+    """The turn starts after its sender was answered."""
+    context.after.append(sent.release)
+    agent = sent.agent
+    return MessageSendReply(
+        agent_id=agent.agent_id,
+        image_id=agent.image_id,
+        message_id=sent.message_id,
+        turn_id=sent.turn_id,
+        session_id=agent.session_id,
+        cursor=sent.cursor,
+    )
+
+
+async def _listen(context: "Context", session_id: SessionId) -> None:
+    """Joined before the agent starts, so that its sender hears all of it."""
+    context.subscribe((await context.workspace.session(session_id))[1])
+
+
+def _way(context: "Context", request: MessageSend, agent: "Agent") -> Callable[[], Awaitable[None]]:
+    async def make_way() -> None:
+        if not agent.busy:
+            return
+        match request.on_busy:
+            case "queue":
+                return
+            case "reject":
+                raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
+            case "interrupt":
+                current = await agent.interrupt()
+                context.after.append(lambda: agent.cancel(current))
+
+    return make_way
+
+
+async def _addressee(context: "Context", request: MessageSend) -> "Agent":
+    runtime, tenant_id = context.vm.runtime, context.tenant_id
+    if request.image_id:
+        store, image = await context.workspace.image(request.image_id)
+        session_id = request.session_id or image.session_id
+        if request.session_id:
+            session = await store.get_session(request.session_id)
+            if session is None or session.image_id != image.image_id:
+                raise SessionNotFound(request.session_id)
+        # Joined before the agent starts, so that its sender hears `agent_registered`.
+        context.listen(image.container_id, session_id)
+        return runtime.start_agent(tenant_id, image, session_id)[0]
+    if request.agent_id:
+        return await context.agent(request.agent_id)
+    raise InvalidInput("Either imageId or agentId must be provided")

@@ -1,0 +1,288 @@
+"""Session lists — the sessions that a principal may use: list, search, and read their messages."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from agentvm.errors import ContainerForbidden, SessionNotFound
+from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.times import Moment, to_ms
+from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
+from agentvm.protocol.requests import Reply, Request, SubscribingReply
+from agentvm.sessions.library import check_search
+from agentvm.sessions.message_pages import read_page, read_recent
+from agentvm.storage.sessions import Found, FoundTitle, Listed, MessageQuery, MessageSearch, SessionQuery
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+
+operation = OperationGroup("sessions")
+
+READ, USE = "sessions:read", "agent:use"
+
+_ONE = "/v1/sessions/{session_id}"
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
+
+
+class SessionListReply(SubscribingReply):
+    sessions: tuple[Session, ...]
+
+
+class SessionList(Request[SessionListReply]):
+    image_id: ImageId
+
+
+@operation("session.list", needs=READ, command=True)
+async def list_of_image(context: "Context", request: SessionList) -> SessionListReply:
+    """List the sessions of an image, its default session first."""
+    store, image = await context.workspace.image(request.image_id)
+    listed = await store.list_sessions(image.image_id)
+    # The default one leads whatever its time says: the clock may have been set back since.
+    sessions = tuple(sorted(listed, key=lambda session: session.session_id != image.session_id))
+    subscriptions = tuple(session_id for session in sessions for session_id in context.subscribe(session))
+    return SessionListReply(sessions=sessions, subscriptions=subscriptions)
+
+
+class SessionBrowseReply(Reply):
+    """`total` counts all pages."""
+
+    sessions: tuple[SessionRecord, ...]
+    total: int
+    next_cursor: str | None = None
+
+
+class SessionBrowse(Request[SessionBrowseReply]):
+    """Every field narrows the list. `archived` is false by default; `all` returns both.
+
+    `since` and `until` bound the time of the last message. `device` counts unread answers for that device. `cursor` is the
+    `nextCursor` of the previous page.
+    """
+
+    container_id: str | None = None
+    image_id: ImageId | None = None
+    archived: bool | Literal["true", "false", "all"] = False
+    pinned: bool | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    title: str | None = None
+    device: str | None = None
+    cursor: str | None = None
+    limit: Limit = 50
+
+
+@operation(
+    "session.browse",
+    needs=READ,
+    command=True,
+    http=Http(method="GET", path="/v1/sessions", id="sessions_list_all", items="sessions", names=(None, "SessionsPage")),
+    raises=(ContainerForbidden,),
+)
+async def browse(context: "Context", request: SessionBrowse) -> SessionBrowseReply:
+    """List sessions.
+
+    Of one container, or of every container that you may use: pinned ones first, then by the time of the last message.
+    """
+    library = context.sessions
+    query = SessionQuery(
+        image_id=request.image_id,
+        archived=_ARCHIVED[request.archived],
+        pinned=request.pinned,
+        since=to_ms(request.since, "since"),
+        until=to_ms(request.until, "until"),
+        title=request.title,
+        after=request.cursor,
+        limit=request.limit,
+    )
+    page = await (await library.within(request.container_id)).list(query, library.reader(request.device))
+    sessions = tuple(session_record(item) for item in page.items)
+    return SessionBrowseReply(sessions=sessions, total=page.total, next_cursor=page.next)
+
+
+_ARCHIVED: dict[bool | str, bool | None] = {True: True, False: False, "true": True, "false": False, "all": None}
+
+
+class SessionSearchReply(Reply):
+    """`capped` when more messages match than are ranked; then the newest 10,000 were.
+
+    `titles` are sessions whose title matches; on the first page, and not in `total`.
+    """
+
+    found: tuple[FoundRecord, ...]
+    total: int
+    capped: bool = False
+    next_cursor: str | None = None
+    titles: tuple[TitleRecord, ...] = ()
+
+
+class SessionSearch(Request[SessionSearchReply]):
+    """`q` holds the words; every other field narrows the search. `cursor` is the `nextCursor` of the previous page."""
+
+    q: str
+    container_id: str | None = None
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+    role: Literal["user", "assistant", "tool"] | None = None
+    tool: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    cursor: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+
+@operation(
+    "session.search",
+    needs=READ,
+    command=True,
+    http=Http(method="GET", path="/v1/sessions/search", items="found", names=(None, "FoundPage")),
+    raises=(ContainerForbidden,),
+)
+async def search(context: "Context", request: SessionSearch) -> SessionSearchReply:
+    """Search messages and titles.
+
+    The best match first. Every word must be in a message, or in a title; a word of three letters or more also matches the
+    beginning of a longer one.
+    """
+    query = MessageSearch(
+        text=check_search(request.q),
+        image_id=request.image_id,
+        session_id=request.session_id,
+        role=request.role,
+        tool=request.tool,
+        since=to_ms(request.since, "since"),
+        until=to_ms(request.until, "until"),
+        after=request.cursor,
+        limit=request.limit,
+        now=context.vm.clock(),
+    )
+    page = await (await context.sessions.within(request.container_id)).search(query)
+    matches = tuple(match_record(item) for item in page.items)
+    titles = tuple(title_record(item) for item in page.titles)
+    return SessionSearchReply(found=matches, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)
+
+
+class SessionHistoryReply(Reply):
+    """`nextCursor` goes on in the same order, `previousCursor` in the other."""
+
+    session_id: SessionId
+    messages: tuple[Message, ...]
+    total: int
+    next_cursor: str | None = None
+    previous_cursor: str | None = None
+
+
+class SessionHistory(Request[SessionHistoryReply]):
+    """`cursor` is the `nextCursor` of the previous page. `around` names a message: those around it, oldest first.
+
+    `rewind` reads the messages that a rewind removed, in place of the present ones.
+    """
+
+    session_id: SessionId
+    order: Literal["oldest", "newest"] = "oldest"
+    cursor: str | None = None
+    around: MessageId | None = None
+    rewind: RewindId | None = None
+    limit: Limit = 50
+
+
+@operation(
+    "session.history",
+    needs=READ,
+    command=True,
+    http=Http(
+        method="GET",
+        path=f"{_ONE}/messages",
+        id="sessions_messages",
+        items="messages",
+        names=(None, "MessagesPage"),
+    ),
+    raises=(SessionNotFound,),
+)
+async def history(context: "Context", request: SessionHistory) -> SessionHistoryReply:
+    """Read the messages of a session, from either end, or around one of them."""
+    query = MessageQuery(
+        order=request.order, cursor=request.cursor, around=request.around, rewind=request.rewind, limit=request.limit
+    )
+    page = await read_page(context.room, partial(context.sessions.messages, request.session_id), query)
+    return SessionHistoryReply(
+        session_id=request.session_id,
+        messages=page.messages,
+        total=page.total,
+        next_cursor=page.next,
+        previous_cursor=page.previous,
+    )
+
+
+class SessionMessagesReply(Reply):
+    """`truncated` when older messages were left out because of their size: `session_history` reads all, page by page."""
+
+    session_id: SessionId
+    messages: tuple[Message, ...]
+    truncated: bool = False
+
+
+class SessionMessages(Request[SessionMessagesReply]):
+    session_id: SessionId
+
+
+@operation("session.messages", needs=READ, command=True)
+async def messages(context: "Context", request: SessionMessages) -> SessionMessagesReply:
+    """Read the newest messages of a session at once."""
+    store, session = await context.workspace.session(request.session_id)
+    context.subscribe(session)
+    newest, truncated = await read_recent(context.room, store, session.session_id)
+    return SessionMessagesReply(session_id=session.session_id, messages=newest, truncated=truncated)
+
+
+def session_record(listed: Listed) -> SessionRecord:
+    session = listed.session
+    return SessionRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        quarantine=session.quarantine,
+        pinned_at=session.pinned_at,
+        archived_at=session.archived_at,
+        forked_from=session.forked_from,
+        last_message_at=session.last_message_at,
+        preview=session.preview,
+        unread=listed.unread,
+        cursor=listed.cursor,
+    )
+
+
+def match_record(match: Found) -> FoundRecord:
+    session = match.session
+    return FoundRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title,
+        message_id=match.message_id,
+        role=match.role,
+        tool=match.tool,
+        at=match.at,
+        position=match.position,
+        cursor=match.cursor,
+        snippet=match.snippet,
+        before=match.before,
+        after=match.after,
+    )
+
+
+def title_record(match: FoundTitle) -> TitleRecord:
+    session = match.session
+    return TitleRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title or "",
+        at=session.created_at if session.last_message_at is None else session.last_message_at,
+        snippet=match.snippet,
+    )

@@ -1,0 +1,25 @@
+"""Times — how a request names a moment."""
+
+from datetime import UTC, datetime
+
+from agentvm.errors import InvalidInput, shorten
+
+Moment = int | str
+"""`2026-11-15`, `2026-11-15T10:00:00Z`, or milliseconds; without a zone it is UTC."""
+
+_DIGITS_MAX = 15
+
+
+def to_ms(moment: Moment | None, field: str) -> int | None:
+    """Returns milliseconds since 1970. Raises `InvalidInput` for text that is not a time."""
+    if moment is None or isinstance(moment, int):
+        return moment
+    if moment.isascii() and moment.isdigit():
+        if len(moment) > _DIGITS_MAX:
+            raise InvalidInput(f"{field} is too far away")
+        return int(moment)
+    try:
+        at = datetime.fromisoformat(moment)
+        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{field} is {shorten(moment)!r}; it must be like 2026-11-15, 2026-11-15T10:00:00Z or ms") from None

@@ -1,0 +1,71 @@
+"""Adapter — an operation as a route."""
+
+from typing import Any, cast
+
+from agentvm.operations.context import Context, HttpDetails
+from agentvm.operations.http_reply import NO_CONTENT, HttpReply
+from agentvm.operations.operation import Operation
+from agentvm.server.http.face import HttpFace
+from agentvm.server.http.route import Ask, Given, Route
+
+
+def context_of(ask: Ask[Any]) -> Context:
+    details = HttpDetails(
+        body=ask.body,
+        file=ask.file,
+        accept=ask.accept,
+        content_type=ask.content_type,
+        if_match=ask.if_match,
+        if_none_match=ask.if_none_match,
+        names_tenant=ask.named,
+    )
+    workspace = ask.vm.workspace(ask.principal, ask.tenant_id)
+    return Context(vm=ask.vm, workspace=workspace, http=details, request_id=ask.request_id, target=ask.target)
+
+
+def route_of(operation: Operation) -> Route:
+    """The route of an operation that has one."""
+    http = operation.http
+    assert http is not None
+    face = HttpFace(operation, http)
+
+    async def serve(ask: Ask[Any]) -> object:
+        context = context_of(ask)
+        with context:
+            try:
+                query, body = (ask.query, ask.given) if face.has_body else (ask.given, None)
+                reply = await operation.function(context, face.request(ask.path, query, body))
+            finally:
+                ask.target, ask.looked_only = context.target, context.is_dry_run
+            context.finish()
+            if reply is None:
+                return NO_CONTENT
+            if isinstance(reply, HttpReply):
+                return reply
+            return HttpReply(content=face.content(reply, ask.path), status=http.status)
+
+    serve.__module__ = f"operations.{operation.group}"
+    serve.__name__ = (http.id or f"{operation.group}_{operation.function.__name__}").removeprefix(f"{operation.group}_")
+    serve.__doc__ = operation.function.__doc__
+    serve.__annotations__ = {"return": face.content_type}
+    none = operation.reply is None
+    return Route(
+        method=http.method,
+        path=http.path.replace("}", ":str}"),
+        needs=operation.needs,
+        own=operation.own,
+        across=operation.across,
+        action=operation.audit,
+        takes=cast("type[Given]", face.body if face.has_body else face.query),
+        query=cast("type[Given]", face.query),
+        body=http.body,
+        most_body=http.max_body_bytes,
+        max_values=http.max_values,
+        head=http.head,
+        statuses=http.statuses or ((204,) if none else (http.status,)),
+        media_type=http.media_type,
+        raises=operation.raises,
+        hidden=http.hidden,
+        grants=operation.grants,
+        function=serve,
+    )

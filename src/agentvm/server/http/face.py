@@ -1,0 +1,131 @@
+"""HTTP face — an operation as a route: fields from the path, the query and the body in, a JSON response out.
+
+Derived from the operation's row. A query or body is decoded into a struct made of the request's own fields, so that a wrong
+field is refused in the same words everywhere.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import msgspec
+
+from agentvm.errors import NotFound
+from agentvm.operations.operation import Http, Operation
+from agentvm.protocol.requests import Reply, SubscribingReply
+
+Json = dict[str, Any]
+
+_OF_SOCKETS = {field.name for field in (*msgspec.structs.fields(Reply), *msgspec.structs.fields(SubscribingReply))}
+_QUERY_NAMES = {"container_id": "container", "image_id": "image", "session_id": "session"}
+"""A query names a thing by its noun."""
+
+
+class HttpFace:
+    """The types of one operation over HTTP."""
+
+    def __init__(self, operation: Operation, http: Http) -> None:
+        self.operation, self.http = operation, http
+        self.path_names: Sequence[str] = re.findall(r"\{(\w+)\}", http.path)
+
+    @property
+    def has_body(self) -> bool:
+        return self.http.method in ("POST", "PUT")
+
+    @cached_property
+    def query(self) -> type[msgspec.Struct]:
+        """The struct of the query."""
+        fields = [field for field in self._fields if not self.has_body or field.name in self.http.query]
+        names = {field.name: self._query_name(field) for field in fields}
+        return _struct(f"{self.operation.request.__name__}Query", fields, names, self.operation.request)
+
+    def _query_name(self, field: msgspec.structs.FieldInfo) -> str:
+        return self.http.rename.get(field.name) or _QUERY_NAMES.get(field.name) or field.encode_name
+
+    @cached_property
+    def body(self) -> type[msgspec.Struct]:
+        """The struct of a JSON body."""
+        fields = [field for field in self._fields if self.has_body and field.name not in self.http.query]
+        name = self.http.names[0] or self.operation.request.__name__
+        return _struct(name, fields, {field.name: field.encode_name for field in fields}, self.operation.request)
+
+    @cached_property
+    def view(self) -> type[msgspec.Struct] | None:
+        """The struct of a response that is made of a reply's fields; None where the response is what the function returns."""
+        reply = self.operation.reply
+        if self.http.result is not None or not (isinstance(reply, type) and issubclass(reply, Reply)):
+            return None
+        return _view(reply, self.http.names[1] or reply.__name__, self.http.items)
+
+    @property
+    def content_type(self) -> Any:
+        """The annotation of the response's content."""
+        if self.view is not None:
+            return self.view
+        if self.http.result is None:
+            return self.operation.reply
+        field = next(field for field in msgspec.structs.fields(self.operation.reply) if field.name == self.http.result)
+        return field.type
+
+    def request(self, path: Mapping[str, str], query: msgspec.Struct, body: msgspec.Struct | None) -> msgspec.Struct:
+        fields: Json = {name: path[name] for name in self.path_names if name in self._all_names}
+        for part in (query, body):
+            if part is not None:
+                fields |= {name: getattr(part, name) for name in part.__struct_fields__}
+        return self.operation.request(**fields)
+
+    def content(self, reply: object, path: Mapping[str, str]) -> object:
+        """The response's content, made of what the function has returned."""
+        if self.http.result is not None:
+            result = getattr(reply, self.http.result)
+            if result is None:
+                missing = self.operation.raises[0] if self.operation.raises else NotFound
+                raise missing("/".join(path.values()))
+            return result
+        if self.view is not None and isinstance(reply, Reply):
+            return self.view(**{name: getattr(reply, name) for name in self.view.__struct_fields__})
+        return reply
+
+    @cached_property
+    def _all_names(self) -> frozenset[str]:
+        return frozenset(self.operation.request.__struct_fields__)
+
+    @cached_property
+    def _fields(self) -> list[msgspec.structs.FieldInfo]:
+        """The fields that are not in the path."""
+        return [field for field in msgspec.structs.fields(self.operation.request) if field.name not in self.path_names]
+
+
+@cache
+def _view(reply: type[Reply], name: str, items: str | None) -> type[msgspec.Struct]:
+    """Cached: operations with the same reply share its schema."""
+    fields = [field for field in msgspec.structs.fields(reply) if field.name not in _OF_SOCKETS]
+    names = {field.name: "items" if field.name == items else field.encode_name for field in fields}
+    return _struct(name, fields, names, reply, forbid=False)
+
+
+def _struct(
+    name: str,
+    fields: Sequence[msgspec.structs.FieldInfo],
+    names: Mapping[str, str],
+    of: type,
+    *,
+    forbid: bool = True,
+) -> type[msgspec.Struct]:
+    def declared(field: msgspec.structs.FieldInfo) -> tuple[str, Any, Any]:
+        declare: Any = msgspec.field
+        # A default that is absent is NODEFAULT.
+        default = declare(default=field.default, default_factory=field.default_factory, name=names[field.name])
+        return field.name, field.type, default
+
+    return msgspec.defstruct(
+        name,
+        [declared(field) for field in fields],
+        module=of.__module__,
+        namespace={"__doc__": of.__doc__},
+        kw_only=True,
+        frozen=True,
+        omit_defaults=True,
+        forbid_unknown_fields=forbid,
+    )

@@ -1,0 +1,67 @@
+import msgspec
+import pytest
+
+from agentvm.errors import SessionNotFound
+from agentvm.operations.operation import Http, Operation
+from agentvm.protocol.requests import Reply, Request
+from agentvm.server.http.face import HttpFace
+
+
+class ListReply(Reply):
+    names: tuple[str, ...]
+    total: int
+    best: str | None = None
+
+
+class ListNames(Request[ListReply]):
+    session_id: str
+    container_id: str | None = None
+    dry_run: bool = False
+    limit: int = 5
+
+
+async def list_names(context: object, request: ListNames) -> ListReply:
+    return ListReply(names=(), total=0)
+
+
+def face(http: Http) -> HttpFace:
+    row = Operation(
+        name="name.list",
+        group="names",
+        request=ListNames,
+        reply=ListReply,
+        function=list_names,
+        needs=(),
+        raises=(SessionNotFound,),
+        http=http,
+    )
+    return HttpFace(row, http)
+
+
+def test_a_get_takes_all_but_the_path_from_the_query_and_names_things_by_their_noun() -> None:
+    got = face(Http(method="GET", path="/v1/{session_id}"))
+    names = [field.encode_name for field in msgspec.structs.fields(got.query)]
+    assert names == ["container", "dryRun", "limit"]
+    query = msgspec.convert({"container": "c", "limit": "7"}, got.query, strict=False)
+    assert got.request({"session_id": "s"}, query, None) == ListNames(session_id="s", container_id="c", limit=7)
+
+
+def test_a_post_takes_its_fields_from_the_body_but_for_those_of_the_query() -> None:
+    got = face(Http(method="POST", path="/v1/{session_id}", query=("dry_run",)))
+    assert [field.encode_name for field in msgspec.structs.fields(got.body)] == ["containerId", "limit"]
+    assert [field.encode_name for field in msgspec.structs.fields(got.query)] == ["dryRun"]
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"unknown":1}', type=got.body)
+
+
+def test_a_response_has_the_fields_of_the_reply_that_are_not_of_sockets() -> None:
+    got = face(Http(method="GET", path="/v1/{session_id}", items="names"))
+    content = got.content(ListReply(names=("a",), total=1), {})
+    assert msgspec.to_builtins(content) == {"items": ("a",), "total": 1}
+
+
+def test_a_result_is_one_field_and_its_absence_is_not_found() -> None:
+    got = face(Http(method="GET", path="/v1/{session_id}", result="best"))
+    assert got.content(ListReply(names=(), total=0, best="b"), {"session_id": "s"}) == "b"
+    with pytest.raises(SessionNotFound):
+        got.content(ListReply(names=(), total=0), {"session_id": "s"})
