@@ -20,10 +20,10 @@ async def test_files_are_listed_page_by_page_and_told_of() -> None:
         ask.AttachmentGetReply(record=RECORD),
         ask.AttachmentGetReply(),
     )  # fmt: skip
-    shelf = AttachmentVerbs(link)
-    assert await shelf.list("c", limit=1) == ((RECORD,), "7")
-    assert await shelf.list("c", cursor="7") == ((), None)
-    assert await shelf.get("c", "attachment:sha256:0") == RECORD
+    library = AttachmentVerbs(link)
+    assert await library.list("c", limit=1) == ((RECORD,), "7")
+    assert await library.list("c", cursor="7") == ((), None)
+    assert await library.get("c", "attachment:sha256:0") == RECORD
     with pytest.raises(AttachmentNotFound):
-        await shelf.get("c", "attachment:sha256:0")
+        await library.get("c", "attachment:sha256:0")
     assert link.asked[1] == ask.AttachmentList(container_id="c", cursor="7")

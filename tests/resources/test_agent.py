@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.model.definition import Definition
@@ -31,22 +31,22 @@ SALES: dict[str, object] = {
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    shelf = Shelf()
-    shelf.put("prompts", "sales", {"text": "# Greeting\nHello {{name}}, this is {{shop}}.\n# Rest\n{{gone}}"})
-    shelf.put("tools", "search", SEARCH)
-    shelf.put("sandboxes", "base", {"runtime": "python"})
-    shelf.put("sandboxes", "box", {"extends": "resource://sandboxes/base", "env": {"A": "1"}})
-    shelf.put("knowledge", "docs", {"documents": [{"id": "a", "text": "x"}]})
-    return shelf
+def library() -> Library:
+    library = Library()
+    library.put("prompts", "sales", {"text": "# Greeting\nHello {{name}}, this is {{shop}}.\n# Rest\n{{gone}}"})
+    library.put("tools", "search", SEARCH)
+    library.put("sandboxes", "base", {"runtime": "python"})
+    library.put("sandboxes", "box", {"extends": "resource://sandboxes/base", "env": {"A": "1"}})
+    library.put("knowledge", "docs", {"documents": [{"id": "a", "text": "x"}]})
+    return library
 
 
-def render(shelf: Shelf, content: dict[str, object], **args: object) -> Any:
-    return shelf.render(shelf.put("agents", "sales", content), **args)
+def render(library: Library, content: dict[str, object], **args: object) -> Any:
+    return library.render(library.put("agents", "sales", content), **args)
 
 
-def test_an_agent_is_rendered_without_references(shelf: Shelf) -> None:
-    assert render(shelf, SALES, name="Ann") == {
+def test_an_agent_is_rendered_without_references(library: Library) -> None:
+    assert render(library, SALES, name="Ann") == {
         "name": "sales",
         "description": "Sells",
         "systemPrompt": "Hello Ann, this is Acme.",
@@ -68,26 +68,26 @@ def test_an_agent_is_rendered_without_references(shelf: Shelf) -> None:
     }
 
 
-def test_what_is_unset_is_left_out_and_no_tools_are_not_all_tools(shelf: Shelf) -> None:
-    assert render(shelf, {}) == {"name": "sales", "knowledge": []}
-    assert render(shelf, {"tools": []}) == {"name": "sales", "knowledge": [], "tools": []}
+def test_what_is_unset_is_left_out_and_no_tools_are_not_all_tools(library: Library) -> None:
+    assert render(library, {}) == {"name": "sales", "knowledge": []}
+    assert render(library, {"tools": []}) == {"name": "sales", "knowledge": [], "tools": []}
 
 
-def test_a_prompt_that_is_written_out_is_taken_as_it_is(shelf: Shelf) -> None:
-    assert render(shelf, {"systemPrompt": "{{name}}"}, name="Ann")["systemPrompt"] == "{{name}}"
+def test_a_prompt_that_is_written_out_is_taken_as_it_is(library: Library) -> None:
+    assert render(library, {"systemPrompt": "{{name}}"}, name="Ann")["systemPrompt"] == "{{name}}"
 
 
-def test_variables_without_a_value_are_named(shelf: Shelf) -> None:
+def test_variables_without_a_value_are_named(library: Library) -> None:
     with pytest.raises(PromptUnresolved) as caught:
-        render(shelf, {"systemPrompt": "resource://prompts/sales"}, name="Ann")
+        render(library, {"systemPrompt": "resource://prompts/sales"}, name="Ann")
     assert caught.value.details["unresolved"] == ["shop", "gone"]
 
 
-def test_tools_that_would_be_called_the_same_get_a_number(shelf: Shelf) -> None:
-    shelf.put("tools", "search", SEARCH, owner="zoo")
-    shelf.put("tools", "calculator", SEARCH)
+def test_tools_that_would_be_called_the_same_get_a_number(library: Library) -> None:
+    library.put("tools", "search", SEARCH, owner="zoo")
+    library.put("tools", "calculator", SEARCH)
     tools = ["resource://tools/search", "resource://tools/zoo/search", "resource://tools/calculator", "calculator"]
-    assert [tool["name"] for tool in render(shelf, {"tools": tools})["tools"]] == [
+    assert [tool["name"] for tool in render(library, {"tools": tools})["tools"]] == [
         "search",
         "search_2",
         "calculator_2",
@@ -95,23 +95,23 @@ def test_tools_that_would_be_called_the_same_get_a_number(shelf: Shelf) -> None:
     ]
 
 
-def test_one_tool_by_two_names_is_one_tool(shelf: Shelf) -> None:
+def test_one_tool_by_two_names_is_one_tool(library: Library) -> None:
     tools = ["resource://tools/search", "resource://tools/search@^1.0.0"]
-    assert len(render(shelf, {"tools": tools})["tools"]) == 1
+    assert len(render(library, {"tools": tools})["tools"]) == 1
 
 
-def test_it_has_no_parts_with_names(shelf: Shelf) -> None:
+def test_it_has_no_parts_with_names(library: Library) -> None:
     with pytest.raises(ResourceNotFound, match="#part"):
-        shelf.render(shelf.put("agents", "a", {}), "part")
+        library.render(library.put("agents", "a", {}), "part")
 
 
-def test_what_it_refers_to_is_counted_as_it_grows(shelf: Shelf) -> None:
+def test_what_it_refers_to_is_counted_as_it_grows(library: Library) -> None:
     tools = []
     for index in range(100):
-        shelf.put("tools", f"t{index}", {**SEARCH, "description": "x" * 60_000})
+        library.put("tools", f"t{index}", {**SEARCH, "description": "x" * 60_000})
         tools.append(f"resource://tools/t{index}")
     with pytest.raises(ResourceTooLarge):
-        render(shelf, {"tools": tools})
+        render(library, {"tools": tools})
 
 
 def test_as_a_definition_it_keeps_its_references() -> None:

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.resource import CONTENT_MAX_BYTES, DEPTH_MAX, ResourceType, digest_of
@@ -169,24 +169,24 @@ def test_a_reference_that_cannot_stand_there_is_refused_by_the_name_of_the_membe
 
 
 def test_references_lead_only_so_deep() -> None:
-    shelf = Shelf()
-    node = shelf.put("prompts", "p0", {"text": "end"})
+    library = Library()
+    node = library.put("prompts", "p0", {"text": "end"})
     for level in range(DEPTH_MAX):
-        node = shelf.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}"})
-    assert shelf.render(node) == "end"
-    node = shelf.put("prompts", "top", {"text": f"{{{{> resource://prompts/p{DEPTH_MAX}}}}}"})
+        node = library.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}"})
+    assert library.render(node) == "end"
+    node = library.put("prompts", "top", {"text": f"{{{{> resource://prompts/p{DEPTH_MAX}}}}}"})
     with pytest.raises(ResourceTooDeep, match="levels down"):
-        shelf.render(node)
+        library.render(node)
 
 
 def test_what_was_never_locked_is_not_found() -> None:
-    shelf = Shelf()
-    node = shelf.put("prompts", "p", {"text": "x"})
+    library = Library()
+    node = library.put("prompts", "p", {"text": "x"})
     with pytest.raises(ResourceNotFound, match="resource://prompts/other"):
-        shelf.context(node).follow("resource://prompts/other")
+        library.context(node).follow("resource://prompts/other")
 
 
 def test_ones_own_resources_are_named_without_the_owner() -> None:
-    shelf = Shelf()
-    assert shelf.context(shelf.put("prompts", "a", {"text": ""})).uri == "resource://prompts/a@1.0.0"
-    assert shelf.context(shelf.put("prompts", "a", {"text": ""}, owner="zoo")).uri == "resource://prompts/zoo/a@1.0.0"
+    library = Library()
+    assert library.context(library.put("prompts", "a", {"text": ""})).uri == "resource://prompts/a@1.0.0"
+    assert library.context(library.put("prompts", "a", {"text": ""}, owner="zoo")).uri == "resource://prompts/zoo/a@1.0.0"

@@ -1,5 +1,5 @@
 import pytest
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.resources.kind import accept
@@ -14,15 +14,15 @@ DOCUMENTS = [
 
 
 def test_it_is_rendered_as_a_manifest() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "how", {"text": "Look it up, {{name}}."})
+    library = Library()
+    library.put("prompts", "how", {"text": "Look it up, {{name}}."})
     content = {
         "documents": DOCUMENTS,
         "chunking": {"size": 500, "overlap": 50},
         "retrieval": {"k": 5, "mode": "bm25"},
         "instructions": "resource://prompts/how",
     }
-    assert shelf.render(shelf.put("knowledge", "docs", content), name="Ann") == {
+    assert library.render(library.put("knowledge", "docs", content), name="Ann") == {
         "documents": [
             {"id": "faq", "title": "Questions", "mime": "text/markdown", "size": 6},
             {"id": "logo.png", "mime": "application/octet-stream", "size": 2},
@@ -36,13 +36,13 @@ def test_it_is_rendered_as_a_manifest() -> None:
 
 
 def test_a_fragment_is_the_text_of_a_document() -> None:
-    shelf = Shelf()
-    node = shelf.put("knowledge", "docs", {"documents": DOCUMENTS})
-    assert shelf.render(node, "faq") == "问答"
+    library = Library()
+    node = library.put("knowledge", "docs", {"documents": DOCUMENTS})
+    assert library.render(node, "faq") == "问答"
     with pytest.raises(ResourceNotFound, match=r"resource://knowledge/docs@1\.0\.0#FAQ"):
-        shelf.render(node, "FAQ")
+        library.render(node, "FAQ")
     with pytest.raises(ResourceInvalid, match="is a file, not text"):
-        shelf.render(node, "logo.png")
+        library.render(node, "logo.png")
 
 
 @pytest.mark.parametrize(

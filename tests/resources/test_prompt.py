@@ -3,7 +3,7 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.resources.kind import accept
@@ -13,8 +13,8 @@ PROMPTS = KINDS["prompts"]
 
 
 def rendered(content: dict[str, object], fragment: str | None = None, /, **args: object) -> object:
-    shelf = Shelf()
-    return shelf.render(shelf.put("prompts", "p", content), fragment, **args)
+    library = Library()
+    return library.render(library.put("prompts", "p", content), fragment, **args)
 
 
 def test_variables_are_replaced_by_arguments() -> None:
@@ -71,35 +71,35 @@ def test_arguments_that_nobody_named_are_let_be() -> None:
 
 
 def test_all_variables_of_the_whole_tree_without_a_value_are_named() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "inner", {"text": "{{b}} {{d}}", "variables": {"required": ["c"]}})
-    node = shelf.put("prompts", "outer", {"text": "{{a}} {{> resource://prompts/inner}} {{e.f}} {{a}}"})
+    library = Library()
+    library.put("prompts", "inner", {"text": "{{b}} {{d}}", "variables": {"required": ["c"]}})
+    node = library.put("prompts", "outer", {"text": "{{a}} {{> resource://prompts/inner}} {{e.f}} {{a}}"})
     with pytest.raises(PromptUnresolved, match=r"resource://prompts/outer@1\.0\.0") as caught:
-        shelf.render(node, d=1)
+        library.render(node, d=1)
     assert caught.value.details["unresolved"] == ["a", "c", "b", "e.f"]
 
 
 def test_an_included_prompt_sees_the_same_arguments_and_its_own_defaults() -> None:
-    shelf = Shelf()
+    library = Library()
     schema = {"properties": {"tone": {"default": "warm"}, "name": {"type": "string"}}, "additionalProperties": False}
-    shelf.put("prompts", "inner", {"text": "[{{name}} {{tone}}]", "variables": schema})
+    library.put("prompts", "inner", {"text": "[{{name}} {{tone}}]", "variables": schema})
     content = {
         "text": "{{> resource://prompts/inner@^1}} {{tone}} {{only-here}}",
         "variables": {"properties": {"tone": {"default": "dry"}}},
     }
-    node = shelf.put("prompts", "outer", content)
-    assert shelf.render(node, **{"name": "Ann", "only-here": 1}) == "[Ann warm] dry 1"
+    node = library.put("prompts", "outer", content)
+    assert library.render(node, **{"name": "Ann", "only-here": 1}) == "[Ann warm] dry 1"
     with pytest.raises(ResourceInvalid, match="prompts/inner@1"):
-        shelf.render(node, **{"name": 3, "only-here": 1})
+        library.render(node, **{"name": 3, "only-here": 1})
 
 
 def test_arguments_cannot_bring_in_anything_but_themselves() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "secret", {"text": "SECRET"})
-    shelf.put("prompts", "inner", {"text": "<{{x}}>"})
-    node = shelf.put("prompts", "p", {"text": "{{x}} {{> resource://prompts/inner}} {{> resource://prompts/secret}}"})
+    library = Library()
+    library.put("prompts", "secret", {"text": "SECRET"})
+    library.put("prompts", "inner", {"text": "<{{x}}>"})
+    node = library.put("prompts", "p", {"text": "{{x}} {{> resource://prompts/inner}} {{> resource://prompts/secret}}"})
     for evil in ("{{y}}", "{{> resource://prompts/secret}}", r"\{{y", "}}{{x}}", "# heading"):
-        assert shelf.render(node, x=evil, y="WRONG") == f"{evil} <{evil}> SECRET"
+        assert library.render(node, x=evil, y="WRONG") == f"{evil} <{evil}> SECRET"
 
 
 @given(st.text(alphabet="{}\\>#xy \n") | st.text())
@@ -140,11 +140,11 @@ def test_a_fragment_is_a_section_rendered_for_itself() -> None:
 
 
 def test_sections_and_documents_are_included_by_fragment() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "style", {"text": "# Tone\nBe {{tone}}.\n# Other\n{{x}}"})
-    shelf.put("knowledge", "docs", {"documents": [{"id": "faq", "text": "{{as it is}}"}]})
-    node = shelf.put("prompts", "p", {"text": "{{> resource://prompts/style#tone}} {{> resource://knowledge/docs#faq}}"})
-    assert shelf.render(node, tone="kind") == "Be kind. {{as it is}}"
+    library = Library()
+    library.put("prompts", "style", {"text": "# Tone\nBe {{tone}}.\n# Other\n{{x}}"})
+    library.put("knowledge", "docs", {"documents": [{"id": "faq", "text": "{{as it is}}"}]})
+    node = library.put("prompts", "p", {"text": "{{> resource://prompts/style#tone}} {{> resource://knowledge/docs#faq}}"})
+    assert library.render(node, tone="kind") == "Be kind. {{as it is}}"
 
 
 @pytest.mark.parametrize(
@@ -182,22 +182,22 @@ def test_references_are_listed_once_each_with_where_they_stand() -> None:
 
 @pytest.mark.parametrize("leaf", ["x" * 10_000, ""])
 def test_prompts_that_include_each_other_many_times_are_refused_early(leaf: str) -> None:
-    shelf = Shelf()
-    node = shelf.put("prompts", "p0", {"text": leaf})
+    library = Library()
+    node = library.put("prompts", "p0", {"text": leaf})
     for level in range(12):
-        node = shelf.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}" * 10})
+        node = library.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}" * 10})
     begin = time.process_time()
     with pytest.raises(ResourceTooLarge):
-        shelf.render(node)
+        library.render(node)
     assert time.process_time() - begin < 10
 
 
 def test_variables_that_stand_for_nothing_are_counted_too() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "wide", {"text": "{{x}}" * 50_000})
-    node = shelf.put("prompts", "p", {"text": "{{> resource://prompts/wide}}" * 1_000})
+    library = Library()
+    library.put("prompts", "wide", {"text": "{{x}}" * 50_000})
+    node = library.put("prompts", "p", {"text": "{{> resource://prompts/wide}}" * 1_000})
     with pytest.raises(ResourceTooLarge, match="more than 100000"):
-        shelf.render(node, x="")
+        library.render(node, x="")
 
 
 def test_a_large_argument_counts_as_often_as_it_stands() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.model.resource import digest_of
@@ -25,17 +25,17 @@ BASE: dict[str, object] = {
 
 
 def test_a_sandbox_is_rendered_as_it_is() -> None:
-    shelf = Shelf()
-    node = shelf.put("sandboxes", "box", BASE)
-    assert shelf.render(node) == BASE
+    library = Library()
+    node = library.put("sandboxes", "box", BASE)
+    assert library.render(node) == BASE
     with pytest.raises(ResourceNotFound):
-        shelf.render(node, "part")
+        library.render(node, "part")
 
 
 def test_one_that_extends_another_says_only_what_differs() -> None:
-    shelf = Shelf()
-    shelf.put("sandboxes", "base", BASE)
-    shelf.put("sandboxes", "middle", {"extends": "resource://sandboxes/base", "isolator": "docker"})
+    library = Library()
+    library.put("sandboxes", "base", BASE)
+    library.put("sandboxes", "middle", {"extends": "resource://sandboxes/base", "isolator": "docker"})
     child = {
         "extends": "resource://sandboxes/middle@^1",
         "limits": {"memoryBytes": 9, "processes": 2},
@@ -45,7 +45,7 @@ def test_one_that_extends_another_says_only_what_differs() -> None:
         "packages": ["pandas", "scipy"],
         "persistent": False,
     }
-    assert shelf.render(shelf.put("sandboxes", "child", child)) == {
+    assert library.render(library.put("sandboxes", "child", child)) == {
         "runtime": "python",
         "isolator": "docker",
         "limits": {"timeoutMs": 1000, "memoryBytes": 9, "processes": 2},
@@ -58,9 +58,9 @@ def test_one_that_extends_another_says_only_what_differs() -> None:
 
 
 def test_who_closes_the_network_closes_all_of_it() -> None:
-    shelf = Shelf()
-    shelf.put("sandboxes", "base", BASE)
-    spec = shelf.render(shelf.put("sandboxes", "c", {"extends": "resource://sandboxes/base", "network": {"mode": "none"}}))
+    library = Library()
+    library.put("sandboxes", "base", BASE)
+    spec = library.render(library.put("sandboxes", "c", {"extends": "resource://sandboxes/base", "network": {"mode": "none"}}))
     assert isinstance(spec, dict)
     assert spec["network"] == {"mode": "none"}
 
@@ -128,11 +128,11 @@ def test_a_path_that_leads_out_or_is_none_is_refused(path: str) -> None:
 def test_a_file_cannot_be_a_folder_too() -> None:
     with pytest.raises(ResourceInvalid, match="'a' cannot be a file and the folder of 'a/b'"):
         accept(SANDBOXES, {"runtime": "python", "files": {"a/b": "", "a": ""}})
-    shelf = Shelf()
-    shelf.put("sandboxes", "base", {"runtime": "python", "files": {"a": ""}})
-    node = shelf.put("sandboxes", "child", {"extends": "resource://sandboxes/base", "files": {"a/b": ""}})
+    library = Library()
+    library.put("sandboxes", "base", {"runtime": "python", "files": {"a": ""}})
+    node = library.put("sandboxes", "child", {"extends": "resource://sandboxes/base", "files": {"a/b": ""}})
     with pytest.raises(ResourceInvalid, match="cannot be a file"):
-        shelf.render(node)
+        library.render(node)
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_a_sandbox_that_cannot_be_is_refused_by_the_name_of_the_member(content: 
 
 
 def test_what_many_say_together_may_be_too_much() -> None:
-    shelf = Shelf()
+    library = Library()
     big = {f"f{i}": "x" * 1_000_000 for i in range(4)}
-    shelf.put("sandboxes", "base", {"runtime": "python", "files": big})
-    node = shelf.put("sandboxes", "child", {"extends": "resource://sandboxes/base", "files": {"g": "x" * 1_000_000}})
+    library.put("sandboxes", "base", {"runtime": "python", "files": big})
+    node = library.put("sandboxes", "child", {"extends": "resource://sandboxes/base", "files": {"g": "x" * 1_000_000}})
     with pytest.raises(ResourceTooLarge):
-        shelf.render(node)
+        library.render(node)
 
 
 def test_it_is_found_by_what_runs_in_it() -> None:

@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.shelf import Shelf
+from tests.resources.library import Library
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.resources.kind import accept
@@ -20,11 +20,11 @@ SEARCH: dict[str, object] = {
 
 
 def test_a_tool_is_rendered_as_models_are_told_it_and_as_it_is_run() -> None:
-    shelf = Shelf()
-    shelf.put("sandboxes", "box", {"runtime": "python"}, version="1.4.0")
+    library = Library()
+    library.put("sandboxes", "box", {"runtime": "python"}, version="1.4.0")
     more = {"timeoutMs": 500, "secrets": ["token"], "permissions": ["net"], "sandbox": "resource://sandboxes/box@^1"}
-    node = shelf.put("tools", "web.search", {**SEARCH, **more, "outputSchema": {"type": "string"}})
-    assert shelf.render(node) == {
+    node = library.put("tools", "web.search", {**SEARCH, **more, "outputSchema": {"type": "string"}})
+    assert library.render(node) == {
         "name": "web_search",
         **SEARCH,
         **more,
@@ -32,16 +32,16 @@ def test_a_tool_is_rendered_as_models_are_told_it_and_as_it_is_run() -> None:
         "sandbox": "resource://sandboxes/box@1.4.0",
     }
     with pytest.raises(ResourceNotFound, match="#part"):
-        shelf.render(node, "part")
+        library.render(node, "part")
 
 
 def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
-    shelf = Shelf()
-    shelf.put("prompts", "about", {"text": "Searches {{where}}"})
-    shelf.put("tools", "search", SEARCH, owner="zoo")
+    library = Library()
+    library.put("prompts", "about", {"text": "Searches {{where}}"})
+    library.put("tools", "search", SEARCH, owner="zoo")
     face = {**SEARCH, "description": "resource://prompts/about", "entry": "resource://tools/zoo/search"}
-    node = shelf.put("tools", "face", face)
-    assert shelf.render(node, where="here") == {
+    node = library.put("tools", "face", face)
+    assert library.render(node, where="here") == {
         **SEARCH,
         "name": "face",
         "description": "Searches here",
@@ -90,7 +90,7 @@ def test_names_that_are_too_long_stay_different() -> None:
 
 
 def test_that_arguments_are_an_object_is_said_also_where_it_was_not() -> None:
-    shelf = Shelf()
-    spec = shelf.render(shelf.put("tools", "t", {**SEARCH, "inputSchema": {}}))
+    library = Library()
+    spec = library.render(library.put("tools", "t", {**SEARCH, "inputSchema": {}}))
     assert isinstance(spec, dict)
     assert spec["inputSchema"] == {"type": "object"}

@@ -134,8 +134,8 @@ class RenderContext:
     def missing_fragment(self, noun: str, names: Sequence[str]) -> ResourceNotFound:
         """Returns the error for a missing fragment. Available names are listed only for the requested resource, not for one
         behind it."""
-        there = "" if self.depth else f"it has {some_of(names, noun)}" if names else f"it has no {noun}s"
-        return ResourceNotFound(f"{self.uri}#{self.fragment}", there)
+        hint = "" if self.depth else f"it has {some_of(names, noun)}" if names else f"it has no {noun}s"
+        return ResourceNotFound(f"{self.uri}#{self.fragment}", hint)
 
     def render(self) -> object:
         return self.kind.render(self)

@@ -238,13 +238,13 @@ def _check_work(member: str, root: JsonSchema, value: object) -> None:
     # Each part of the value is known by its place, since equal texts and numbers are one object.
     stack: list[tuple[object, object]] = [(root, value)]
     while stack:
-        part, one = stack[-1]
-        pair = (id(part), id(one))
+        part, subpart = stack[-1]
+        pair = (id(part), id(subpart))
         if pair in counted or not isinstance(part, Mapping):
             counted.setdefault(pair, 1)
             stack.pop()
             continue
-        applied = list(_applied(member, root, part, one))
+        applied = list(_applied(member, root, part, subpart))
         steps += max(len(applied), _width(part, widths)) + 1
         # A part without subschemas counts by its own keywords, and need not be visited.
         needed = [(inner, at) for inner, at in applied if isinstance(inner, Mapping) and not _DEEPER.isdisjoint(inner)]
@@ -291,21 +291,21 @@ def _values(value: object) -> int:
 def _applied(member: str, root: JsonSchema, part: JsonSchema, value: object) -> Iterator[tuple[object, object]]:
     """Yields the pairs of subschema and value that a part compares, at most."""
     times = 1 if _UNEVALUATED.isdisjoint(part) else _PASSES_MAX
-    yield from ((one, value) for one in _in_place(member, root, part) for _ in range(times))
+    yield from ((subpart, value) for subpart in _in_place(member, root, part) for _ in range(times))
     items = value if isinstance(value, list | tuple) else ()
     members = value if isinstance(value, Mapping) else {}
-    for keyword, name, one in _subschemas(part):
+    for keyword, name, subpart in _subschemas(part):
         if keyword in _IN_PLACE or keyword in _NOT_APPLIED:
             continue
         if keyword == "properties":
             if name in members:
-                yield one, members[name]
+                yield subpart, members[name]
         elif keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
-            yield from ((one, inner) for inner in members.values())
+            yield from ((subpart, inner) for inner in members.values())
         elif keyword == "propertyNames":
-            yield from ((one, inner) for inner in members)
+            yield from ((subpart, inner) for inner in members)
         else:
-            yield from ((one, inner) for inner in items)
+            yield from ((subpart, inner) for inner in items)
 
 
 __all__ = ["SCHEMA_MAX_BYTES", "Misfit", "check_schema", "misfits"]

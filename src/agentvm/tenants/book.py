@@ -209,13 +209,13 @@ def _turn_to(count: Counter | _Settled, begins: int) -> bool:
     """
     if begins == count.begins:
         return False
-    later, known = begins > count.begins, count.past.pop(begins, None)
+    later, before = begins > count.begins, count.past.pop(begins, None)
     count.past[count.begins] = count.used
     while len(count.past) > WINDOWS_MAX:
         del count.past[next(iter(count.past))]
     count.begins = begins
-    if known is not None or later:
-        count.used = known or 0
+    if before is not None or later:
+        count.used = before or 0
     return later
 
 

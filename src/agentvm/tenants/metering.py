@@ -99,11 +99,11 @@ def _affordable(terms: Terms, planned: Planned, room: QuotaRemaining, at: int) -
         output = min(output, room.tokens - planned.most_input)
     if room.money is None or output <= 0:
         return output
-    most, least = terms.most(planned, output, at), terms.most(planned, 0, at)
-    if most is None or least is None or most <= room.money:
+    highest, least = terms.most(planned, output, at), terms.most(planned, 0, at)
+    if highest is None or least is None or highest <= room.money:
         return output
     # The price grows evenly with the answer; one less, because it is rounded.
-    return (room.money - least) * output // (most - least) - 1 if most > least else 0
+    return (room.money - least) * output // (highest - least) - 1 if highest > least else 0
 
 
 @dataclass(frozen=True, slots=True)

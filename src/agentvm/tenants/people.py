@@ -132,13 +132,13 @@ class People:
         A user with a token of the identity provider is added again, without any data: suspend them instead.
         """
         users = self._store.accounts(tenant_id).users
-        theirs = frozenset(await users.alone_in(user_id))
+        own_containers = frozenset(await users.alone_in(user_id))
         deleted = await users.delete(user_id, self._clock())
         if deleted:
             self.erase()
             self._access.end(tenant_id, of_user(tenant_id, user_id))
             self.standing.forget()
-            await self.stop(tenant_id, theirs)
+            await self.stop(tenant_id, own_containers)
         return deleted
 
     async def bind(self, tenant_id: TenantId, user_id: UserId, container_id: ContainerId) -> bool:

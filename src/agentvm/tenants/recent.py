@@ -50,7 +50,7 @@ class Recent:
         if len(self._entries) > self._most:
             self._entries.popitem(last=False)
 
-    def drop(self, gone: Callable[[Principal], bool]) -> None:
+    def drop(self, selects: Callable[[Principal], bool]) -> None:
         """Drops the entries of all principals that the predicate selects."""
-        for name in [name for name, entry in self._entries.items() if gone(entry.principal)]:
+        for name in [name for name, entry in self._entries.items() if selects(entry.principal)]:
             del self._entries[name]

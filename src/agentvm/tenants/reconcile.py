@@ -116,8 +116,8 @@ class _Books:
 
     def excess(self, day: str, model: str) -> tuple[int, int]:
         """Tokens that only the ledger has, and that only the provider has: kind by kind."""
-        ours, theirs = _kinds(self.side(day, model).usage), _kinds(self.billed.get((day, model), NO_USAGE))
-        pairs = list(zip(ours, theirs, strict=True))
+        ours, provider = _kinds(self.side(day, model).usage), _kinds(self.billed.get((day, model), NO_USAGE))
+        pairs = list(zip(ours, provider, strict=True))
         return sum(max(0, our - their) for our, their in pairs), sum(max(0, their - our) for our, their in pairs)
 
     def could_take(self, day: str, model: str) -> bool:

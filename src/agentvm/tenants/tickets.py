@@ -68,9 +68,9 @@ class Tickets:
             return None
         return ticket.principal
 
-    def drop(self, gone: Callable[[Principal], bool]) -> None:
+    def drop(self, selects: Callable[[Principal], bool]) -> None:
         """Drops the tickets of all principals that the predicate selects."""
-        for name in [name for name, ticket in self._tickets.items() if gone(ticket.principal)]:
+        for name in [name for name, ticket in self._tickets.items() if selects(ticket.principal)]:
             self._remove(name)
 
     def _drop_old(self, now: int) -> None:

@@ -1,4 +1,4 @@
-"""Shelf — resources that refer to each other, locked as the registry would, in memory."""
+"""Library — resources that refer to each other, locked as the registry would, in memory."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,8 @@ from agentvm.storage.resources import Link, Node
 ACME = TenantId("t_acme")
 
 
-class Shelf:
-    """What is put here can be referred to by what is put here later."""
+class Library:
+    """Resources; each can refer to those that were put before."""
 
     def __init__(self) -> None:
         self.nodes: dict[VersionId, Node] = {}
