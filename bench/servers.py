@@ -39,6 +39,7 @@ from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import FRAME_MAX_BYTES
+from agentvm.server.collector import tune_collector
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 from agentvm.sharing.byte_budget import ByteBudget
@@ -95,6 +96,8 @@ async def serve_agentvm(pace: float, deltas: int, data_dir: Path | None, provide
             )
             drivers = None
         async with start_server(config, drivers=drivers) as running:
+            # As `avm serve` does.
+            tune_collector()
             print(running.port, flush=True)
             await anyio.sleep_forever()
 
