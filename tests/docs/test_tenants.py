@@ -28,6 +28,6 @@ def test_the_columns_of_an_export_are_documented() -> None:
 
 
 def test_the_permissions_are_documented() -> None:
-    section = PAGE[PAGE.index("## What a key may do") :]
+    section = PAGE[PAGE.index("## Permissions and roles") :]
     assert [name for name in MEMBER if f"`{name}`" not in section] == []
     assert [word for word in section.split("`")[1::2] if ":" in word and word not in PERMISSIONS] == []
