@@ -59,7 +59,7 @@ async def test_the_holder_of_a_revoked_key_is_told_so() -> None:
         (one,) = await desk.record("key", "list", "--user", "alice")
         await desk.ok("key", "revoke", one["keyId"], "--yes")
         said = await desk.avm("whoami", key=key)
-        assert "This key was revoked" in said.err
+        assert "key was revoked" in said.err
         assert "AVM_KEY=<key>" in said.err
 
 
