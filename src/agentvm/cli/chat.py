@@ -275,7 +275,8 @@ async def open_remote(url: str, key: Secret | None = None) -> AsyncIterator[Agen
         except Unauthenticated as error:
             # The message for a missing key would be misleading for a rejected one.
             message = str(error)
-            message = "The server rejected this key" if message.startswith("Authentication is needed") else message
+            if message.startswith(("Authentication is needed", "Provide a valid API key")):
+                message = "The server rejected this key"
             raise Unauthenticated(f"{message}. {KEY_REMEDY}") from None
         yield agentx
 
