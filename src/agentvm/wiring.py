@@ -56,7 +56,7 @@ class SettingsApplier:
     async def attempt(self, config: ServerConfig) -> None:
         if self._models is None:
             return
-        for name, (driver, settings) in config.wanted.items():
+        for name, (driver, settings) in config.driver_settings_by_provider.items():
             with naming(name, driver):
                 async with open_driver(driver, settings):
                     pass
@@ -99,13 +99,14 @@ async def open_models(
 
 async def configure(models: Models, config: ServerConfig) -> None:
     """Opens the providers of a config in the place of those that are open."""
-    providers = [Provider(name=name, driver=driver, settings=one) for name, (driver, one) in config.wanted.items()]
+    opened = config.driver_settings_by_provider.items()
+    providers = [Provider(name=name, driver=driver, settings=settings) for name, (driver, settings) in opened]
     await models.configure(providers, default=config.default_model, fallback=config.llm.fallback)
 
 
 def provider_setup(config: ServerConfig) -> tuple[object, ...]:
     """The settings of all providers, and their order."""
-    return config.wanted, config.default_model, config.llm.fallback
+    return config.driver_settings_by_provider, config.default_model, config.llm.fallback
 
 
 def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":

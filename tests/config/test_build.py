@@ -89,15 +89,15 @@ def test_values_that_go_together_come_back(values: dict[str, Value]) -> None:
 def test_a_driver_of_which_only_the_key_is_said_is_not_opened_for_it() -> None:
     config = build(values_of({"llm.providers.anthropic.apiKey": Secret("k")}))
     assert (config.driver_settings("anthropic").api_key, config.providers) == (Secret("k"), {})
-    assert list(config.wanted) == ["local"]
+    assert list(config.driver_settings_by_provider) == ["local"]
     named = build(values_of({"llm.providers.anthropic.apiKey": Secret("k"), "llm.providers.anthropic.model": "m"}))
-    assert list(named.wanted) == ["local", "anthropic"]
+    assert list(named.driver_settings_by_provider) == ["local", "anthropic"]
 
 
 def test_a_driver_of_which_only_own_keys_are_said_is_not_opened_for_it() -> None:
     config = build(values_of({"llm.providers.openai.ownKeys": "off", "llm.providers.anthropic.ownKeys": "auto"}))
     assert (config.takes_own_keys("openai"), config.takes_own_keys("anthropic"), config.providers) == (False, True, {})
-    assert list(config.wanted) == ["local"]
+    assert list(config.driver_settings_by_provider) == ["local"]
 
 
 @pytest.mark.parametrize(

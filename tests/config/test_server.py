@@ -170,7 +170,7 @@ def test_no_address_is_shown_by_accident_for_it_may_carry_credentials() -> None:
         llm=LlmSettings(base_url=url, providers={"x": entry}, model="openai/x"),
         system=SystemSettings(oidc=OidcConfig(jwks_url=url)),
     )
-    for shown in (config, entry, config.wanted, SettingValue(url)):
+    for shown in (config, entry, config.driver_settings_by_provider, SettingValue(url)):
         assert "sk-planted" not in repr(shown)
 
 

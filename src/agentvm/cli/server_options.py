@@ -34,8 +34,8 @@ def flag_option(name: str) -> Callable[[C], C]:
         kind = click.Path()
     elif setting.options:
         kind = click.Choice(setting.options)
-    elif setting.kind is int:
-        kind = click.IntRange(*setting.bounds)
+    elif setting.kind in (int, float):
+        kind = (click.IntRange if setting.kind is int else click.FloatRange)(*setting.bounds)
     metavar = None if kind is not None else setting.declaration.metavar
     return click.option(
         str(setting.declaration.flag), name, type=kind, multiple=setting.is_list, metavar=metavar, help=flag_help(setting)

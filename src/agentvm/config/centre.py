@@ -249,7 +249,7 @@ class ConfigCentre:
             if tenant_id is None and self._follower is not None:
                 await self._attempt(self._follower.attempt, config)
             return self._outcome(tenant_id, scope.revision, changed, new)
-        # The client may go away; a change that was begun is finished, or nobody would know which settings are in force.
+        # A change that was begun is finished, even if the client goes away.
         with anyio.CancelScope(shield=True):
             await self._switch(tenant_id, new, change)
         logger.info("settings_changed", tenant_id=tenant_id, revision=change.revision, keys=sorted(raw), actor=change.actor)
@@ -297,10 +297,9 @@ class ConfigCentre:
                 return self.config
             layers = (*self._base, new.layer)
             system = merge(layers)
-            # As it would be after a restart, and as it is until then.
-            _ = build(system, layers=layers).wanted
+            # Checked as it would be after a restart, and as it is until then.
+            build(system, layers=layers)
             config = build(self._running(system), layers=layers)
-            _ = config.wanted
         except ConfigInvalid as error:
             raise InvalidInput(str(error)) from None
         return config

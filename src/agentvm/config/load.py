@@ -205,7 +205,7 @@ def check_conflicts(layers: tuple[Layer, ...], problems: Sequence[Problem] = ())
 
 
 def _missing_keys(config: ServerConfig) -> Iterator[Problem]:
-    for name, (driver, settings) in config.wanted.items():
+    for name, (driver, settings) in config.driver_settings_by_provider.items():
         if needs_key(driver, settings) and settings.api_key is None:
             variable = "" if name != driver else f" ({KEY_VARIABLES[driver]})"
             yield Problem("", f"llm.providers.{name}.apiKey", f"{name} is used and needs a key; set it here{variable}")

@@ -142,7 +142,7 @@ class ServerConfig(Settings):
         return replace(self, llm=llm).driver_settings(name)
 
     @property
-    def wanted(self) -> dict[str, tuple[str, DriverSettings]]:
+    def driver_settings_by_provider(self) -> dict[str, tuple[str, DriverSettings]]:
         """The providers to be opened, by name: driver and settings. The default one is first.
 
         The embedded model costs nothing until it is asked, so it is always on offer.

@@ -1,4 +1,4 @@
-"""Setting — the vocabulary in which settings are declared: their types and bounds, and what is said about each.
+"""Setting — the vocabulary in which settings are declared: types, bounds and properties.
 
 A group of settings is a frozen dataclass below `Group`; each of its fields is annotated with a type and `setting(…)`. The
 key in a file, the variable, the flag, the documentation, the JSON Schema, validation and masking follow from that one line. A
