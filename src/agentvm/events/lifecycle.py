@@ -18,7 +18,7 @@ class ContainerCreated(ContainerEvent):
 
 
 class ContainerDeleted(ContainerEvent):
-    """All content of the container is being erased, and cannot be restored."""
+    """The content of the container is being erased, and cannot be restored."""
 
     type = "container_deleted"
     container_id: ContainerId
@@ -134,7 +134,7 @@ class SessionForked(SessionEvent):
 
 
 class SessionRewound(SessionEvent):
-    """These messages were taken back, together with the answers to them. New messages come after this event."""
+    """Messages were taken back, together with the answers to them. New messages come after this event."""
 
     type = "session_rewound"
     session_id: SessionId

@@ -42,7 +42,7 @@ class Planned(Record):
     own_key: bool = False
     """The tenant pays the provider with its own key: the call costs only the operator's surcharge."""
     hosted: bool = False
-    """With the tenant's own key, whether the provider is at an address of the operator."""
+    """Whether the tenant's own key goes to an address of the operator."""
     provider: str = ""
     """The operator's name for the provider: one driver may have several, at several prices."""
 

@@ -26,7 +26,7 @@ PERMISSIONS: tuple[str, ...] = (
     "keys:admin",
     "system:admin",
 )
-"""What a key may be allowed. `tenants:admin` is for the users, quotas and secrets of one's own tenant; `system:admin` is for
+"""The permissions of keys. `tenants:admin` is for the users, quotas and secrets of one's own tenant; `system:admin` is for
 the operator of the server, and alone reaches across tenants."""
 
 EVERYTHING = frozenset(PERMISSIONS)
@@ -40,7 +40,7 @@ MEMBER = EVERYTHING & {
     "tools:invoke",
     "usage:read",
 }
-"""What a user's own key may do, if nothing else is said."""
+"""Default permissions of a user's own key."""
 
 
 ANONYMOUS = "anonymous"
@@ -53,18 +53,18 @@ class Principal(Record):
     tenant_id: TenantId
     user_id: UserId | None = None
     role: UserRole | None = None
-    """The role it acts with, at most the user's; None for a key that is no user's."""
+    """The role of the key, at most the user's; None for a key without a user."""
     key_id: KeyId | None = None
     permissions: frozenset[str] = frozenset()
     containers: tuple[str, ...] | None = None
     expires_at: int | None = None
-    """When its credentials end, in ms; a socket is closed then."""
+    """Expiry of its credentials, in ms; a socket is closed then."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
     def require(self, permission: str) -> None:
-        """Refuses with `PermissionDenied` what the principal may not do."""
+        """`PermissionDenied` unless the principal has the permission."""
         if not self.may(permission):
             raise PermissionDenied(permission)
 
@@ -79,5 +79,5 @@ class Principal(Record):
 
     @property
     def actor(self) -> str:
-        """For the audit log: the user and the key, as far as there are such."""
+        """The user and the key for the audit log, as far as there are any."""
         return "/".join(name for name in (self.user_id, self.key_id) if name) or ANONYMOUS

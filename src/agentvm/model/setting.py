@@ -15,7 +15,7 @@ from msgspec import Meta
 from agentvm.model.secret import Secret
 
 Applies = Literal["live", "restart", "boot"]
-"""When a change at run time takes effect: at once, with the next start, or never, because it is needed before the database."""
+"""The effect of a change at run time: at once, with the next start, or never, because it is needed before the database."""
 
 TenantValue = Literal["no", "any", "lower"]
 """Whether a tenant may have a value of its own: no, any, or only a lower one."""

@@ -27,4 +27,4 @@ class Turn(Record):
     user_id: UserId | None = None
     """The sender of the message, who is billed for the turn whenever it goes on."""
     alongside: int | None = None
-    """For an unfinished turn that the server may not survive: the number of turns that were last begun together with it."""
+    """Number of turns that were last begun together with an unfinished one that the server may not survive."""

@@ -9,9 +9,9 @@ ACTORS_MAX = 10_000
 
 
 class AuditRefusals:
-    """Which refusals are worth an entry: one a minute of each actor and action.
+    """Selects the refusals that get an entry: one a minute of each actor and action.
 
-    Who may write nothing could else fill the disk by being refused.
+    Otherwise a caller without any right could fill the disk by being refused.
     """
 
     def __init__(self, max_actors: int = ACTORS_MAX) -> None:

@@ -73,7 +73,7 @@ class StatusCheckingMeter:
         self._meter, self._standing = meter, standing
 
     async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
-        """With `force` the call was already made, and is counted whatever the status."""
+        """Admits a call. With `force` it was already made, and is counted in any case."""
         if not force:
             await self._standing.check(planned.tenant_id, planned.user_id)
         return await self._meter.admit(planned, force=force)
