@@ -15,7 +15,7 @@ from agentvm.errors import WritesRefused
 from agentvm.model.ids import DEFAULT_TENANT, SessionId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery import Done
+from agentvm.runtime.recovery.progress import Done
 
 pytestmark = pytest.mark.anyio
 

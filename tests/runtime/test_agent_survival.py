@@ -14,7 +14,7 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.recovery import Done
+from agentvm.runtime.recovery.progress import Done
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from agentvm.errors import SessionQuarantined
 from agentvm.model.definition import Definition
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery import Done
+from agentvm.runtime.recovery.progress import Done
 from agentvm.runtime.turn import PendingCall
 
 pytestmark = pytest.mark.anyio

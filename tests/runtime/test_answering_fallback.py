@@ -24,7 +24,7 @@ from agentvm.model.ids import MessageId
 from agentvm.model.ledger import Planned
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery import Cut, Done
+from agentvm.runtime.recovery.progress import Cut, Done
 
 pytestmark = pytest.mark.anyio
 

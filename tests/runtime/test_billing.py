@@ -15,7 +15,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, S
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 from agentvm.runtime.billing import Bill, Unmetered
-from agentvm.runtime.recovery import Cut, Done
+from agentvm.runtime.recovery.progress import Cut, Done
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from agentvm.model.limits import Limits
 from agentvm.model.money import NANO
 from agentvm.model.usage import Usage
 from agentvm.runtime import budget
-from agentvm.runtime.recovery import Done
+from agentvm.runtime.recovery.progress import Done
 
 pytestmark = pytest.mark.anyio
 

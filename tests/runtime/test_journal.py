@@ -23,8 +23,8 @@ from agentvm.model.usage import Usage
 from agentvm.runtime import journal as journal_module
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.journal import Journal, open_journal
+from agentvm.runtime.recovery.tails import read_tails
 from agentvm.runtime.session_log import SessionLog
-from agentvm.runtime.tails import read_tails
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 

@@ -10,8 +10,8 @@ from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE
+from agentvm.runtime.recovery.tails import read_tails
 from agentvm.runtime.session_log import TAIL_MAX_BYTES, SessionLog, pack
-from agentvm.runtime.tails import read_tails
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 

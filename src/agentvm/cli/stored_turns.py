@@ -16,8 +16,8 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import draw
 from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.runtime.recovery.tails import read_tails
 from agentvm.runtime.replay import Replay
-from agentvm.runtime.tails import read_tails
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.engine import ReadStore, read_data_dir
 

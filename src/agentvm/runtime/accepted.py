@@ -11,8 +11,9 @@ from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime import recovery, turn
+from agentvm.runtime import turn
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.recovery import progress
 
 Failure = tuple[str, str, bool]
 """A code, a text for people, and whether to try again may help."""
@@ -34,7 +35,7 @@ class Accepted:
     """The event before its first."""
     resumed: bool = False
     """Whether it goes on after a restart."""
-    cut: recovery.Cut | None = None
+    cut: progress.Cut | None = None
     """The model call it was in when its process died."""
     settled: bool = False
     """Whether what it used before a restart was charged."""

@@ -22,14 +22,15 @@ from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId,
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
-from agentvm.runtime import attached, recovery, turn
+from agentvm.runtime import attached, turn
 from agentvm.runtime.accepted import Accepted, Failure, failure_of
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
-from agentvm.runtime.resumption import begin_again, take_up
+from agentvm.runtime.recovery import progress
+from agentvm.runtime.recovery.resumption import begin_again, take_up
 from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
@@ -269,16 +270,15 @@ class Agent:
     def resume(
         self,
         left: Turn,
-        done: recovery.Done | None = None,
+        done: progress.Done | None = None,
         *,
-        cut: recovery.Cut | None = None,
+        cut: progress.Cut | None = None,
         stopped: bool = False,
         suspended: bool = False,
     ) -> Accepted:
         """Takes a turn from before a restart, to go on from its last finished message, or to end if it was `stopped`.
 
-        A turn that died with its process has used up an attempt, one that was `suspended` has not. What it has done is found
-        out when it begins, unless it is given.
+        A turn that died with its process has used up an attempt, a `suspended` one has not. Without `done` it is looked up.
         """
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)

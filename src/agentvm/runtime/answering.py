@@ -27,10 +27,11 @@ from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime import attached, budget, context, recovery, refusal, turn
+from agentvm.runtime import attached, budget, context, refusal, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
+from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tasks import open_tasks
@@ -87,7 +88,7 @@ class Answering:
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
         history = await self._history(candidates)
-        budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
+        budget.check(self._limits, progress.review(history.messages, self._accepted.state.turn_id), self._cost)
         while True:
             lineup = Lineup(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
@@ -254,7 +255,7 @@ class Answering:
         for pending in now.pending:
             if pending not in again:
                 at = self._ports.clock()
-                await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
+                await self._advance(turn.tool_finished(accepted.state, pending.call, progress.LOST, True, at))
 
     async def _history(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""

@@ -3,7 +3,7 @@
 That a call is asked is committed before its request leaves. Every call that left has one ledger entry, named after the message
 it answers with, or after how it was asked if nothing was heard. It is committed together with what the call said. If that
 commit is lost the entry is posted again with the turn's end; the ledger takes each name once. What a process that died had
-asked is entered by the next one: see `agentvm.runtime.settlement`.
+asked is entered by the next one: see `agentvm.runtime.recovery.settlement`.
 """
 
 from typing import Protocol

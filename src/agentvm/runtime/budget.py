@@ -6,7 +6,7 @@ It is checked against the history and not against a counter, so a turn that goes
 from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
 from agentvm.model.money import dollars
-from agentvm.runtime.recovery import Done
+from agentvm.runtime.recovery.progress import Done
 
 
 def check(limits: Limits, done: Done, cost: int) -> None:

@@ -21,7 +21,7 @@ from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
-from agentvm.runtime.quarantine import Quarantine
+from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
 from agentvm.storage.base import Reading, Recalled
 from agentvm.storage.sql.log import LogStore

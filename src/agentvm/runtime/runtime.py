@@ -5,7 +5,6 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import anyio
@@ -13,15 +12,13 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, DriverNotFound, RecordUnreadable, ShuttingDown, StoreFailed
+from agentvm.errors import AgentVMError, DriverNotFound, ShuttingDown
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
+from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.limits import TurnSettings
-from agentvm.model.turn import Turn
-from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, Unmetered
 from agentvm.runtime.broadcaster import Broadcaster
@@ -30,36 +27,15 @@ from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
-from agentvm.runtime.quarantine import Quarantine
+from agentvm.runtime.recovery.quarantine import Quarantine
+from agentvm.runtime.recovery.restart import Recovery
 from agentvm.runtime.replay import Replay
-from agentvm.runtime.resumption import count
 from agentvm.runtime.roster import Present, Roster, Sleeper
-from agentvm.runtime.settlement import settle_left
-from agentvm.runtime.suspects import GROUP_SECONDS, is_to_blame, next_group
-from agentvm.runtime.tails import Left, fold_tails, read_tails
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSource
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
-
-
-TOGETHER = 64
-"""Turns from before a restart that are counted in one commit."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resumed:
-    """A turn from before a restart, and the row of it that was found."""
-
-    agent: Agent
-    accepted: Accepted
-    turn: Turn
-
-    def is_suspect(self, limit: int) -> bool:
-        """Whether the server may not survive it. One that is only to be ended need not wait in line."""
-        attempt = self.accepted.attempt
-        return attempt >= limit and not is_to_blame(self.turn, attempt, limit) and not self.accepted.cancelling.cancel_called
 
 
 class Runtime:
@@ -74,8 +50,6 @@ class Runtime:
         """Agents that have left memory because nobody needed them."""
         self.rebuilding: WeakValueDictionary[tuple[TenantId, ImageId], anyio.Lock] = WeakValueDictionary()
         """Held while an image is built anew: two who change it at once shall both be heard."""
-        self._left: list[Resumed] = []
-        """Turns from before a restart that nobody has let run yet."""
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
         self.models = ports.models
@@ -181,82 +155,11 @@ class Runtime:
         """Tells of something whose record, if it has one, is already committed."""
         self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
 
-    async def recover(self) -> None:
-        """Finds every turn that was accepted and has no end. They go on once `keep_house` runs; no history is read here."""
-        await self.quarantine.load()
-        unfinished = await self._ports.store.list_unfinished()
-        left = await self._restore({turn.turn_id for _, turn in unfinished})
-        for log in left.logs:
-            self._ports.journal.adopt(log)
-        for tenant_id, turn in unfinished:
-            image = await self._read_image(tenant_id, turn)
-            if image is None:
-                continue
-            # One that is gone was deleted just before the crash: nobody would see what the turn says.
-            gone = await self._ports.store.tenant(tenant_id).find_session(turn.session_id) is None
-            agent, _ = self.start_agent(tenant_id, image, turn.session_id)
-            accepted = agent.resume(
-                turn, stopped=gone or turn.turn_id in left.stopped, suspended=turn.turn_id in left.suspended
-            )
-            self._left.append(Resumed(agent, accepted, turn))
-
-    async def _restore(self, open_turns: set[TurnId]) -> Left:
-        """What the journal says of the process before."""
-        try:
-            return await fold_tails(self._ports.store, open_turns, self._ports.clock())
-        except StoreFailed as error:
-            # A server whose disk refuses starts all the same, and says that it is not ready.
-            logger.error("journal_not_folded", code=error.code, error=str(error))
-        logs = await read_tails(self._ports.store)
-        return Left({one for log in logs for one in log.stopped}, {one for log in logs for one in log.suspended}, logs)
-
     async def keep_house(self) -> None:
         """What must be done from time to time, until cancelled."""
         async with open_tasks() as tasks:
-            for keep in (self._go_on, self._retain, self._evict_idle, self._ports.journal.probe):
+            for keep in (self._retain, self._evict_idle, self._ports.journal.probe):
                 tasks.start_soon(keep)
-
-    async def _go_on(self) -> None:
-        """Lets turns from before the restart run: all at once, but for those that the server may not survive."""
-        left, self._left = self._left, []
-        limit = self._ports.settings_of(None).limits.attempts
-        suspected = [one for one in left if one.is_suspect(limit)]
-        plain = [one for one in left if one not in suspected]
-        for some in (plain[start : start + TOGETHER] for start in range(0, len(plain), TOGETHER)):
-            await self._begin(some)
-        running: list[Resumed] = []
-        while suspected:
-            group = next_group(suspected, lambda one: one.turn)
-            suspected = [one for one in suspected if one not in group]
-            running = [one for one in running if not one.accepted.over.is_set()]
-            # Those that still run are begun alongside these, too: they are as much to blame for what happens now.
-            await self._begin(group, running)
-            running += group
-            with anyio.move_on_after(GROUP_SECONDS):
-                for one in group:
-                    await one.accepted.over.wait()
-
-    async def _begin(self, some: Sequence[Resumed], alongside: Sequence[Resumed] | None = None) -> None:
-        # What waits behind another turn of its session is not begun yet.
-        first = [one for one in some if one.agent.inbox and one.agent.inbox[0] is one.accepted]
-        together = [*first, *(alongside or ())]
-        begun = [(one.agent.tenant_id, one.accepted, one.turn) for one in together]
-        try:
-            await count(self._ports, begun, alongside=None if alongside is None else len(together))
-        except AgentVMError as error:
-            # Each is counted by itself when it begins, or not begun.
-            logger.error("attempts_not_counted", code=error.code, error=str(error))
-        for one in some:
-            logger.info("turn_resumed", turn_id=one.turn.turn_id, attempts=one.turn.attempts)
-            one.agent.release(one.accepted)
-
-    async def _read_image(self, tenant_id: TenantId, left: Turn) -> Image | None:
-        container = self._ports.store.tenant(tenant_id).container(left.container_id)
-        try:
-            return await container.get_image(left.image_id)
-        except RecordUnreadable as error:
-            await self.quarantine.put(tenant_id, left.container_id, left.session_id, f"its image cannot be read ({error})")
-            return None
 
     async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
@@ -354,12 +257,11 @@ async def open_runtime(
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
-        # Looked up before anything is asked anew.
-        left = await store.list_asked()
-        await runtime.recover()
+        recovery = Recovery(ports, runtime.start_agent)
+        await recovery.find()
         async with open_tasks() as housekeeping:
+            housekeeping.start_soon(recovery.run)
             housekeeping.start_soon(runtime.keep_house)
-            housekeeping.start_soon(settle_left, store, ports.meter, clock, left)
             try:
                 yield runtime
             finally:

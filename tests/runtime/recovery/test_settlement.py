@@ -7,8 +7,8 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.ledger import AskedCall
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime.recovery import Cut, Done
-from agentvm.runtime.settlement import settle_left
+from agentvm.runtime.recovery.progress import Cut, Done
+from agentvm.runtime.recovery.settlement import settle_left
 
 pytestmark = pytest.mark.anyio
 

@@ -18,11 +18,12 @@ from agentvm.model.ids import MessageId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
-from agentvm.runtime import recovery, suspects, turn
+from agentvm.runtime import turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
-from agentvm.runtime.settlement import settle_up
+from agentvm.runtime.recovery import progress, suspects
+from agentvm.runtime.recovery.settlement import settle_up
 from agentvm.runtime.turn import PendingCall, TurnState
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.log import LogStore
@@ -35,13 +36,13 @@ EVENTS_MAX = 10_000
 _LOOKED_AT = (TurnRequest, MessageStart, MessageDelta, TextDelta, ThinkingDelta, ToolUseStop, MessageStop, TurnResumed)
 
 
-def begin_again(left: Turn, done: recovery.Done | None) -> TurnState:
+def begin_again(left: Turn, done: progress.Done | None) -> TurnState:
     """A turn from before a restart, with what it has done as far as that is known."""
     begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
     return begun if done is None else _with(begun, done)
 
 
-def _with(state: TurnState, done: recovery.Done) -> TurnState:
+def _with(state: TurnState, done: progress.Done) -> TurnState:
     produced = max(state.produced, done.produced)
     return msgspec.structs.replace(state, produced=produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
 
@@ -89,7 +90,7 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
             await count(ports, [(tenant_id, accepted, left)])
         except StoreFailed:
             # It is not begun; but the call that it was in was made, and its end is told with what that used.
-            accepted.cut = recovery.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
+            accepted.cut = progress.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
             raise
     if suspects.is_to_blame(left, accepted.attempt, ports.settings_of(tenant_id).limits.attempts):
         accepted.is_to_blame = True
@@ -99,14 +100,14 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     async with ports.taking_up:
         own = await _own_messages(ports, tenant_id, log, left)
         told = await _told(ports, tenant_id, log, left)
-    done = recovery.review(own, left.turn_id)
-    accepted.cut, accepted.spent = recovery.find_cut(told, left.turn_id), done.usage
-    accepted.state = _with_partial(_with(accepted.state, done), recovery.find_partial(told, left.turn_id))
+    done = progress.review(own, left.turn_id)
+    accepted.cut, accepted.spent = progress.find_cut(told, left.turn_id), done.usage
+    accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
     accepted.asked_for = _whole_calls(own, accepted.state.told_id)
     accepted.left = None
 
 
-def _with_partial(state: TurnState, partial: recovery.Partial | None) -> TurnState:
+def _with_partial(state: TurnState, partial: progress.Partial | None) -> TurnState:
     return state if partial is None else msgspec.structs.replace(state, told=partial.text, told_id=partial.message_id)
 
 

@@ -4,7 +4,7 @@ from tests.runtime.fixtures import open_world
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import SessionQuarantined
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
-from agentvm.runtime.quarantine import Quarantine
+from agentvm.runtime.recovery.quarantine import Quarantine
 
 pytestmark = pytest.mark.anyio
 

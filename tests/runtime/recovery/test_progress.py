@@ -14,7 +14,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery import Done, Partial, find_partial, review
+from agentvm.runtime.recovery.progress import Done, Partial, find_partial, review
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 SPENT = Usage(input_tokens=3, output_tokens=5)

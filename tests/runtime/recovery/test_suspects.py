@@ -10,7 +10,7 @@ from msgspec import structs
 
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.turn import Turn
-from agentvm.runtime.suspects import MORE_ATTEMPTS_MAX, is_to_blame, next_group
+from agentvm.runtime.recovery.suspects import MORE_ATTEMPTS_MAX, is_to_blame, next_group
 
 LIMIT = 3
 

@@ -17,7 +17,7 @@ from agentvm.runtime import context
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Ports
-from agentvm.runtime.recovery import Cut
+from agentvm.runtime.recovery.progress import Cut
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)

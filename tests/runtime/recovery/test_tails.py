@@ -16,9 +16,9 @@ from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSusp
 from agentvm.model import message as model
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE
-from agentvm.runtime import tails
+from agentvm.runtime.recovery import tails
+from agentvm.runtime.recovery.tails import fold_tails, read_tails
 from agentvm.runtime.session_log import SessionLog, pack
-from agentvm.runtime.tails import fold_tails, read_tails
 
 pytestmark = pytest.mark.anyio
 

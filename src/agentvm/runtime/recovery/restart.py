@@ -1,0 +1,133 @@
+"""Restart — finds the turns that the process before has left, and lets them go on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
+from agentvm.log import get_logger
+from agentvm.model.ids import SessionId, TenantId, TurnId
+from agentvm.model.image import Image
+from agentvm.model.ledger import AskedCall
+from agentvm.model.turn import Turn
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.recovery.resumption import count
+from agentvm.runtime.recovery.settlement import settle_left
+from agentvm.runtime.recovery.suspects import GROUP_SECONDS, is_to_blame, next_group
+from agentvm.runtime.recovery.tails import Left, fold_tails, read_tails
+from agentvm.runtime.tasks import open_tasks
+
+logger = get_logger(__name__)
+
+COUNTED_MAX = 64
+"""Turns that are counted in one commit."""
+
+StartAgent = Callable[[TenantId, Image, SessionId], tuple[Agent, bool]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resumed:
+    """A turn from before the restart, and its row as it was found."""
+
+    agent: Agent
+    accepted: Accepted
+    turn: Turn
+
+    def is_suspect(self, limit: int) -> bool:
+        """Whether the server may not survive the turn. One that is only to be ended need not wait in line."""
+        attempt = self.accepted.attempt
+        return attempt >= limit and not is_to_blame(self.turn, attempt, limit) and not self.accepted.cancelling.cancel_called
+
+
+class Recovery:
+    """The turns and model calls of the process before."""
+
+    def __init__(self, ports: Ports, start_agent: StartAgent) -> None:
+        self._ports = ports
+        self._start_agent = start_agent
+        self._turns: list[Resumed] = []
+        self._calls: Sequence[AskedCall] = ()
+
+    async def find(self) -> None:
+        """Finds every accepted turn without an end, and every model call without an entry. No history is read here."""
+        # First, before anything is asked anew.
+        self._calls = await self._ports.store.list_asked()
+        await self._ports.quarantine.load()
+        unfinished = await self._ports.store.list_unfinished()
+        left = await self._fold({turn.turn_id for _, turn in unfinished})
+        for log in left.logs:
+            self._ports.journal.adopt(log)
+        for tenant_id, turn in unfinished:
+            image = await self._read_image(tenant_id, turn)
+            if image is None:
+                continue
+            # A session that is gone was deleted just before the crash: nobody would see what the turn says.
+            gone = await self._ports.store.tenant(tenant_id).find_session(turn.session_id) is None
+            agent, _ = self._start_agent(tenant_id, image, turn.session_id)
+            accepted = agent.resume(
+                turn, stopped=gone or turn.turn_id in left.stopped, suspended=turn.turn_id in left.suspended
+            )
+            self._turns.append(Resumed(agent, accepted, turn))
+
+    async def run(self) -> None:
+        """Charges the calls of no turn and, beside that, lets the turns go on."""
+        ports, calls, self._calls = self._ports, self._calls, ()
+        async with open_tasks() as tasks:
+            tasks.start_soon(settle_left, ports.store, ports.meter, ports.clock, calls)
+            tasks.start_soon(self._go_on)
+
+    async def _go_on(self) -> None:
+        """Lets the turns run: all at once, but for those that the server may not survive."""
+        turns, self._turns = self._turns, []
+        limit = self._ports.settings_of(None).limits.attempts
+        suspected = [resumed for resumed in turns if resumed.is_suspect(limit)]
+        plain = [resumed for resumed in turns if resumed not in suspected]
+        for start in range(0, len(plain), COUNTED_MAX):
+            await self._begin(plain[start : start + COUNTED_MAX])
+        running: list[Resumed] = []
+        while suspected:
+            group = next_group(suspected, lambda resumed: resumed.turn)
+            suspected = [resumed for resumed in suspected if resumed not in group]
+            running = [resumed for resumed in running if not resumed.accepted.over.is_set()]
+            # Turns that still run are begun alongside these, too: they are as much to blame for what happens now.
+            await self._begin(group, running)
+            running += group
+            with anyio.move_on_after(GROUP_SECONDS):
+                for resumed in group:
+                    await resumed.accepted.over.wait()
+
+    async def _fold(self, open_turns: set[TurnId]) -> Left:
+        try:
+            return await fold_tails(self._ports.store, open_turns, self._ports.clock())
+        except StoreFailed as error:
+            # A server whose disk refuses writes starts all the same, and says that it is not ready.
+            logger.error("journal_not_folded", code=error.code, error=str(error))
+        logs = await read_tails(self._ports.store)
+        stopped = {turn_id for log in logs for turn_id in log.stopped}
+        return Left(stopped, {turn_id for log in logs for turn_id in log.suspended}, logs)
+
+    async def _begin(self, group: Sequence[Resumed], alongside: Sequence[Resumed] | None = None) -> None:
+        # A turn that waits behind another of its session is not begun yet.
+        first = [resumed for resumed in group if resumed.agent.inbox and resumed.agent.inbox[0] is resumed.accepted]
+        together = [*first, *(alongside or ())]
+        begun = [(resumed.agent.tenant_id, resumed.accepted, resumed.turn) for resumed in together]
+        try:
+            await count(self._ports, begun, alongside=None if alongside is None else len(together))
+        except AgentVMError as error:
+            # Each is counted by itself when it begins, or not begun.
+            logger.error("attempts_not_counted", code=error.code, error=str(error))
+        for resumed in group:
+            logger.info("turn_resumed", turn_id=resumed.turn.turn_id, attempts=resumed.turn.attempts)
+            resumed.agent.release(resumed.accepted)
+
+    async def _read_image(self, tenant_id: TenantId, turn: Turn) -> Image | None:
+        container = self._ports.store.tenant(tenant_id).container(turn.container_id)
+        try:
+            return await container.get_image(turn.image_id)
+        except RecordUnreadable as error:
+            reason = f"its image cannot be read ({error})"
+            await self._ports.quarantine.put(tenant_id, turn.container_id, turn.session_id, reason)
+            return None
