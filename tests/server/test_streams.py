@@ -57,6 +57,16 @@ def test_the_frames_of_one_tick_leave_in_one_write_and_in_order() -> None:
     assert transport.log == [b"abc", b"d"]
 
 
+def test_what_is_joined_already_leaves_at_once_behind_what_waits() -> None:
+    joining, transport, loop = joined()
+    joining.write(b"a")
+    joining.write_now(b"b")
+    joining.write_now(b"c")
+    assert transport.log == [b"ab", b"c"]
+    loop.tick()
+    assert transport.log == [b"ab", b"c"]
+
+
 def test_what_was_written_before_the_close_leaves_before_it() -> None:
     joining, transport, loop = joined()
     joining.write(b"last words")

@@ -38,6 +38,8 @@ class Outlet:
         until: float | None = None
         while True:
             frames, room = await channel.take(), True
+            if frames and not channel.lagging:
+                return frames
             for subscription in tuple(channel.lagging):
                 if channel.closing is not None or not (room := await self._catch_up(subscription)):
                     break

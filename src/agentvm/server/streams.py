@@ -49,6 +49,11 @@ class JoiningTransport:
             self._loop.call_soon(self._flush)
         self._pending.append(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Writes frames that are joined already, after what waits for the end of the tick."""
+        self._pending.append(data)
+        self._flush()
+
     def flush(self) -> None:
         """Writes what waits for the end of the tick."""
         self._flush()
@@ -66,7 +71,7 @@ class JoiningTransport:
 
     def _flush(self) -> None:
         if self._pending:
-            joined = b"".join(self._pending)
+            joined = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
             self._pending.clear()
             if not self._transport.is_closing():
                 # A peer that has gone meanwhile would be an error in a callback that nobody waits for.

@@ -127,7 +127,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
                 self.conn.send_text(text.encode())
             self.transport.write(b"".join(self.conn.data_to_send()))
         else:
-            self.transport.write(join_texts(texts))
+            self.transport.write_now(join_texts(texts))  # type: ignore[attr-defined]  # of the JoiningTransport
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
