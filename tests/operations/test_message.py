@@ -7,7 +7,9 @@ from tests.commands.fixtures import ask_at_once, open_desk
 
 from agentvm.drivers.base import UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text
+from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.limits import Limits
+from agentvm.storage.sql.store import TenantStore
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +43,24 @@ async def test_a_message_may_go_to_a_running_agent() -> None:
         sent = await desk.ask("message_send", agentId=agent_id, content="Hello")
         assert (sent["agentId"], sent["imageId"]) == (agent_id, image_id)
         await desk.hear("turn_response")
+
+
+async def test_a_message_to_an_agent_in_memory_does_not_look_for_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups: list[ImageId] = []
+    find_image = TenantStore.find_image
+
+    async def counted(store: TenantStore, image_id: ImageId) -> ContainerId | None:
+        lookups.append(image_id)
+        return await find_image(store, image_id)
+
+    monkeypatch.setattr(TenantStore, "find_image", counted)
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        for times in range(1, 5):
+            await desk.ask("message_send", imageId=image_id, content="Hello")
+            await desk.hear("turn_response", times=times)
+    # Once for the agent, and once more beside it: the image may have been rebuilt in between.
+    assert lookups == [image_id] * 2
 
 
 async def test_a_message_may_go_to_another_session_of_the_image_but_not_of_another_image() -> None:

@@ -178,6 +178,10 @@ def _way(context: "Context", request: MessageSend, agent: "Agent") -> Callable[[
 async def _addressee(context: "Context", request: MessageSend) -> "Agent":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
     if request.image_id:
+        # No read for an agent in memory: it knows its image, and the commit finds out what is gone.
+        awake = runtime.roster.awake(tenant_id, request.image_id, request.session_id)
+        if awake is not None and context.principal.reaches(awake.container_id):
+            return awake
         store, image = await context.workspace.image(request.image_id)
         session_id = request.session_id or image.session_id
         if request.session_id:
