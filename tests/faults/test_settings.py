@@ -143,7 +143,7 @@ async def test_a_provider_that_cannot_be_opened_changes_nothing() -> None:
             for changes, word in (
                 ({"llm.provider": "anthropic"}, "needs a key"),
                 ({"llm.providers.x": {"driver": "openai", "baseUrl": "nonsense"}}, "http(s) URL"),
-                ({"llm.providers.x": {"driver": "openai", "apiKey": f"{PLANTED} with spaces"}}, "holds spaces"),
+                ({"llm.providers.x": {"driver": "openai", "apiKey": f"{PLANTED} with spaces"}}, "contains spaces"),
             ):
                 refused = await put(web, changes)
                 assert (refused.status_code, word in refused.text, PLANTED in refused.text) == (400, True, False)
