@@ -60,6 +60,10 @@ UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 # Names end in "/" for a package. Give the reason; an entry that is not needed fails.
 TESTED_BY: dict[str, str] = {
     "__init__.py": "test_exports.py",  # The public names.
+    # The conformance suite, on every engine.
+    "storage/sql/accounts/__init__.py": "storage/test_conformance.py",
+    "storage/sql/definitions.py": "storage/test_conformance.py",
+    "storage/sql/resources/__init__.py": "storage/test_conformance.py",
     "protocol/commands/": "protocol/test_commands.py",  # One table for all of them: what each says when it fails.
 }
 

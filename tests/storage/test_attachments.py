@@ -5,7 +5,7 @@ from io import BytesIO
 
 import pytest
 
-from agentvm.storage.attachments import CHUNK, Upload
+from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import AttachmentStore, read_all
 from agentvm.testing.conformance.store import settle
@@ -21,7 +21,7 @@ def test_a_repository_offers_what_the_protocol_says_and_nothing_else() -> None:
     assert public(AttachmentStore) == public(AttachmentStore)
 
 
-@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
+@pytest.mark.parametrize("size", [1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
 async def test_all_of_it_is_read_wherever_it_ends(size: int) -> None:
     async with open_store(None) as store:
         home = await settle(store)
@@ -32,7 +32,7 @@ async def test_all_of_it_is_read_wherever_it_ends(size: int) -> None:
 async def test_what_goes_while_it_is_read_is_not_there() -> None:
     async with open_store(None) as store:
         home = await settle(store)
-        added, _ = await home.attachments.add(BytesIO(b"x" * CHUNK * 2), Upload(media_type="a/b"), 1)
+        added, _ = await home.attachments.add(BytesIO(b"x" * CHUNK_BYTES * 2), Upload(media_type="a/b"), 1)
 
         class Going(AttachmentStore):
             async def read(self, digest: str, number: int) -> bytes | None:

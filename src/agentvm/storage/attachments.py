@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from agentvm.model.attachment import Attachment
 from agentvm.model.ids import UserId
 
-CHUNK = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 """Bytes of an attachment that are read or written at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """What is said about the bytes. What they are called is found out from them, and not said."""
+    """The metadata of an upload. The digest is computed from the bytes."""
 
     media_type: str
     name: str | None = None

@@ -40,7 +40,7 @@ class Rewinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What a model needs to know of a session: the newest summary, and what it does not cover, in the order it was stored.
+    """The context of a model call: the newest summary of a session and the messages that it does not cover, in stored order.
 
     All of it is one state of the session. `running` are the turns that have not ended. `truncated` when there are messages
     beyond those that the reading allowed. `refused` is what providers do not take of it.
@@ -74,7 +74,7 @@ WHOLE = Reading(max_bytes=2**62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWrite:
-    """What one commit adds to one session: messages, turns, the part of the log that is complete, and what they cost.
+    """The additions of one commit to one session: messages, turns, a complete part of the log, and their cost.
 
     What `rewind` takes back goes before the messages come. Without messages, turns, chunk, ledger and rewind no row of the
     session or of its image changes, and a session that is gone is reported all the same.

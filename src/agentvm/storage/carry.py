@@ -71,7 +71,7 @@ class Continued:
 
 
 Carried = Image | Present | Session | Continued | Said | Attached
-"""What comes in, in order: an image, then its sessions, each with what was said in it, and before that what it refers to."""
+"""The items of an import, in order: an image, then its sessions, each with its files before its messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Owned:
     attachments: int = 0
     resources: int = 0
     kept_resources: int = 0
-    """Of the resources, those that other tenants are locked to: the versions they use stay for them."""
+    """Resources that other tenants are locked to: the versions they use stay for them."""
     users: int = 0
     keys: int = 0
     secrets: int = 0
@@ -42,12 +42,12 @@ class Erasure:
     user_id: UserId | None
     asked_at: int
     emptied: bool
-    """Its rows are gone; traces may be left in the files."""
+    """Whether the rows are gone; traces may be left in the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What one step did: whether there are more rows, which sessions are gone for good, and how many messages went."""
+    """The result of one step: whether there are more rows, which sessions were deleted, and how many messages."""
 
     more: bool
     gone: tuple[SessionId, ...] = ()

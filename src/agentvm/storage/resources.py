@@ -34,7 +34,7 @@ class Publication:
     """
 
     resource_id: ResourceId
-    """Of the resource, if this publication makes it."""
+    """The id of the resource, if this publication creates it."""
     version_id: VersionId
     type: ResourceType
     name: str
@@ -49,16 +49,16 @@ class Publication:
     schema: Mapping[str, object] | None = None
     dependencies: Sequence[NewDependency] = ()
     text: str = ""
-    """What is searched; a store may leave out what is beyond its first 100,000 characters."""
+    """The text to search; a store may leave out all beyond its first 100,000 characters."""
     description: str | None = None
     tags: tuple[str, ...] | None = None
     visibility: Visibility | None = None
-    """What the server's own tenant publishes is public, whatever this says."""
+    """Resources of the server's own tenant are always public."""
     deprecated: str | None = None
     pointer: str | None = None
     """A tag that is to point to the version."""
     is_new: bool = False
-    """There must be no resource of this name yet, or one with this very version."""
+    """Requires that no resource of this name exists, or one with this very version."""
     expected: str | None = None
     """The digest that the latest version must have."""
     created_by: str
@@ -105,7 +105,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What to look for; every member that is given narrows it."""
+    """A search for resources; every field that is given narrows it."""
 
     text: str | None = None
     """Words, each of which must be there, or one that begins with it. Spaces are no text; what has no word finds nothing."""
@@ -131,7 +131,7 @@ class Hit:
     resource: Resource
     uses: int
     content: bytes | None = None
-    """Of the latest version, if it was asked for and there is one."""
+    """The content of the latest version, if it was requested and there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependents:
-    """Who is locked to a resource: of the own tenant each, of others how many."""
+    """The dependents of a resource: those of the own tenant by name, of others the number."""
 
     resources: tuple[tuple[Resource, str], ...]
     """With the version that depends."""
@@ -155,7 +155,7 @@ class Dependents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What may be changed without a new version. None leaves it; an empty text removes it."""
+    """Changes without a new version. None leaves a field; an empty text removes it."""
 
     description: str | None = None
     tags: tuple[str, ...] | None = None

@@ -16,12 +16,12 @@ Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
 
 PAGE_BYTES = 8 * 1024 * 1024
-"""What the messages of one page have together, as they are stored."""
+"""The stored size of all messages of one page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who has read something: a user, or nobody in particular; on all devices, or on one of them."""
+    """A reader of sessions: a user, or nobody in particular; on all devices, or on one of them."""
 
     user: str = ""
     device: str = ""
@@ -32,7 +32,7 @@ ANYBODY = Reader()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Which sessions; every member that is not None narrows the list. `after` is the `next` of the page before."""
+    """A list of sessions; every field that is not None narrows it. `after` is the `next` of the previous page."""
 
     image_id: ImageId | None = None
     archived: bool | None = False
@@ -64,13 +64,13 @@ class Listed:
 class SessionPage:
     items: tuple[Listed, ...]
     total: int
-    """Of all pages."""
+    """The number of items on all pages."""
     next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageQuery:
-    """Which messages of a session: those after `cursor`, or before it if the newest come first.
+    """A page of messages of a session: those after `cursor`, or before it if the newest come first.
 
     With `around` those around that message, oldest first. With `rewind` those that it took back, in place of those that stand.
     """
@@ -101,7 +101,7 @@ class MessagePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSearch:
-    """Which messages. Every word of `text` must be in one, or one that begins with it."""
+    """A search for messages. Each must contain every word of `text`, or one that begins with it."""
 
     text: str
     image_id: ImageId | None = None
@@ -114,7 +114,7 @@ class MessageSearch:
     after: str | None = None
     limit: int = 20
     now: int = 0
-    """What is recent is so from here."""
+    """The time from which the age of a message is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class FoundPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnQuery:
-    """Which turns; every member that is not None narrows the list. `after` is the `next` of the page before.
+    """A list of turns; every field that is not None narrows it. `after` is the `next` of the previous page.
 
     Those that run take until `now`.
     """

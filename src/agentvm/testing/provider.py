@@ -50,7 +50,7 @@ Step = bytes | Wait | Delay | Stall | Disconnect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one request gets."""
+    """The response to one request."""
 
     steps: Sequence[Step] = ()
     status: int = 200
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class ProviderRequest:
-    """What the client sent, and what became of it."""
+    """A request of the client, and its outcome."""
 
     method: str
     path: str
@@ -87,7 +87,7 @@ class ScriptedProvider:
         self._arrived = anyio.Event()
 
     def play(self, *answers: Answer) -> None:
-        """What to answer from now on, one per request; the last repeats."""
+        """Sets the responses from now on, one per request; the last repeats."""
         self._answers = list(answers)
 
     async def wait_request(self, number: int = 1) -> ProviderRequest:

@@ -8,13 +8,13 @@ from tests.server.http.test_carrying import limit
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.principal import MEMBER
-from agentvm.storage.attachments import CHUNK
+from agentvm.storage.attachments import CHUNK_BYTES
 from agentvm.testing.conformance.attachments import referring
 from agentvm.vm import ATTACHMENT_GRACE_MS
 
 pytestmark = pytest.mark.anyio
 
-BODY = b"\x89PNG" + b"x" * CHUNK
+BODY = b"\x89PNG" + b"x" * CHUNK_BYTES
 DIGEST = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
 PNG = ((b"content-type", b"image/png"),)
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from io import BytesIO
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -16,15 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentvm.errors import ContainerNotFound, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.attachments import CHUNK, Upload
+from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import attachments
-from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE, read_all
+from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, read_all
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.attachments import BODY, CHECKS, digest_of, referring, upload
+from agentvm.testing.conformance.attachments import BODY, digest_of, referring, upload
 from agentvm.testing.conformance.records import SESSION, default_session, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
@@ -33,15 +32,6 @@ pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 GRACE = 10
 TEXT = Upload(media_type="text/plain")
-
-
-@pytest.mark.parametrize("where", ["memory", "file"])
-@pytest.mark.parametrize("check", CHECKS)
-async def test_sqlite_keeps_attachments_as_it_should(
-    check: Callable[[Store], Awaitable[None]], where: str, tmp_path: Path
-) -> None:
-    async with open_store(None if where == "memory" else tmp_path / "x.db") as store:
-        await check(store)
 
 
 async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store: Store) -> None:
@@ -54,8 +44,8 @@ async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store
     )
     assert counts == [1, 4]
     assert await database.read(lambda connection: connection.fetch("SELECT length(body) FROM blob_chunks", ())) == [
-        (CHUNK,),
-        (len(BODY) - CHUNK,),
+        (CHUNK_BYTES,),
+        (len(BODY) - CHUNK_BYTES,),
     ]
 
 
@@ -115,7 +105,7 @@ async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store
             assert await read_all(home.attachments, digest_of(body := f"body {turn}".encode())) == body
 
 
-BODIES = {"a": b"a", "b": b"b", "large": b"c" * (CHUNK + 1)}
+BODIES = {"a": b"a", "b": b"b", "large": b"c" * (CHUNK_BYTES + 1)}
 SCOPES = [("t", "x"), ("t", "y"), ("u", "x")]
 one_of = st.sampled_from
 
@@ -239,7 +229,7 @@ async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(st
     assert [await store.collect(now, grace=1) for now in (3, 4)] == [0, 1]
 
 
-LARGE = bytes(range(256)) * (PIECE * CHUNK // 256) + b"more"
+LARGE = bytes(range(256)) * (PIECE_CHUNKS_MAX * CHUNK_BYTES // 256) + b"more"
 
 
 async def begun(database: SqliteDatabase) -> list[tuple[str, int | None]]:
@@ -261,7 +251,9 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
     assert {at for _, at in await begun(database)} == {None, 1}, "what came second goes with the next collection"
     await attachments.drop_given_up(database)
     assert await begun(database) == [(digest_of(LARGE), None)]
-    assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
+    assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM blob_chunks")) == [
+        (PIECE_CHUNKS_MAX + 1,)
+    ]
 
 
 class Counted:

@@ -1,4 +1,3 @@
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -13,18 +12,11 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.carry import OURS, SUITE, some
+from agentvm.testing.conformance.carry import OURS, some
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("where", ["memory", "file"])
-@pytest.mark.parametrize("check", SUITE)
-async def test_sqlite_carries_as_it_should(check: Callable[[Store], Awaitable[None]], where: str, tmp_path: Path) -> None:
-    async with open_store(None if where == "memory" else tmp_path / "x.db") as store:
-        await check(store)
 
 
 async def test_what_came_in_is_found_by_lists(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sql import rows
-from agentvm.storage.sql.session_write import ARRIVING, MESSAGES
+from agentvm.storage.sql.session_write import ARRIVING_MS, PIECE_MESSAGES
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -145,7 +145,7 @@ async def test_the_scope_decides_the_container_not_the_record(store: Store) -> N
 
 async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
-    long = [message(f"m{number}", "heron") for number in range(5 * MESSAGES)]
+    long = [message(f"m{number}", "heron") for number in range(5 * PIECE_MESSAGES)]
     seen: set[int] = set()
 
     async def look() -> None:
@@ -163,7 +163,7 @@ async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(
 
 async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
-    long = [message(f"m{number}", "heron") for number in range(50 * MESSAGES)]
+    long = [message(f"m{number}", "heron") for number in range(50 * PIECE_MESSAGES)]
     refused: list[ImageNotFound] = []
 
     async def add() -> None:
@@ -187,7 +187,7 @@ async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_st
         home = await settle(store, image())
         await home.add_session(session("s2"), [message("m1")])
     async with open_database(tmp_path / "x.db") as database:
-        await database.write(lambda found: found.fetch(f"UPDATE sessions SET deleted_at = {ARRIVING}"))
+        await database.write(lambda found: found.fetch(f"UPDATE sessions SET deleted_at = {ARRIVING_MS}"))
     async with open_store(tmp_path / "x.db") as store:
         assert await store.tenant(ACME).container(HOME).list_messages(SessionId("s2")) == ()
 

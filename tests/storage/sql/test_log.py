@@ -1,26 +1,13 @@
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-
-import anyio
 import apsw
 import pytest
 
-from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.log import CHECKS, chunk, write
+from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import SESSION, image
 from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("place", ["file", "memory"])
-@pytest.mark.parametrize("check", CHECKS)
-async def test_the_log_conforms(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
-    with anyio.fail_after(20):
-        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
-            await check(store)
 
 
 async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDatabase, store: Store) -> None:

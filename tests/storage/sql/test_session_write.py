@@ -6,7 +6,7 @@ from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.usage import Usage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.session_write import MESSAGES, PIECE, cut, prepare
+from agentvm.storage.sql.session_write import PIECE_BYTES, PIECE_MESSAGES, cut, prepare
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
@@ -80,10 +80,10 @@ async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: Sqlite
 
 
 def test_a_piece_is_no_more_than_the_writer_takes_at_a_time() -> None:
-    assert [len(piece) for piece in cut([message(f"m{number}") for number in range(2 * MESSAGES + 1)])] == [
-        MESSAGES,
-        MESSAGES,
+    assert [len(piece) for piece in cut([message(f"m{number}") for number in range(2 * PIECE_MESSAGES + 1)])] == [
+        PIECE_MESSAGES,
+        PIECE_MESSAGES,
         1,
     ]
-    assert [len(piece) for piece in cut([message(f"m{number}", "x" * (PIECE // 2)) for number in range(3)])] == [1, 1, 1]
+    assert [len(piece) for piece in cut([message(f"m{number}", "x" * (PIECE_BYTES // 2)) for number in range(3)])] == [1, 1, 1]
     assert cut([]) == []

@@ -1,7 +1,5 @@
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import anyio
 import apsw
 import pytest
 
@@ -13,14 +11,6 @@ from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import settings
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("place", ["file", "memory"])
-@pytest.mark.parametrize("check", settings.CHECKS)
-async def test_settings_conform(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
-    with anyio.fail_after(20):
-        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
-            await check(store)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE setting_changes SET actor = 'nobody'", "DELETE FROM setting_changes"])

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from agentvm.storage.sql.words import LONGEST_WORD, MOST_CHARACTERS, places, terms, terms_by_unicode, words
+from agentvm.storage.sql.words import INDEXED_CHARACTERS, WORD_CHARACTERS, places, terms, terms_by_unicode, words
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_a_text_is_cut_into_words(text: str, expected: str) -> None:
 
 
 def test_a_long_text_is_searched_by_its_beginning() -> None:
-    text = "a " * MOST_CHARACTERS
-    assert len(words(text)) <= MOST_CHARACTERS
+    text = "a " * INDEXED_CHARACTERS
+    assert len(words(text)) <= INDEXED_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_long_text_is_searched_by_its_beginning() -> None:
         ("Don't stop", ["don", "t", "stop"]),
         ("用Python写代码", ["用", "python", "写", "代", "码"]),
         ("ＡＢＣ １２", ["abc", "12"]),
-        ("x" * 200, ["x" * LONGEST_WORD]),
+        ("x" * 200, ["x" * WORD_CHARACTERS]),
     ],
 )
 def test_a_term_is_cut_no_further_by_the_index(text: str, expected: list[str]) -> None:
@@ -60,4 +60,4 @@ TEXTS = st.one_of(
 @settings(max_examples=examples(400, 50_000))
 @given(TEXTS)
 def test_the_quick_way_cuts_as_unicode_does(text: str) -> None:
-    assert terms(text) == [term[:LONGEST_WORD] for term in terms_by_unicode(text)]
+    assert terms(text) == [term[:WORD_CHARACTERS] for term in terms_by_unicode(text)]

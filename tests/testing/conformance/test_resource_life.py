@@ -46,7 +46,7 @@ class Ruthless(ResourceStore):
 
 class Timeless(ResourceStore):
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-        return await super().delete(resource_id, force=force, now=-suite.MONTH)
+        return await super().delete(resource_id, force=force, now=-suite.MONTH_MS)
 
 
 class Hasty(Store):

@@ -17,12 +17,12 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
-from agentvm.storage.attachments import CHUNK
+from agentvm.storage.attachments import CHUNK_BYTES
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.attachments import (
-    PIECE,
+    PIECE_CHUNKS_MAX,
     add_chunks,
     attach,
     begin_blob,
@@ -38,10 +38,10 @@ from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import drop_snapshot
-from agentvm.storage.sql.session_write import ARRIVING, MESSAGES, cut, prepare
+from agentvm.storage.sql.session_write import ARRIVING_MS, PIECE_MESSAGES, cut, prepare
 from agentvm.storage.sql.sessions.index import key_of
 
-TOGETHER = 64
+PIECE_ITEMS_MAX = 64
 """Images and sessions that it takes at a time."""
 
 # Between these two is every name of this kind, and no id of a tenant.
@@ -128,14 +128,14 @@ def _containers(connection: Connection, tenant_id: TenantId) -> Containers:
 
 
 async def drop_left(database: Database) -> None:
-    """What was still arriving when the process before this one ended."""
+    """Deletes imports and long forks that a previous process did not finish."""
     for (aside,) in await database.read(lambda connection: connection.fetch(_LEFT, (_FIRST, _BEYOND))):
         await _drop(database, aside)
     # Long forks too: see `ContainerStore.add_session`.
-    await _drop_messages(database, _DROP_SOME_OF_FORKS, ARRIVING)
+    await _drop_messages(database, _DROP_SOME_OF_FORKS, ARRIVING_MS)
 
     def rest(connection: Connection) -> None:
-        connection.execute(_DROP_FORKS, (ARRIVING,))
+        connection.execute(_DROP_FORKS, (ARRIVING_MS,))
 
     await database.write(rest)
 
@@ -144,7 +144,7 @@ async def _drop_messages(database: Database, query: str, whose: str | int) -> No
     """Some at a time."""
 
     def some(connection: Connection) -> int:
-        return connection.execute(query, (whose, MESSAGES))
+        return connection.execute(query, (whose, PIECE_MESSAGES))
 
     while await database.write(some):
         pass
@@ -174,7 +174,7 @@ def _all(piece: Piece) -> Work[None]:
 
 
 class _Coming:
-    """What arrives, first aside, then where it belongs."""
+    """One import: written aside first, then moved to its tenant."""
 
     def __init__(self, tenant_id: TenantId, aside: TenantId, now: int, before: Containers) -> None:
         self._tenant_id = tenant_id
@@ -211,7 +211,7 @@ class _Coming:
                         piece, turns = [], ()
                 case _:
                     raise ValueError("nothing is said before there is a session")
-            if len(piece) >= TOGETHER:
+            if len(piece) >= PIECE_ITEMS_MAX:
                 yield piece
                 piece = []
         if piece:
@@ -241,7 +241,7 @@ class _Coming:
             give_up_blob(connection, self._begun)
 
     def _refuse_gone(self, connection: Connection, container_id: ContainerId) -> None:
-        """What was deleted while this was arriving is not made again by it."""
+        """Refuses a container that was deleted during the import."""
         key = (self._tenant_id, container_id)
         refuse_erasing(connection, key)
         before = self._before.get(container_id)
@@ -258,7 +258,7 @@ class _Coming:
         lock_image(connection, self._tenant_id, position, held)
 
     def _continue(self, connection: Connection, one: Continued) -> None:
-        """What came aside is moved behind what is here, if that is still as it was."""
+        """Appends imported messages to a session that the tenant has, if that is unchanged since."""
         session = one.session
         place = (session.container_id, session.image_id, session.session_id)
         keys = [connection.fetch(_KEY_OF, (tenant_id, *place)) for tenant_id in (self._tenant_id, self.aside)]
@@ -291,13 +291,13 @@ class _Coming:
     def _file_pieces(self, session: Session, one: Attached) -> Iterator[Piece]:
         """By itself, and a large one in several commits: so the writer is nobody's for long."""
         body = one.body or b""
-        chunks = [body[at : at + CHUNK] for at in range(0, len(body), CHUNK)]
-        if len(chunks) <= PIECE:
+        chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+        if len(chunks) <= PIECE_CHUNKS_MAX:
             yield [self._put_file(session, one, chunks)]
             return
         yield [self._begin_file(one)]
-        for first in range(0, len(chunks), PIECE):
-            yield [self._add_to_file(first, chunks[first : first + PIECE])]
+        for first in range(0, len(chunks), PIECE_CHUNKS_MAX):
+            yield [self._add_to_file(first, chunks[first : first + PIECE_CHUNKS_MAX])]
         yield [self._complete_file(one), self._put_file(session, one, [])]
         self._begun = None
 

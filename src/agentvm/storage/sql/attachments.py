@@ -17,12 +17,12 @@ from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import TenantId
-from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
+from agentvm.storage.attachments import CHUNK_BYTES, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.rows import Key
 
-PIECE = 4
+PIECE_CHUNKS_MAX = 4
 """Chunks of one transaction."""
 DROPPED_MAX = 100
 """Files that one commit drops."""
@@ -32,7 +32,7 @@ DROPPED_BYTES_MAX = 512 * 1024
 MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 """How much of what was stored and then not needed may wait for the next collection."""
 
-GIVEN_UP = 1
+GIVEN_UP_MS = 1
 """As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
 
 _FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
@@ -49,17 +49,17 @@ _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?) RETURNING blob_key"
 _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
-_GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
+_GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE digest = ?"
 _COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
-_GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE blob_key = ? AND begun_at IS NOT NULL"
-_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP}"
-_GIVE_UP_OLD = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE begun_at > {GIVEN_UP} AND begun_at <= ?"
+_GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key = ? AND begun_at IS NOT NULL"
+_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP_MS}"
+_GIVE_UP_OLD = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE begun_at > {GIVEN_UP_MS} AND begun_at <= ?"
 # Under this name no upload finds it.
 _SET_ASIDE = f"""
-UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP}
+UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP_MS}
 WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
 """
-_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
+_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP_MS} LIMIT 1"
 _DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
 _SIZE_OF = "SELECT size FROM blobs WHERE blob_key = ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
@@ -160,14 +160,14 @@ class AttachmentStore:
             if connection.fetch(_OWNED, (digest, self._key[0])) or not connection.fetch(_HAS_CONTAINER, self._key):
                 return None
             name = f"upload:{secrets.token_hex(16)}"
-            connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
+            connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP_MS + 1)))
             return name
 
         begun = await self._database.write(begin)
         if begun is not None:
             if await self._database.read(_is_crowded):
                 await drop_given_up(self._database)
-            for first in range(0, -(-size // CHUNK), PIECE):
+            for first in range(0, -(-size // CHUNK_BYTES), PIECE_CHUNKS_MAX):
                 await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
         return begun
 
@@ -197,7 +197,7 @@ class AttachmentStore:
         return await self._database.read(read)
 
     async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
-        """Those that the container has. They are about to be referred to: `Store.collect` spares them for a grace from now."""
+        """Returns the digests that the container has. `Store.collect` spares them for a grace from now."""
 
         def write(connection: Connection) -> frozenset[str]:
             found = set()
@@ -209,9 +209,9 @@ class AttachmentStore:
         return await self._database.write(write)
 
     async def read(self, digest: str, number: int) -> bytes | None:
-        """Its chunk of that number, from 0; empty beyond the last. None when the container does not have it, or no more.
+        """The chunk of that number, from 0; empty beyond the last. None when the container does not have the attachment.
 
-        Each chunk but the last has `CHUNK` bytes.
+        Each chunk but the last has `CHUNK_BYTES` bytes.
         """
 
         def read(connection: Connection) -> bytes | None:
@@ -256,7 +256,7 @@ def attach(connection: Connection, key: Key, digest: str, size: int, chunks: Ite
 def begin_blob(connection: Connection, size: int, now: int) -> int:
     """The key of bytes that come piece by piece and are nobody's yet."""
     name = f"upload:{secrets.token_hex(16)}"
-    return int(connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))[0][0])
+    return int(connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP_MS + 1)))[0][0])
 
 
 def add_chunks(connection: Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
@@ -317,7 +317,7 @@ async def drop_given_up(database: Database) -> None:
 def drop_given_up_slice(connection: Connection) -> bool:
     """Deletes some bytes of a file that was set aside, or of an upload that was given up; whether there was one."""
     for (blob_key,) in connection.fetch(_ASIDE):
-        if not connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK))):
+        if not connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK_BYTES))):
             connection.execute(_DROP_BLOB, (blob_key,))
         return True
     return False
@@ -349,8 +349,8 @@ def _add_piece(connection: Connection, *, file: BinaryIO, name: str, first: int)
         # It took longer than any grace: the last transaction brings all of it.
         return
     blob_key = found[0][0]
-    file.seek(first * CHUNK)
-    for number in range(first, first + PIECE):
+    file.seek(first * CHUNK_BYTES)
+    for number in range(first, first + PIECE_CHUNKS_MAX):
         if chunk := _read(file):
             connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
 
@@ -373,7 +373,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 def _read(file: BinaryIO) -> bytes:
     """A file that cannot be read is its uploader's trouble alone, and not the writer's."""
     try:
-        return file.read(CHUNK)
+        return file.read(CHUNK_BYTES)
     except OSError as error:
         raise StoreFailed(f"What was uploaded cannot be read again: {error}; try again") from error
 
@@ -395,6 +395,6 @@ async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
     found: list[bytes] = []
     while chunk := await store.read(digest, len(found)):
         found.append(chunk)
-        if len(chunk) < CHUNK:
+        if len(chunk) < CHUNK_BYTES:
             break
     return None if chunk is None else b"".join(found)

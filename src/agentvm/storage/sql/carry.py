@@ -12,10 +12,10 @@ from agentvm.storage.sql.connection import Connection, Database, snapshot
 from agentvm.storage.sql.rows import TURNS, decode_turn
 
 PAGE_BYTES = 4 * 1024 * 1024
-PAGE = 256
-IDS = 500
+PAGE_MESSAGES = 256
+IMAGES_MAX = 500
 """Images looked for at a time."""
-SESSIONS = 50
+SESSIONS_MAX = 50
 """Sessions looked for at a time: their messages are counted, and a reader is somebody else's as well."""
 
 _MEASURE = """
@@ -89,7 +89,7 @@ class Carrier:
 
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
         """The next messages of that moment: a few megabytes at most, but at least one."""
-        scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
+        scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE_MESSAGES, PAGE_BYTES)
 
         def read(connection: Connection) -> Page:
             found = connection.fetch(_PAGE, scope)
@@ -100,13 +100,13 @@ class Carrier:
         return await self._database.read(read, heavy=True)
 
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
-        """Those of them that the tenant has already, with where each is."""
+        """The images that the tenant has already, with the container of each."""
         wanted = sorted(image_ids)
 
         def read(connection: Connection) -> dict[str, ContainerId]:
             found: dict[str, ContainerId] = {}
-            for at in range(0, len(wanted), IDS):
-                some = wanted[at : at + IDS]
+            for at in range(0, len(wanted), IMAGES_MAX):
+                some = wanted[at : at + IMAGES_MAX]
                 query = _IMAGES_HERE.format(marks=", ".join("?" * len(some)))
                 rows = connection.fetch(query, (self._tenant_id, *some))
                 found.update((str(image_id), ContainerId(where)) for image_id, where in rows)
@@ -115,10 +115,10 @@ class Carrier:
         return await self._database.read(read)
 
     async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
-        """Those of them that the tenant has already, deleted ones as well. With each, a message that is asked for."""
+        """The sessions that the tenant has already, deleted ones as well. `wanted` names a message to look for in each."""
         found: dict[str, SessionHere] = {}
-        for at in range(0, len(wanted), SESSIONS):
-            some = list(islice(wanted.items(), at, at + SESSIONS))
+        for at in range(0, len(wanted), SESSIONS_MAX):
+            some = list(islice(wanted.items(), at, at + SESSIONS_MAX))
             found |= await self._database.read(partial(self._find, wanted=some))
         return found
 

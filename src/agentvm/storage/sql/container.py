@@ -24,8 +24,8 @@ from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
-from agentvm.storage.sql.session_write import ARRIVING, cut, prepare
-from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD, SessionRow, drop_image_slice, drop_slice, hide_image
+from agentvm.storage.sql.session_write import ARRIVING_MS, cut, prepare
+from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD_MS, SessionRow, drop_image_slice, drop_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
 
 _CREATE = """
@@ -52,23 +52,23 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 # What was said elsewhere before is news to nobody.
 _SET_ADDED = f"""
 UPDATE sessions SET deleted_at = ?, answers = 0
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND (deleted_at IS NULL OR deleted_at = {ARRIVING})
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND (deleted_at IS NULL OR deleted_at = {ARRIVING_MS})
 """
 _GIVE_UP = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD}
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {ARRIVING}
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS}
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {ARRIVING_MS}
 """
 _GIVEN_UP = f"""
 SELECT {COLUMNS} FROM sessions
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {FOR_GOOD}
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {FOR_GOOD_MS}
 """
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
-FEW = 100
+ENCODED_INLINE_MAX = 100
 """Messages."""
-SHORT = 200
-SHORT_BYTES = 256 * 1024
+LIGHT_MESSAGES = 200
+LIGHT_BYTES = 256 * 1024
 """Messages, and bytes, of a history that is read like anything else; a longer one is a heavy read."""
 
 
@@ -160,8 +160,8 @@ class ContainerStore:
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
         """With what was said in it so far, in one commit. `ImageNotFound` when its image is gone."""
         # A thread costs more than a few messages do.
-        pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
-        hidden = ARRIVING if len(pieces) > 1 else None
+        pieces = cut(messages) if len(messages) <= ENCODED_INLINE_MAX else await anyio.to_thread.run_sync(cut, messages)
+        hidden = ARRIVING_MS if len(pieces) > 1 else None
         first = None
         if pieces:
             first = (
@@ -194,7 +194,7 @@ class ContainerStore:
                     await self._give_up(session.session_id)
 
     def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[Connection], None]:
-        """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
+        """The write that adds the messages; with `much` their words are indexed at once, not by the next search."""
         tenant_id, container_id = self._key
         write = SessionWrite(
             tenant_id=tenant_id,
@@ -243,8 +243,10 @@ class ContainerStore:
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
         # Most histories are short; one that is not is read again as what it is.
-        some = await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id, SHORT + 1))
-        if len(some) <= SHORT:
+        some = await self._database.read(
+            lambda connection: rows.read_messages(connection, self._key, session_id, LIGHT_MESSAGES + 1)
+        )
+        if len(some) <= LIGHT_MESSAGES:
             return some
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
@@ -257,8 +259,8 @@ class ContainerStore:
         given. Messages that do not fit are never read into memory.
         """
         # As above: what is short is read like anything else.
-        few = SHORT if limit is None else min(limit, SHORT)
-        size = min(max_bytes, SHORT_BYTES)
+        few = LIGHT_MESSAGES if limit is None else min(limit, LIGHT_MESSAGES)
+        size = min(max_bytes, LIGHT_BYTES)
         some, truncated = await self._database.read(
             lambda connection: rows.read_recent_messages(connection, self._key, session_id, size, limit=few, strict=strict)
         )
@@ -315,6 +317,6 @@ def _snapshot(image: Image) -> bytes:
 
 
 def _encode_build(image: Image) -> _Build:
-    """What a build decides, as columns."""
+    """The columns of an image that a build decides."""
     config, source, lock = rows.encode_build(image)
     return image.definition_name, image.digest, config, source, lock

@@ -8,7 +8,7 @@ in `search_index.py`.
 ORDERED_JOIN = "CROSS JOIN"
 """A join whose left side is looked up first: a hint for SQLite's planner, a plain JOIN elsewhere."""
 
-ALL_ROWS = 2**62
+ROWS_MAX = 2**62
 """The limit of a query that skips rows and takes all others."""
 
 HOUR = "strftime('%Y-%m-%dT%H:00Z', at / 1000, 'unixepoch')"

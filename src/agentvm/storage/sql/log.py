@@ -45,7 +45,7 @@ UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND conta
 
 
 class LogStore:
-    """What happened in one session; `Store.commit` adds to it for many at once."""
+    """The log of one session; `Store.commit` appends to many logs at once."""
 
     def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
         self._database = database
@@ -76,7 +76,7 @@ class LogStore:
         return await self._database.read(read)
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
-        """Those of the messages that are there, also if they were taken back."""
+        """The messages that exist, rewound ones as well."""
 
         def read(connection: Connection) -> tuple[Message, ...]:
             return tuple(
@@ -142,7 +142,7 @@ class LogStore:
         return await self._database.write(write)
 
     async def recall(self, reading: Reading = WHOLE) -> Recalled:
-        """Nothing for a session that is gone. Without a summary, what was said and stands, as much as `reading` allows."""
+        """The context of a model call, as much as `reading` allows; empty for a session that is gone."""
         return await self._database.read(lambda connection: recall(connection, self._scope, reading))
 
     async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
@@ -157,7 +157,7 @@ class LogStore:
         await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
-        """Of that part of what was recalled. A rewind that takes back something it covers removes it in its own commit.
+        """Stores a summary of that part of what was recalled. A rewind of a message it covers deletes it.
 
         False, and nothing is stored, when something of it was taken back meanwhile, another summary has come first, or the
         session is deleted or gone.

@@ -128,11 +128,11 @@ SELECT 0, NULL, EXISTS (
 ORDER BY position
 """
 
-_ANYTHING = 2**62
+_SIZE_MAX = 2**62
 
 
 def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
-    """Its config, source and lock; nothing for a source or a lock that it has not, as nearly all."""
+    """The config, source and lock of an image as columns; None for a source or a lock that it does not have."""
     source = None if image.source is None else _encoder.encode(image.source)
     return _encoder.encode(image.config), source, _encoder.encode(image.lock) if image.lock else None
 
@@ -181,7 +181,7 @@ def read_messages(connection: Connection, key: Key, session_id: SessionId, limit
 def read_recent_messages(
     connection: Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
 ) -> tuple[tuple[Message, ...], bool]:
-    bounds = (max_bytes if strict else _ANYTHING, max_bytes, _ANYTHING if limit is None else limit)
+    bounds = (max_bytes if strict else _SIZE_MAX, max_bytes, _SIZE_MAX if limit is None else limit)
     (_, _, truncated), *found = connection.fetch(RECENT_MESSAGES, (*key, session_id, *bounds))
     return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
 
@@ -245,7 +245,7 @@ def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
 
 
 def decode_session(row: tuple[Any, ...]) -> Session:
-    """Of `SESSION_COLUMNS`."""
+    """Decodes a row of `SESSION_COLUMNS`."""
     session_id, image_id, container_id, title, created_at, updated_at, quarantine, *kept = row
     pinned_at, archived_at, deleted_at, forked_session, forked_message, last_message_at, preview = kept
     forked = None

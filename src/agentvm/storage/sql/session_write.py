@@ -49,11 +49,11 @@ WHERE turns.outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
-PIECE = 256 * 1024
+PIECE_BYTES = 256 * 1024
 """Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
-MESSAGES = 128
+PIECE_MESSAGES = 128
 """Messages that it takes at a time."""
-ARRIVING = 2**62
+ARRIVING_MS = 2**62
 """When a session was deleted that is not all there yet: nobody sees it, and it is not old enough to be purged."""
 
 
@@ -64,7 +64,7 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     size = 0
     for message in messages:
         weight = len(encode_message(message))
-        if some and (size + weight > PIECE or len(some) >= MESSAGES):
+        if some and (size + weight > PIECE_BYTES or len(some) >= PIECE_MESSAGES):
             pieces.append(tuple(some))
             some, size = [], 0
         some.append(message)

@@ -23,7 +23,7 @@ FROM setting_changes
 WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = scope AND deleted_at IS NOT NULL)
 ORDER BY scope, revision
 """
-NEWEST = 2**63 - 1
+REVISION_MAX = 2**63 - 1
 
 SERVER = ""
 """The scope of the server itself: no tenant has an empty id."""
@@ -54,12 +54,12 @@ class SettingsStore:
 
     async def read(self, *, until: int | None = None) -> tuple[Change, ...]:
         """From the first on, up to and with that revision."""
-        wanted = (self._scope, NEWEST if until is None else until)
+        wanted = (self._scope, REVISION_MAX if until is None else until)
         return await self._database.read(lambda connection: tuple(map(decode_change, connection.fetch(READ_CHANGES, wanted))))
 
     async def list(self, *, before: int | None = None, limit: int = 100) -> tuple[Change, ...]:
         """Newest first; those with a revision below `before`."""
-        wanted = (self._scope, NEWEST if before is None else before, limit)
+        wanted = (self._scope, REVISION_MAX if before is None else before, limit)
         return await self._database.read(lambda connection: tuple(map(decode_change, connection.fetch(_LIST, wanted))))
 
 

@@ -20,7 +20,7 @@ from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.definitions import DefinitionStore
-from agentvm.storage.sql.dialect import ALL_ROWS
+from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.resources import ResourceStore
@@ -40,7 +40,7 @@ logger = get_logger(__name__)
 
 _ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
 _ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
-_EVERY_ENTRY = 2**62
+_ENTRY_MAX = 2**62
 _FORGET_ENTRIES = "DELETE FROM journal WHERE entry IN (SELECT entry FROM journal WHERE entry < ? ORDER BY entry LIMIT ?)"
 FORGOTTEN_MAX = 500
 """Entries of the journal that one commit drops: a turn of an hour leaves many thousand."""
@@ -57,11 +57,11 @@ WHERE tenant_id = ?4 AND session_id = ?5
 _DROP_READERS = f"""
 DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
     SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
-    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT {ALL_ROWS} OFFSET ?
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT {ROWS_MAX} OFFSET ?
 )
 """
 READERS_MAX = 1_000
-"""Of one session whose places are remembered."""
+"""Readers of one session whose places are stored."""
 
 _PLACES = """
 SELECT session_id, seq, saved_at
@@ -72,7 +72,7 @@ ORDER BY session_key
 
 
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
-"""What one session's write can do wrong by itself; a full or broken disk is none of these."""
+"""Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
 
 class TenantStore:
@@ -131,11 +131,11 @@ class TenantStore:
         return SessionStore(self._database, self._tenant_id, containers)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
-        """What an author has not sent in these containers; None for all of the tenant's. '' is nobody in particular."""
+        """The drafts of an author in these containers; None for all of the tenant's. '' is nobody in particular."""
         return DraftStore(self._database, self._tenant_id, author, containers)
 
     def retention(self) -> RetentionStore:
-        """What of all its containers is too old."""
+        """The retention of all its containers."""
         return RetentionStore(self._database, self._tenant_id)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
@@ -157,7 +157,7 @@ class TenantStore:
         await self._database.write(work)
 
     async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
-        """What was saved of the reader, with every `seq` known; it is forgotten in the same commit."""
+        """Returns and deletes the places of the reader in one commit; every `seq` is known."""
 
         # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
         def work(connection: Connection) -> dict[SessionId, Place]:
@@ -202,7 +202,7 @@ class Store:
         return Carrier(self._database, tenant_id)
 
     def settings(self, tenant_id: TenantId | None) -> SettingsStore:
-        """What was changed of a tenant's settings; None for those of the server itself."""
+        """The changes of a tenant's settings; None for those of the server itself."""
         return SettingsStore(self._database, tenant_id)
 
     async def read_settings(self) -> tuple[tuple[TenantId | None, Change], ...]:
@@ -210,7 +210,7 @@ class Store:
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
+        """Commits all writes in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
         `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
         be tried again without them.
@@ -260,7 +260,7 @@ class Store:
         await self._database.write(work)
 
     async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
-        """What the journal still holds after that entry, in order: the events that were told but are in no chunk.
+        """The entries of the journal after that one, in order: events that were sent and are in no chunk yet.
 
         With `max_bytes` the next entries that have no more together; at least one, if there is one.
         """
@@ -339,7 +339,7 @@ class Store:
 
 def _last_entry(connection: Connection, after: int, max_bytes: int | None) -> int:
     if max_bytes is None:
-        return _EVERY_ENTRY
+        return _ENTRY_MAX
     last, total = after, 0
     for entry, size in connection.fetch(_ENTRY_SIZES, (after,)):
         total += size

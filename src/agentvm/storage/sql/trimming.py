@@ -33,7 +33,7 @@ DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
     SELECT tenant_id, client_id, session_key FROM readers WHERE saved_at < ? LIMIT ?
 )
 """
-_BEYOND = 2**62
+_POSITION_MAX = 2**62
 
 Place = tuple[int, int]
 """A chunk in the order of age: when it was made, and its position."""
@@ -50,7 +50,7 @@ async def trim_log(database: Database, made_before: int, max_bytes: int) -> int:
 
 async def _find_surplus(database: Database, max_bytes: int) -> Place | None:
     """The newest chunk that does not fit into so many bytes together with the newer ones."""
-    place, total = (_BEYOND, _BEYOND), 0
+    place, total = (_POSITION_MAX, _POSITION_MAX), 0
     while page := await database.read(partial(_read, query=_NEWEST_FIRST, values=(*place, PAGE_ROWS_MAX))):
         for made_at, position, size in page:
             total += size
@@ -69,7 +69,7 @@ async def _drop_until(database: Database, last: Place) -> int:
 
 
 async def _slices(database: Database, last: Place) -> AsyncGenerator[list[int]]:
-    place = (-_BEYOND, -1)
+    place = (-_POSITION_MAX, -1)
     some: list[int] = []
     total = 0
     while page := await database.read(partial(_read, query=_OLDEST_FIRST, values=(*place, *last, PAGE_ROWS_MAX))):

@@ -10,9 +10,9 @@ expression, ten times as fast, and with the same result (a property test compare
 import re
 from collections.abc import Iterator
 
-MOST_CHARACTERS = 100_000
-"""Of a text; what is beyond is not searched. The writer's time is everybody's."""
-LONGEST_WORD = 64
+INDEXED_CHARACTERS = 100_000
+"""Characters of a text that are indexed. The writer's time is everybody's."""
+WORD_CHARACTERS = 64
 """Characters of a word that count: longer ones are keys and addresses."""
 # Unicode takes read_file and docs.intro for one word; who looks for a file does not.
 _WITHIN = str.maketrans({"_": " ", ".": " ", ":": " ", "’": "'"})
@@ -31,14 +31,14 @@ def words(text: str) -> str:
     # Here, because these tables take longer to load than everything else of the database, and few processes need them.
     from apsw import unicode  # noqa: PLC0415
 
-    cut = unicode.word_iter(unicode.casefold(text[:MOST_CHARACTERS].translate(_WITHIN)))
+    cut = unicode.word_iter(unicode.casefold(text[:INDEXED_CHARACTERS].translate(_WITHIN)))
     # Not before it is cut: without marks there are no spaces either.
     return " ".join(word if word.isascii() else unicode.strip(word) for word in cut)
 
 
 def terms(text: str) -> list[str]:
     """The words of a text as the index holds them, one by one: none of them is cut any further."""
-    text = text[:MOST_CHARACTERS]
+    text = text[:INDEXED_CHARACTERS]
     if text.isascii():
         return _shorten(_PLAIN.findall(text.lower()))
     # People say the same words again and again.
@@ -53,13 +53,13 @@ def terms(text: str) -> list[str]:
 
 
 def _shorten(found: list[str]) -> list[str]:
-    if max(map(len, found), default=0) <= LONGEST_WORD:
+    if max(map(len, found), default=0) <= WORD_CHARACTERS:
         return found
-    return [term[:LONGEST_WORD] for term in found]
+    return [term[:WORD_CHARACTERS] for term in found]
 
 
 def _terms_of(piece: str) -> list[str]:
-    """Of what stands between two spaces, where every word ends."""
+    """The terms of a text without spaces."""
     if piece.isascii():
         return _PLAIN.findall(piece.lower())
     if _CHINESE.fullmatch(piece) and not _JOINED.search(piece):
@@ -77,6 +77,6 @@ def places(text: str) -> Iterator[tuple[int, int, list[str]]]:
     from apsw import unicode  # noqa: PLC0415
 
     # The library's own types say that it yields text.
-    found: Iterator[tuple[int, int, str]] = unicode.word_iter_with_offsets(text[:MOST_CHARACTERS].translate(_WITHIN))  # type: ignore[assignment]
+    found: Iterator[tuple[int, int, str]] = unicode.word_iter_with_offsets(text[:INDEXED_CHARACTERS].translate(_WITHIN))  # type: ignore[assignment]
     for start, end, word in found:
         yield start, end, terms(word)

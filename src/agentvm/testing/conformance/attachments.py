@@ -12,7 +12,7 @@ from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, UserId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
-from agentvm.storage.attachments import CHUNK, Upload
+from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.sql.attachments import read_all
 from agentvm.storage.sql.container import ContainerStore
@@ -20,8 +20,8 @@ from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
-DAY = 86_400_000
-BODY = bytes(range(256)) * (CHUNK // 256) + b"and a little more"
+DAY_MS = 86_400_000
+BODY = bytes(range(256)) * (CHUNK_BYTES // 256) + b"and a little more"
 PICTURE = Upload(media_type="image/png", name="北京.png", uploaded_by=UserId("user_1"))
 
 
@@ -41,15 +41,15 @@ async def upload(home: ContainerStore, body: bytes = BODY, now: int = 1, about: 
 
 async def check_what_was_uploaded_comes_back(store: Store) -> None:
     home = await settle(store)
-    for body in (b"x", BODY, BODY[:CHUNK], b"\0" * CHUNK * 2):
+    for body in (b"x", BODY, BODY[:CHUNK_BYTES], b"\0" * CHUNK_BYTES * 2):
         added, new = await home.attachments.add(BytesIO(body), PICTURE, 7)
         assert new
         assert (added.digest, added.size, added.container_id) == (digest_of(body), len(body), HOME)
         assert (added.media_type, added.name, added.uploaded_by, added.created_at) == ("image/png", "北京.png", "user_1", 7)
         assert await home.attachments.get(added.digest) == added
         assert await read_all(home.attachments, added.digest) == body
-        assert await home.attachments.read(added.digest, 0) == body[:CHUNK]
-        assert await home.attachments.read(added.digest, 1) == body[CHUNK : 2 * CHUNK]
+        assert await home.attachments.read(added.digest, 0) == body[:CHUNK_BYTES]
+        assert await home.attachments.read(added.digest, 1) == body[CHUNK_BYTES : 2 * CHUNK_BYTES]
         assert await home.attachments.read(added.digest, 4) == b""
     sizes = await home.attachments.sizes([digest_of(BODY), digest_of(b"absent")])
     assert sizes == {digest_of(BODY): len(BODY)}
@@ -137,33 +137,33 @@ async def check_what_a_message_refers_to_stays(store: Store) -> None:
         assert await store.collect(now, grace=0) == await store.collect(now + 1, grace=0) == 0
         assert await read_all(home.attachments, found.digest) == BODY
 
-    await is_kept(10 * DAY)
+    await is_kept(10 * DAY_MS)
     await store.tenant(ACME).sessions(None).delete(SessionId("fork"), 4)
     # It can still be restored.
-    await is_kept(20 * DAY)
-    assert await store.purge_sessions(30 * DAY)
-    await is_kept(30 * DAY)
+    await is_kept(20 * DAY_MS)
+    assert await store.purge_sessions(30 * DAY_MS)
+    await is_kept(30 * DAY_MS)
     assert await home.delete_image(ImageId(IMAGE))
-    assert await store.collect(40 * DAY, grace=DAY) == 0
-    assert await store.collect(41 * DAY, grace=DAY) == 1
+    assert await store.collect(40 * DAY_MS, grace=DAY_MS) == 0
+    assert await store.collect(41 * DAY_MS, grace=DAY_MS) == 1
     assert await home.attachments.get(found.digest) is None
     assert await store.accounts(ACME).quotas.storage_bytes() == 0
 
 
 async def check_what_nobody_sent_goes_after_its_grace(store: Store) -> None:
     home = await settle(store, image())
-    early, late = await upload(home, b"early", now=1), await upload(home, b"late", now=DAY)
-    assert await store.collect(DAY, grace=0, attachment_grace=DAY) == 0
-    assert await store.collect(DAY + 1, grace=0, attachment_grace=DAY) == 1
+    early, late = await upload(home, b"early", now=1), await upload(home, b"late", now=DAY_MS)
+    assert await store.collect(DAY_MS, grace=0, attachment_grace=DAY_MS) == 0
+    assert await store.collect(DAY_MS + 1, grace=0, attachment_grace=DAY_MS) == 1
     assert [item.digest for item in (await home.attachments.list()).items] == [late.digest]
     assert await home.attachments.read(early.digest, 0) is None
     # Whoever says that they are about to send it, or uploads it again, has a grace from then.
-    assert await home.attachments.claim([late.digest, early.digest], 2 * DAY) == {late.digest}
-    assert await store.collect(3 * DAY - 1, grace=DAY) == 0
-    await upload(home, b"late", now=3 * DAY)
-    assert await store.collect(4 * DAY - 1, grace=DAY) == 0
-    await home.log(SESSION).record(messages=[referring("m1", b"late")], now=5 * DAY)
-    assert await store.collect(9 * DAY, grace=DAY) == 0
+    assert await home.attachments.claim([late.digest, early.digest], 2 * DAY_MS) == {late.digest}
+    assert await store.collect(3 * DAY_MS - 1, grace=DAY_MS) == 0
+    await upload(home, b"late", now=3 * DAY_MS)
+    assert await store.collect(4 * DAY_MS - 1, grace=DAY_MS) == 0
+    await home.log(SESSION).record(messages=[referring("m1", b"late")], now=5 * DAY_MS)
+    assert await store.collect(9 * DAY_MS, grace=DAY_MS) == 0
     assert await home.attachments.get(late.digest) is not None
 
 

@@ -1,4 +1,4 @@
-"""What every `Carrier` must do; see `agentvm.storage.carry`."""
+"""Carry conformance — imports and exports of sessions, on every engine."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ def some() -> Iterator[Carried]:
 
 
 async def check_moves(store: Store) -> None:
-    """What was added is what is read, in one tenant and no other."""
+    """Imported sessions are read back unchanged, in one tenant and no other."""
     carrier = store.carrier(OURS)
     await carrier.add(some, 7)
     history = await carrier.history(HOME, SESSION)
@@ -113,7 +113,7 @@ async def check_all_or_nothing(store: Store) -> None:
 
 
 async def check_continues(store: Store) -> None:
-    """What is here stays as it is, and gets what is new: messages behind its last one, sessions beside its own."""
+    """An import leaves existing sessions as they are and appends new messages and sessions."""
     carrier, home = store.carrier(OURS), store.tenant(OURS).container(HOME)
     await carrier.add(some, 7)
     new, later = referring("new", BODY), turn("turn_2", outcome="completed", ended=3)

@@ -98,7 +98,7 @@ def thinking_of(outputs: Sequence[ModelOutput]) -> str:
 
 
 def usage_of(outputs: Sequence[ModelOutput]) -> Usage:
-    """What was reported last."""
+    """The last report."""
     reports = [output.usage for output in outputs if isinstance(output, UsageReported)]
     assert reports, "no usage was reported"
     return reports[-1]

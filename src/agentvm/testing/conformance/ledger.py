@@ -19,8 +19,8 @@ from agentvm.testing.conformance.log import chunk
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle
 
-DAY = 86_400_000
-HUGE = 2**60
+DAY_MS = 86_400_000
+HUGE_TOKENS = 2**60
 """Far beyond what a float holds exactly."""
 
 
@@ -50,7 +50,7 @@ def credit(reference: str = "r1", amount: int = 100, *, at: int = 1) -> Credit:
 
 
 def billed(*entries: LedgerEntry, of: TenantId = ACME, text: str | None = None, log: LogChunk | None = None) -> SessionWrite:
-    """What a turn's commit adds."""
+    """The write of a turn's commit."""
     return SessionWrite(
         tenant_id=of,
         container_id=HOME,
@@ -65,7 +65,7 @@ def billed(*entries: LedgerEntry, of: TenantId = ACME, text: str | None = None, 
 async def check_an_entry_comes_back_as_it_was(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     used = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, thinking_tokens=5, estimated=True)
-    full = structs.replace(entry("b", user="u", cost=HUGE + 1, price=HUGE + 3), usage=used)
+    full = structs.replace(entry("b", user="u", cost=HUGE_TOKENS + 1, price=HUGE_TOKENS + 3), usage=used)
     bare = entry("a", cost=None, price=None)
     assert await ledger.add([full, bare]) == 2
     assert [each for _, each in await ledger.list()] == [full, bare]
@@ -83,7 +83,7 @@ async def check_the_calls_of_a_turn_are_found(store: Store) -> None:
 async def check_usage_is_summed_by_time(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     hour = 3_600_000
-    await ledger.add([entry(str(number), at=at) for number, at in enumerate((0, hour - 1, hour, 31 * DAY))])
+    await ledger.add([entry(str(number), at=at) for number, at in enumerate((0, hour - 1, hour, 31 * DAY_MS))])
     by_hour = await ledger.usage(by=("hour",))
     assert [(row.hour, row.calls) for row in by_hour] == [
         ("1970-01-01T00:00Z", 2),
@@ -165,9 +165,9 @@ async def check_the_ledger_is_read_page_by_page(store: Store) -> None:
 
 async def check_usage_is_summed_by_any_of_its_dimensions(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
-    unpriced = entry("3", at=DAY, price=None, cost=None, user="u", container="c", image="i", driver="openai", model="gpt")
+    unpriced = entry("3", at=DAY_MS, price=None, cost=None, user="u", container="c", image="i", driver="openai", model="gpt")
     guessed = structs.replace(unpriced, key="4", usage=structs.replace(unpriced.usage, estimated=True))
-    await ledger.add([entry("1", at=DAY - 1), entry("2", at=DAY - 1, user="u"), unpriced, guessed])
+    await ledger.add([entry("1", at=DAY_MS - 1), entry("2", at=DAY_MS - 1, user="u"), unpriced, guessed])
     first = _row(2, cost=4, price=6)
     last = _row(2, estimated_calls=1, unpriced_calls=2)
     for by, values in {
@@ -226,11 +226,11 @@ async def check_usage_by_anything_else_is_refused(store: Store) -> None:
 
 async def check_sums_of_money_are_exact(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
-    await ledger.add([entry(str(number), price=HUGE + number, cost=HUGE) for number in range(5)])
+    await ledger.add([entry(str(number), price=HUGE_TOKENS + number, cost=HUGE_TOKENS) for number in range(5)])
     (row,) = await ledger.usage(by=["model"])
-    assert (row.price, row.cost) == (5 * HUGE + 10, 5 * HUGE)
-    assert (await ledger.wallet()).spent == 5 * HUGE + 10
-    assert (await ledger.turn_total("t1"))[1] == 5 * HUGE + 10
+    assert (row.price, row.cost) == (5 * HUGE_TOKENS + 10, 5 * HUGE_TOKENS)
+    assert (await ledger.wallet()).spent == 5 * HUGE_TOKENS + 10
+    assert (await ledger.turn_total("t1"))[1] == 5 * HUGE_TOKENS + 10
 
 
 async def check_a_turn_costs_what_its_calls_cost(store: Store) -> None:

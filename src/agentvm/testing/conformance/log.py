@@ -15,7 +15,7 @@ from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
-PLENTY = 10**9
+PLENTY_BYTES = 10**9
 
 
 def chunk(first_seq: int, last_seq: int, *, made_at: int = 5) -> LogChunk:
@@ -23,7 +23,7 @@ def chunk(first_seq: int, last_seq: int, *, made_at: int = 5) -> LogChunk:
 
 
 def write(session_id: SessionId = SESSION, *, log: LogChunk | None = None, text: str | None = None) -> SessionWrite:
-    """What one commit may add to a session of the first tenant."""
+    """A write to a session of the first tenant."""
     messages = () if text is None else (message(text),)
     return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=session_id, now=7, messages=messages, chunk=log)
 
@@ -89,9 +89,9 @@ async def check_a_trimmed_log_still_knows_how_far_it_has_counted(store: Store) -
     home = await settle(store, image())
     for each in (chunk(1, 3, made_at=1), chunk(4, 4, made_at=2), chunk(5, 9, made_at=3)):
         await store.commit([write(log=each)])
-    assert await store.trim_log(2, PLENTY) == 1
+    assert await store.trim_log(2, PLENTY_BYTES) == 1
     assert await home.log(SESSION).range() == (4, 9)
-    assert await store.trim_log(100, PLENTY) == 1
+    assert await store.trim_log(100, PLENTY_BYTES) == 1
     assert await home.log(SESSION).range() == (5, 9)
 
 

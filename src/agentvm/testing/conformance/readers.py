@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from agentvm.model.ids import SessionId
 from agentvm.storage.base import Place
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.log import PLENTY, chunk, write
+from agentvm.testing.conformance.log import PLENTY_BYTES, chunk, write
 from agentvm.testing.conformance.records import IMAGE, SESSION, image
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, settle
 
@@ -71,7 +71,7 @@ async def check_old_places_go_with_the_log(store: Store) -> None:
     await settle(store, image(), image("img_2"))
     tenant = store.tenant(ACME)
     await tenant.save_reader("reader-1", {SESSION: Place(7, 1), OTHER: Place(7, 2)})
-    assert await store.trim_log(2, PLENTY) == 0
+    assert await store.trim_log(2, PLENTY_BYTES) == 0
     assert await tenant.take_reader("reader-1") == {OTHER: Place(7, 2)}
 
 

@@ -21,7 +21,7 @@ from agentvm.testing.conformance.records import HOME, IMAGE, default_session, im
 from agentvm.testing.conformance.resources import MISSING, found, on, publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME, RIVAL, failure, raises, settle
 
-MONTH = 30 * 24 * 3600 * 1000
+MONTH_MS = 30 * 24 * 3600 * 1000
 PUBLIC, PRIVATE = Changes(visibility="public"), Changes(visibility="private")
 
 
@@ -152,10 +152,12 @@ async def check_the_name_of_what_was_deleted_by_force_is_reserved(store: Store) 
     await put(store, publication("base", visibility="public"))
     await settle(store, locked(version_id("base")), tenant=RIVAL)
     await store.resources(ACME).delete(resource_id("base"), force=True, now=5)
-    fresh = publication("base", text="other", resource_id="res new", version_id="rver new", now=5 + MONTH - 1)
+    fresh = publication("base", text="other", resource_id="res new", version_id="rver new", now=5 + MONTH_MS - 1)
     assert await raises(Conflict, put(store, fresh))
     await put(store, publication("base", of=RIVAL), tenant=RIVAL)
-    (again,) = await put(store, publication("base", text="other", resource_id="res new", version_id="rver new", now=5 + MONTH))
+    (again,) = await put(
+        store, publication("base", text="other", resource_id="res new", version_id="rver new", now=5 + MONTH_MS)
+    )
     assert again.created
     # Both are there: the new one for everybody, the old one for who is locked to it.
     nodes = await store.resources(RIVAL).closure(version_id("base"), limit=9)
@@ -184,8 +186,8 @@ async def check_what_nothing_refers_to_is_collected_in_two_steps(store: Store) -
     assert dropped == 6
     assert await store.resources(RIVAL).closure(version_id("leaf"), limit=9) == {}
     # Nothing is left, and after a month the names are free.
-    await store.collect(10 + MONTH, grace=0)
-    await put(store, publication("leaf", now=10 + MONTH), publication("top", now=10 + MONTH))
+    await store.collect(10 + MONTH_MS, grace=0)
+    await put(store, publication("leaf", now=10 + MONTH_MS), publication("top", now=10 + MONTH_MS))
 
 
 async def check_what_is_referred_to_again_is_not_collected(store: Store) -> None:

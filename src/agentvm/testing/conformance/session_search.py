@@ -16,7 +16,7 @@ from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image
 from agentvm.testing.conformance.sessions import answered, mine, said
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle
 
-DAY = 86_400_000
+DAY_MS = 86_400_000
 
 
 async def ask(sessions: SessionStore, text: str, **about: Any) -> FoundPage:
@@ -92,7 +92,7 @@ async def check_a_search_is_narrowed(store: Store) -> None:
 
 
 async def check_only_what_was_said_is_found(store: Store) -> None:
-    """What a model thinks, what tools are asked, and errors are not."""
+    """Thoughts of a model, arguments of tools and errors are not found."""
     home = await settle(store, image())
     await home.log(SESSION).record(messages=EVERY_KIND, now=2)
     for asked, expected in (("see", ["2"]), ("yes", ["3"]), ("no", ["5"]), ("北京", ["1"])):
@@ -104,11 +104,11 @@ async def check_only_what_was_said_is_found(store: Store) -> None:
 async def check_the_best_come_first_and_of_equals_the_newest(store: Store) -> None:
     home = await settle(store, image())
     filler = "about other things at length " * 5
-    told = [said("long", f"needle {filler}", 9 * DAY), said("short", "needle", 9 * DAY), said("none", filler, 9 * DAY)]
+    told = [said("long", f"needle {filler}", 9 * DAY_MS), said("short", "needle", 9 * DAY_MS), said("none", filler, 9 * DAY_MS)]
     old = [said(f"old{number}", "needle pin", 1) for number in range(2)]
-    new = [said(f"new{number}", "needle pin", 400 * DAY) for number in range(2)]
+    new = [said(f"new{number}", "needle pin", 400 * DAY_MS) for number in range(2)]
     await home.log(SESSION).record(messages=[*old, *told, *new], now=2)
-    found = await ids(mine(store), "needle", now=400 * DAY)
+    found = await ids(mine(store), "needle", now=400 * DAY_MS)
     assert found.index("short") < found.index("long")
     assert [name for name in found if name[:3] in ("old", "new")] == ["new1", "new0", "old1", "old0"]
 
@@ -121,7 +121,7 @@ async def check_pages_hold_each_hit_once(store: Store) -> None:
     found: list[str] = []
     after = None
     while True:
-        page = await ask(sessions, "needle", limit=2, after=after, now=100 + len(found) * DAY)
+        page = await ask(sessions, "needle", limit=2, after=after, now=100 + len(found) * DAY_MS)
         found += [item.message_id for item in page.items]
         assert page.total == 9
         if (after := page.next) is None:

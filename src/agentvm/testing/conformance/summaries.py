@@ -58,7 +58,7 @@ async def filled(store: Store, messages: Sequence[Message]) -> LogStore:
 
 
 async def sum_up(log: LogStore, name: str, count: int, recalled: Recalled | None = None) -> bool:
-    """Of the first exchanges that are not summed up yet, as they were recalled then, or are now."""
+    """Stores a summary of the first exchanges that have none, as they were recalled then, or are now."""
     recalled = recalled or await log.recall()
     covered = extent(recalled.messages, count)
     assert covered is not None
@@ -224,7 +224,7 @@ async def check_none_is_stored_of_what_was_taken_back_meanwhile(store: Store) ->
 
 
 async def check_none_is_stored_of_what_was_too_old_meanwhile(store: Store) -> None:
-    """What a tenant does not keep any longer must not live on in a summary."""
+    """A summary of deleted messages is not stored."""
     log = await filled(store, exchanges(1, 2, 3, 4))
     await log.record(turns=[turn(f"t{number}", outcome="completed", ended=number) for number in (1, 2, 3, 4)], now=4)
     before = await log.recall()

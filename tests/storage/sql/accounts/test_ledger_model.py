@@ -22,7 +22,7 @@ from agentvm.model.usage import Usage
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, LedgerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.ledger import DAY, billed, credit, entry
+from agentvm.testing.conformance.ledger import DAY_MS, billed, credit, entry
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.store import settle
 
@@ -51,7 +51,7 @@ def entries(draw: st.DrawFn) -> LedgerEntry:
     names = {name: draw(st.sampled_from("xy")) for name in ("container", "image", "driver", "model", "turn")}
     if draw(st.booleans()):
         names["user"] = draw(st.sampled_from("ab"))
-    key, at = draw(st.sampled_from("123456789")), draw(st.integers(0, 3 * DAY))
+    key, at = draw(st.sampled_from("123456789")), draw(st.integers(0, 3 * DAY_MS))
     made = entry(key, at=at, price=None, cost=None, of=draw(TENANT), **names)
     used = Usage(**{name: draw(st.integers(0, 2**40)) for name in TOKENS}, estimated=draw(st.booleans()))
     return structs.replace(made, usage=used, cost=draw(MONEY), price=draw(MONEY))

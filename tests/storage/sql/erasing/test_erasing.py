@@ -1,7 +1,6 @@
 """What was erased is not in the files of the database any more: they are read as bytes."""
 
 import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -22,17 +21,6 @@ pytestmark = pytest.mark.anyio
 
 VICTIM, NEIGHBOUR = ContainerId("victim"), ContainerId("neighbour")
 MESSAGES = 600
-
-
-@pytest.mark.parametrize("check", suite.CHECKS)
-async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], store: Store) -> None:
-    await check(store)
-
-
-@pytest.mark.parametrize("check", suite.CHECKS)
-async def test_a_store_in_memory_conforms(check: Callable[[Store], Awaitable[None]]) -> None:
-    async with open_store(None) as store:
-        await check(store)
 
 
 async def test_no_word_of_an_erased_container_is_left_in_the_files(tmp_path: Path) -> None:

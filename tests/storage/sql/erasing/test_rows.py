@@ -6,7 +6,7 @@ import pytest
 from agentvm.errors import StoreFailed
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ERASED_NAME, ContainerId, is_erased_name
-from agentvm.storage.attachments import CHUNK, Upload
+from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing.rows import pseudonym
@@ -86,7 +86,7 @@ async def test_one_commit_drops_no_more_than_it_may(store: Store) -> None:
 async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_meanwhile(
     database: SqliteDatabase, store: Store
 ) -> None:
-    content = bytes(BYTES_MAX + 3 * CHUNK)
+    content = bytes(BYTES_MAX + 3 * CHUNK_BYTES)
     home, other = await settle(store), await settle(store, tenant=RIVAL)
     await home.attachments.add(io.BytesIO(content), Upload(media_type="text/plain"), now=1)
     await store.erasing.delete_container(ACME, HOME, now=9)
@@ -98,9 +98,9 @@ async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_me
         if not added and chunks[-1] < chunks[0]:
             kept, added = await other.attachments.add(io.BytesIO(content), Upload(media_type="text/plain"), now=2)
             assert added
-    assert await other.attachments.read(kept.digest, 0) == bytes(CHUNK)
+    assert await other.attachments.read(kept.digest, 0) == bytes(CHUNK_BYTES)
     assert (await count(database, "blobs"))["blobs"] == 1
-    assert chunks[-1] == chunks[0] == len(content) // CHUNK
+    assert chunks[-1] == chunks[0] == len(content) // CHUNK_BYTES
 
 
 async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_container_too(

@@ -1,11 +1,6 @@
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-
-import anyio
 import pytest
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.store import Store
@@ -14,14 +9,6 @@ from agentvm.testing.conformance.records import SESSION, image, session
 from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("at", ["file", "memory"])
-@pytest.mark.parametrize("check", drafts.CHECKS)
-async def test_drafts_conform(check: Callable[[Store], Awaitable[None]], at: str, tmp_path: Path) -> None:
-    with anyio.fail_after(20):
-        async with open_store(tmp_path / "agentvm.db" if at == "file" else None) as store:
-            await check(store)
 
 
 async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: Store, database: SqliteDatabase) -> None:

@@ -11,7 +11,7 @@ from agentvm.model.message import Message, encode_message
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
-from agentvm.storage.sql.sessions.index import MOST_OF_TOOLS, PREVIEW, entry_of, index_older, key_of, tend
+from agentvm.storage.sql.sessions.index import PREVIEW_CHARACTERS, TOOL_CHARACTERS, entry_of, index_older, key_of, tend
 from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image, message
@@ -38,14 +38,14 @@ def test_a_preview_is_one_short_line() -> None:
     preview = entry_of(message("m", "a\n\n b " + "c" * 500)).preview
     assert preview is not None
     assert preview.startswith("a b c")
-    assert len(preview) == PREVIEW
+    assert len(preview) == PREVIEW_CHARACTERS
     assert entry_of(message("m", " \n ")).preview is None
 
 
 def test_of_what_a_tool_says_the_beginning_is_found() -> None:
     said = to_builtins(EVERY_KIND[4])
     said["toolResult"]["output"]["value"] = "x" * 10_000
-    assert len(entry_of(convert(said, Message)).text) == MOST_OF_TOOLS
+    assert len(entry_of(convert(said, Message)).text) == TOOL_CHARACTERS
 
 
 def test_containers_of_the_same_name_have_keys_of_their_own() -> None:

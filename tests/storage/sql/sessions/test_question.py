@@ -1,4 +1,4 @@
-from agentvm.storage.sql.sessions.question import MOST_PIECES, Piece, match_of, pieces_of
+from agentvm.storage.sql.sessions.question import PIECES_MAX, Piece, match_of, pieces_of
 
 
 def test_what_is_typed_is_cut_into_pieces_that_stand_together() -> None:
@@ -9,7 +9,7 @@ def test_what_is_typed_is_cut_into_pieces_that_stand_together() -> None:
     )
     assert pieces_of(" !? ") == ()
     assert len(pieces_of("same " * 100)) == 1
-    assert len(pieces_of(" ".join(f"w{number}" for number in range(100)))) == MOST_PIECES
+    assert len(pieces_of(" ".join(f"w{number}" for number in range(100)))) == PIECES_MAX
 
 
 def test_only_a_word_of_some_length_may_go_on() -> None:

@@ -1,27 +1,13 @@
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-
-import anyio
 import pytest
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance import retention
 from agentvm.testing.conformance.records import SESSION
 from agentvm.testing.conformance.retention import cut, place, say, some
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("at", ["file", "memory"])
-@pytest.mark.parametrize("check", retention.CHECKS)
-async def test_retention_conforms(check: Callable[[Store], Awaitable[None]], at: str, tmp_path: Path) -> None:
-    with anyio.fail_after(20):
-        async with open_store(tmp_path / "agentvm.db" if at == "file" else None) as store:
-            await check(store)
 
 
 def rows(connection: SqliteConnection) -> dict[str, int]:

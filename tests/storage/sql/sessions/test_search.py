@@ -10,7 +10,7 @@ from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.question import pieces_of
-from agentvm.storage.sql.sessions.search import MONTH, weigh
+from agentvm.storage.sql.sessions.search import MONTH_MS, weigh
 from agentvm.storage.sql.words import terms
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.session_search import ids
@@ -76,7 +76,7 @@ def test_every_part_of_a_chinese_sentence_finds_it(sentence: str, data: st.DataO
 
 @pytest.mark.anyio
 async def test_of_very_many_hits_the_newest_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentvm.storage.sql.sessions.search.MOST_RANKED", 5)
+    monkeypatch.setattr("agentvm.storage.sql.sessions.search.RANKED_MAX", 5)
     async with open_store(None) as store:
         home = await settle(store, image())
         await home.log(SESSION).record(messages=[said(f"m{n}", "needle", n) for n in range(9)], now=2)
@@ -87,7 +87,7 @@ async def test_of_very_many_hits_the_newest_are_ranked(monkeypatch: pytest.Monke
 
 @pytest.mark.anyio
 async def test_many_containers_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentvm.storage.sql.sessions.search.TOGETHER", 2)
+    monkeypatch.setattr("agentvm.storage.sql.sessions.search.CONTAINERS_MAX", 2)
     async with open_store(None) as store:
         for number in range(5):
             home = await settle(store, image(f"i{number}", f"c{number}"), container=f"c{number}")
@@ -98,16 +98,16 @@ async def test_many_containers_are_asked_some_at_a_time(monkeypatch: pytest.Monk
 
 def test_what_is_new_weighs_up_to_twice_as_much() -> None:
     assert weigh(-1.0, 0) == weigh(-1.0, -5) == -2.0
-    assert weigh(-1.0, MONTH) == -1.5
-    assert -1.1 < weigh(-1.0, 100 * MONTH) < -1.0
+    assert weigh(-1.0, MONTH_MS) == -1.5
+    assert -1.1 < weigh(-1.0, 100 * MONTH_MS) < -1.0
 
 
 @pytest.mark.anyio
 async def test_the_database_weighs_as_the_rule_says() -> None:
     async with open_store(None) as store:
         home = await settle(store, image())
-        await home.log(SESSION).record(messages=[said(str(month), "needle", month * MONTH) for month in range(4)], now=2)
-        for now in (0, 2 * MONTH, 9 * MONTH):
+        await home.log(SESSION).record(messages=[said(str(month), "needle", month * MONTH_MS) for month in range(4)], now=2)
+        for now in (0, 2 * MONTH_MS, 9 * MONTH_MS):
             page = await store.tenant(ACME).sessions([HOME]).search(MessageSearch(text="needle", now=now))
             ages = [now - found.at for found in page.items]
             assert [weigh(-1.0, age) for age in ages] == sorted(weigh(-1.0, age) for age in ages)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.storage.sql.sessions.question import Piece, pieces_of
-from agentvm.storage.sql.sessions.snippet import LENGTH, LOOKED_AT, snippet, spans
+from agentvm.storage.sql.sessions.snippet import CUT_CHARACTERS, SHOWN_CHARACTERS, snippet, spans
 
 
 def test_what_was_asked_for_is_marked() -> None:
@@ -21,7 +21,7 @@ def test_a_long_text_is_shown_where_most_of_the_question_is() -> None:
     assert shown.startswith("… ")
     assert shown.endswith(" …")
     assert "<mark>one</mark> <mark>two</mark> <mark>three</mark>" in shown
-    assert len(re.sub("</?mark>", "", shown)) <= LENGTH + 4
+    assert len(re.sub("</?mark>", "", shown)) <= SHOWN_CHARACTERS + 4
 
 
 def test_of_a_very_long_text_only_a_part_is_cut_into_words() -> None:
@@ -37,13 +37,13 @@ def test_of_a_very_long_text_only_a_part_is_cut_into_words() -> None:
             return False
 
     snippet(text, [Counting(("heron",), open_ended=True)])
-    assert len(looked_at) < LOOKED_AT
+    assert len(looked_at) < CUT_CHARACTERS
 
 
 def test_a_long_text_without_those_very_letters_is_shown_from_its_beginning() -> None:
-    text = f"Café {'x ' * LOOKED_AT} Café"
+    text = f"Café {'x ' * CUT_CHARACTERS} Café"
     assert snippet(text, pieces_of("cafe")).startswith("<mark>Café</mark> x x")
-    assert snippet(f"{'x ' * LOOKED_AT} Café", pieces_of("cafe")).startswith("x x")
+    assert snippet(f"{'x ' * CUT_CHARACTERS} Café", pieces_of("cafe")).startswith("x x")
 
 
 def test_nothing_of_the_text_is_obeyed_by_a_browser() -> None:

@@ -35,20 +35,20 @@ MANIFEST = "manifest.json"
 SERVER_KEY = "server.key"
 CONFIG = "config.yaml"
 PARTS = (DATABASE, SERVER_KEY, CONFIG)
-"""What a backup may hold."""
+"""The files that a backup may contain."""
 
 PAGES = 2_048
 """Copied at a time: the reader of progress hears often, and the copy is not slowed down."""
-BLOCK = 1 << 20
-SETTLED = 16 * BLOCK
+BLOCK_BYTES = 1 << 20
+SETTLED = 16 * BLOCK_BYTES
 """How much is packed until the disk is waited for."""
 BUSY_MS = 5_000
 _LEVEL = 1
-"""Of compression: the higher ones take several times as long for a few percent."""
+"""The compression level: higher ones take several times as long for a few percent."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and how much there is of it."""
+"""Called with the name of the step, the amount done and the total amount."""
 
 
 class Part(Record, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ class Part(Record, forbid_unknown_fields=True):
 
 
 class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
-    """What a backup says of itself. `at` is the moment, in ms, of which it holds everything."""
+    """The description of a backup. `at` is the moment, in ms, of which it holds everything."""
 
     format: Literal[1]
     agentvm: str
@@ -128,7 +128,7 @@ def make_backup(
 
 
 def _kept(data_dir: Path) -> dict[str, Path]:
-    """What there is of the server's own files."""
+    """The server's own files that exist."""
     return {name: data_dir / name for name in (SERVER_KEY, CONFIG) if (data_dir / name).is_file()}
 
 
@@ -194,7 +194,7 @@ def _add(archive: zipfile.ZipFile, file: BinaryIO, name: str, path: Path, progre
     entry.file_size = size
     done = 0
     with path.open("rb") as reading, archive.open(entry, "w") as writing:
-        while block := reading.read(BLOCK):
+        while block := reading.read(BLOCK_BYTES):
             digest.update(block)
             writing.write(block)
             done += len(block)

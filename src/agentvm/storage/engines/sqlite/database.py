@@ -42,9 +42,9 @@ __all__ = ["SqliteDatabase", "Work", "commit_together", "open_database", "open_r
 
 T = TypeVar("T")
 
-DEFAULT_CAPACITY = 1024
-DEFAULT_READERS = 4
-_STATEMENT_CACHE = 128
+CAPACITY_MAX = 1024
+READERS_MAX = 4
+_CACHED_STATEMENTS_MAX = 128
 
 # What a job can raise by its own fault: SQL errors, values SQLite cannot hold, rows that cannot be decoded.
 # Anything else is a bug in this package; it ends the thread and fails whoever waits.
@@ -93,7 +93,7 @@ class SqliteDatabase:
 
 @asynccontextmanager
 async def open_database(
-    path: Path | None, *, readers: int = DEFAULT_READERS, capacity: int = DEFAULT_CAPACITY
+    path: Path | None, *, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX
 ) -> AsyncGenerator[SqliteDatabase]:
     """A migrated database in the given file, or in memory for None. `StoreFailed` or `MigrationUnknown` when it cannot be."""
     connections = await anyio.to_thread.run_sync(_connect, path, readers)
@@ -118,7 +118,7 @@ async def open_database(
 async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator[SqliteDatabase]:
     """A database that is only read, with a connection of the caller's own. A write fails with `StoreFailed`."""
     connection = await anyio.to_thread.run_sync(connect)
-    lane = Lane(read_one, (SqliteConnection(connection),), name="sqlite-only", batch=1, capacity=DEFAULT_CAPACITY, reads=True)
+    lane = Lane(read_one, (SqliteConnection(connection),), name="sqlite-only", batch=1, capacity=CAPACITY_MAX, reads=True)
     try:
         yield SqliteDatabase(lane, lane)
     finally:
@@ -133,7 +133,7 @@ def commit_together(connection: SqliteConnection, jobs: Iterable[Job[object]]) -
 
 
 def _together(jobs: Iterable[Job[object]], apart: list[Job[object]]) -> Iterator[Job[object]]:
-    """Those that share the transaction; the others are put aside."""
+    """Yields the jobs that share the transaction; the others are added to `apart`."""
     for job in jobs:
         if job.apart:
             apart.append(job)
@@ -208,11 +208,11 @@ def _connect(path: Path | None, readers: int) -> tuple[SqliteConnection, ...]:
         filename = ":memory:" if path is None else str(path.absolute())
         if path is not None:
             _keep_private(path)
-        opened.append(apsw.Connection(filename, statementcachesize=_STATEMENT_CACHE))
+        opened.append(apsw.Connection(filename, statementcachesize=_CACHED_STATEMENTS_MAX))
         _prepare(opened[0], in_memory=path is None)
         for _ in range(0 if path is None else readers):
             flags = apsw.SQLITE_OPEN_READONLY
-            opened.append(apsw.Connection(filename, flags=flags, statementcachesize=_STATEMENT_CACHE))
+            opened.append(apsw.Connection(filename, flags=flags, statementcachesize=_CACHED_STATEMENTS_MAX))
             opened[-1].set_busy_timeout(BUSY_TIMEOUT_MS)
             distrust_schema(opened[-1])
     except (apsw.Error, AgentVMError) as error:
@@ -225,7 +225,7 @@ def _connect(path: Path | None, readers: int) -> tuple[SqliteConnection, ...]:
 
 
 def _keep_private(path: Path) -> None:
-    """What SQLite puts beside a database gets the mode of the database."""
+    """Files that SQLite creates beside a database get the mode of the database."""
     make_private(path)
     for ending in COMPANIONS:
         close_to_others(path.with_name(path.name + ending))

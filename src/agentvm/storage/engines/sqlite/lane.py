@@ -9,7 +9,7 @@ woken for nothing. Where there are several threads (readers):
 - After a heavy job its tenant's next one waits twice as long as it took, if other tenants are about: so heavy jobs of one
   tenant take a third of a processor at most, and most of the time the others notice nothing of them.
 - A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
-  when its caller is cancelled. SQLite asks about it every `STEPS_PER_CHECK` steps of a statement.
+  when its caller is cancelled. SQLite asks about it every `CHECK_STEPS_MAX` steps of a statement.
 
 The one thread of the writer takes a batch at a time. It goes on while there are jobs, but once it holds jobs of two tenants
 only for `BATCH_SECONDS`: whoever wrote little is not kept waiting for what others write.
@@ -43,7 +43,7 @@ Work = Callable[[SqliteConnection], T]
 BATCH_SECONDS = 0.02
 HEAVY_CPU_SECONDS = 2.0
 HEAVY_WALL_SECONDS = 10.0
-STEPS_PER_CHECK = 50_000
+CHECK_STEPS_MAX = 50_000
 REST_FACTOR = 2.0
 REST_MAX_SECONDS = 1.0
 ABOUT_SECONDS = 1.0
@@ -116,7 +116,7 @@ class _Worker:
 
     def watch(self) -> None:
         """From now on SQLite asks whether what it does is still wanted."""
-        self.connection.raw.set_progress_handler(self._is_over, STEPS_PER_CHECK)
+        self.connection.raw.set_progress_handler(self._is_over, CHECK_STEPS_MAX)
 
     def begin(self, job: Job[object]) -> None:
         self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
@@ -233,7 +233,7 @@ class Lane:
                 self._loop.call_soon_threadsafe(self._thread_ended, worker, done)
 
     def _jobs(self, worker: _Worker, first: Job[object], done: list[Job[object]]) -> Iterator[Job[object]]:
-        """What a thread does in one go, beginning with what it was handed; each is noted before it is run."""
+        """The jobs of one batch, beginning with `first`; each is added to `done` before it is run."""
         until = time.monotonic() + BATCH_SECONDS
         # No more than waited when it began, or a tenant that writes on and on would keep the first waiting for the last.
         most = min(self._batch, 1 + self.waiting)
@@ -251,7 +251,7 @@ class Lane:
                 job = self._pick()
 
     def _finish(self, worker: _Worker, done: Sequence[Job[object]]) -> Job[object] | None:
-        """What the thread does next; None when it is to wait for its inbox."""
+        """The next job of the thread; None when it is to wait for its inbox."""
         with self._lock:
             for job in done:
                 self._ended(job)

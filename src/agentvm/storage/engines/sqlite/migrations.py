@@ -55,12 +55,12 @@ _STATISTICS: Schema = frozenset(
         ("table", "sqlite_stat4", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
     }
 )
-"""What `ANALYZE` and `PRAGMA optimize` add."""
+"""Tables that `ANALYZE` and `PRAGMA optimize` add."""
 
 
 @cache
 def schema_at(version: int) -> Schema:
-    """What the migrations up to a version make."""
+    """The schema that the migrations up to a version create."""
     with closing(apsw.Connection(":memory:")) as connection:
         migrate(connection, load_migrations()[:version])
         return read_schema(connection)

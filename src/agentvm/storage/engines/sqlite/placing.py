@@ -19,7 +19,7 @@ REPLACED = "replaced-"
 _OLD = "old"
 
 COMPANIONS = ("-wal", "-shm", "-journal")
-"""What SQLite puts beside a database; left behind, it would be taken for that of the new one."""
+"""Endings of the files that SQLite creates beside a database; left behind, they would be taken for those of the new one."""
 
 Rename = Callable[[Path, Path], None]
 

@@ -12,8 +12,8 @@ from agentvm.log import get_logger
 
 logger = get_logger(__name__)
 
-PRIVATE = 0o600
-_OTHERS = 0o077
+PRIVATE_MODE = 0o600
+_OTHERS_MODE = 0o077
 
 
 def make_private(path: Path) -> None:
@@ -21,7 +21,7 @@ def make_private(path: Path) -> None:
     if os.name != "posix":
         return
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE))
     except FileExistsError:
         close_to_others(path)
     except OSError:
@@ -34,8 +34,8 @@ def close_to_others(path: Path) -> None:
     if os.name != "posix":
         return
     try:
-        if stat.S_IMODE(path.stat().st_mode) & _OTHERS:
-            path.chmod(PRIVATE)
+        if stat.S_IMODE(path.stat().st_mode) & _OTHERS_MODE:
+            path.chmod(PRIVATE_MODE)
             logger.warning("file_was_open_to_others", path=str(path), remedy="it is for its owner alone now")
     except FileNotFoundError:
         return
@@ -45,4 +45,4 @@ def close_to_others(path: Path) -> None:
 
 def open_to_others(directory: Path) -> bool:
     """Whether other users of the machine may enter the directory, or list it."""
-    return os.name == "posix" and bool(stat.S_IMODE(directory.stat().st_mode) & _OTHERS)
+    return os.name == "posix" and bool(stat.S_IMODE(directory.stat().st_mode) & _OTHERS_MODE)

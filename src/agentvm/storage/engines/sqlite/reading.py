@@ -23,7 +23,7 @@ from agentvm.storage.engines.sqlite.migrations import load_migrations
 from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.settings import NEWEST, READ_CHANGES, SERVER, decode_change
+from agentvm.storage.sql.settings import READ_CHANGES, REVISION_MAX, SERVER, decode_change
 from agentvm.storage.sql.store import Store
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class ReadStore(Store):
 
 
 async def read_data_dir(data_dir: Path, look: Callable[[ReadStore], Awaitable[T]]) -> T:
-    """What is found there. Nothing is written, created or upgraded; `look` may be asked twice.
+    """Returns the result of `look`. Nothing is written, created or upgraded; `look` may be called twice.
 
     `NotFound` without a database, `Conflict` for one of another release, `StoreFailed` for one that cannot be read.
     """
@@ -89,7 +89,7 @@ def read_file(path: Path) -> tuple[Change, ...]:
     try:
         if not connection.execute(_HAS_SETTINGS).fetchall():
             return ()
-        return tuple(map(decode_change, connection.execute(READ_CHANGES, (SERVER, NEWEST))))
+        return tuple(map(decode_change, connection.execute(READ_CHANGES, (SERVER, REVISION_MAX))))
     except (apsw.Error, msgspec.DecodeError) as error:
         raise StoreFailed(f"{path} cannot be read: {error}") from None
     finally:

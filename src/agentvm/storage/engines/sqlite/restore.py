@@ -20,7 +20,7 @@ import msgspec
 from agentvm.errors import Conflict, MigrationUnknown, NotFound, StoreFailed, shorten
 from agentvm.errors.archive import BackupInvalid
 from agentvm.storage.engines.sqlite.backup import (
-    BLOCK,
+    BLOCK_BYTES,
     FORMAT,
     MANIFEST,
     PARTS,
@@ -35,7 +35,7 @@ from agentvm.storage.engines.sqlite.datadir import DATABASE, LOCK_NAME, lock_dat
 from agentvm.storage.engines.sqlite.migrations import distrust_schema, load_migrations, read_schema, schema_at
 from agentvm.storage.engines.sqlite.placing import REPLACED, STAGED, make_stage, place, sync_directory
 
-MAX_MANIFEST = 64 * 1024
+MANIFEST_BYTES_MAX = 64 * 1024
 _FOREIGN = (
     "It was made under another server key than the one here, or was changed since. If you know where it comes from and that "
     "nobody could change it, give --trust"
@@ -46,15 +46,15 @@ _UNSEALED = (
 )
 
 _OWN = (LOCK_NAME, STAGED)
-"""What is in a data directory that nobody has used."""
+"""Names in a data directory that was never used."""
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
-"""What the reader of ZIP files says of one that is damaged, or made to mislead."""
+"""Errors of a ZIP file that is damaged, or made to mislead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored; `replaced` is where what was there before is kept."""
+    """The result of a restore; `replaced` is the folder with the files from before."""
 
     manifest: Manifest
     replaced: Path | None = None
@@ -115,7 +115,7 @@ def restore_backup(
 
 
 def _used(directory: Path) -> str | None:
-    """Something that is in the directory, if anything is."""
+    """The name of a file in the directory, if there is one."""
     names = sorted(path.name for path in directory.iterdir())
     return next((name for name in names if name not in _OWN and not name.startswith(REPLACED)), None)
 
@@ -149,8 +149,8 @@ def _manifest(archive: zipfile.ZipFile) -> Manifest:
     if MANIFEST not in names:
         raise BackupInvalid(f"There is no {MANIFEST} in it: it is no backup of AgentVM")
     with archive.open(MANIFEST) as file:
-        body = file.read(MAX_MANIFEST + 1)
-    if len(body) > MAX_MANIFEST:
+        body = file.read(MANIFEST_BYTES_MAX + 1)
+    if len(body) > MANIFEST_BYTES_MAX:
         raise BackupInvalid(f"Its {MANIFEST} is too long to be one")
     try:
         raw = msgspec.json.decode(body)
@@ -178,7 +178,7 @@ def _extract(archive: zipfile.ZipFile, part: Part, target: Path, progress: Progr
     digest, done = hashlib.sha256(), 0
     with archive.open(part.name) as reading, create_private(target) as writing:
         # One byte more than it should have is enough to know; the rest is not unpacked.
-        while block := reading.read(min(BLOCK, part.size + 1 - done)):
+        while block := reading.read(min(BLOCK_BYTES, part.size + 1 - done)):
             digest.update(block)
             writing.write(block)
             done += len(block)

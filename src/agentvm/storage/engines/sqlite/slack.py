@@ -38,10 +38,10 @@ _HEADER = struct.Struct(">HHH")
 _FREEBLOCK = struct.Struct(">HH")
 _TRUNK = struct.Struct(">II")
 _NUMBER = struct.Struct(">I")
-_LARGEST_PAGE = 65_536
+_PAGE_BYTES_MAX = 65_536
 # In the header of the file.
 _RESERVED_AT, _FIRST_FREE_AT = 20, 32
-PENDING_BYTE = 0x40000000
+LOCK_OFFSET_BYTES = 0x40000000
 
 
 def fold(connection: apsw.Connection) -> bool:
@@ -87,7 +87,7 @@ def _clean(file: apsw.VFSFile, size: int, first: int, last: int) -> int:
     block, start, cleaned = file.xRead((last - first + 1) * size, (first - 1) * size), (first - 1) * size, 0
     for number in range(first, last + 1):
         at = (number - first) * size
-        if (number - 1) * size <= PENDING_BYTE < number * size:
+        if (number - 1) * size <= LOCK_OFFSET_BYTES < number * size:
             # Where locks are; it is never written.
             continue
         page = block[at : at + size]
@@ -112,7 +112,7 @@ def free_parts(page: bytes, usable: int) -> Iterator[tuple[int, int]]:
     if length is None:
         return
     block, cells, content = _HEADER.unpack_from(page, 1)
-    begin, end = length + 2 * cells, content or _LARGEST_PAGE
+    begin, end = length + 2 * cells, content or _PAGE_BYTES_MAX
     if not length <= begin <= end <= usable:
         # It is no page of a tree, whatever it looks like.
         return
@@ -128,7 +128,7 @@ def free_parts(page: bytes, usable: int) -> Iterator[tuple[int, int]]:
 
 
 def _free_pages(file: apsw.VFSFile, size: int, first: int, last: int) -> tuple[dict[int, int], set[int]]:
-    """Of the free pages in that range, those that list others, with how many, and those that are listed."""
+    """The free pages in that range: those that list others, with their number, and those that are listed."""
     trunks, leaves, seen = dict[int, int](), set[int](), set[int]()
     (number,) = _NUMBER.unpack(file.xRead(_NUMBER.size, _FIRST_FREE_AT))
     while number and number not in seen:

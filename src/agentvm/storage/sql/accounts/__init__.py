@@ -17,7 +17,7 @@ from agentvm.storage.sql.connection import Database
 
 
 class Accounts:
-    """Everything of one tenant but its containers."""
+    """The stores of one tenant, but for its containers."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self.users = UserStore(database, tenant_id)

@@ -37,7 +37,7 @@ class AskedStore:
         await self._database.write(ask(self._tenant_id, (call,)))
 
     async def of_turn(self, turn_id: str) -> tuple[AskedCall, ...]:
-        """Those of one turn, in the order of their keys."""
+        """The calls of one turn, in the order of their keys."""
 
         def read(connection: Connection) -> tuple[AskedCall, ...]:
             return tuple(_decode(row) for row in connection.fetch(_OF_TURN, (self._tenant_id, turn_id)))

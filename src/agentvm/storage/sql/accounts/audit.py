@@ -16,11 +16,11 @@ WHERE tenant_id = ? AND position < ?
 """
 _LIST_ALL = _LIST + "ORDER BY position DESC LIMIT ?"
 _LIST_OF_ACTION = _LIST + "AND action = ? ORDER BY position DESC LIMIT ?"
-_NEWEST = 2**63 - 1
+_POSITION_MAX = 2**63 - 1
 
 
 class AuditStore:
-    """What was done in one tenant."""
+    """The audit log of one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
@@ -38,7 +38,7 @@ class AuditStore:
         self, *, before: int | None = None, limit: int = 100, action: str | None = None
     ) -> tuple[tuple[int, AuditEntry], ...]:
         """Newest first, with their numbers; those with a number below `before`."""
-        start = (self._tenant_id, _NEWEST if before is None else before)
+        start = (self._tenant_id, _POSITION_MAX if before is None else before)
 
         def read(connection: Connection) -> tuple[tuple[int, AuditEntry], ...]:
             if action is None:

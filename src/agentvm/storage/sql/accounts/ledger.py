@@ -64,7 +64,7 @@ DIMENSIONS: dict[str, tuple[str, str]] = {
     "day": ("day", DAY),
     "month": ("month", MONTH),
 }
-"""What usage can be grouped by: the member of `UsageRow`, and the SQL that gives it. No other text gets into a query."""
+"""Dimensions of usage: the field of `UsageRow` and its SQL expression. No other text gets into a query."""
 
 _SUMS: dict[str, str] = {
     "calls": "count(*)",
@@ -78,11 +78,11 @@ _SUMS: dict[str, str] = {
     "cost": "coalesce(sum(cost), 0)",
     "price": "coalesce(sum(price), 0)",
 }
-_FOREVER = 2**63 - 1
+_TIME_MAX = 2**63 - 1
 
 
 class LedgerStore:
-    """What one tenant used and paid."""
+    """The ledger and the wallet of one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
@@ -99,7 +99,7 @@ class LedgerStore:
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
     ) -> tuple[tuple[int, LedgerEntry], ...]:
         """In the order they were added, with their numbers."""
-        page = (self._tenant_id, after, since, _FOREVER if until is None else until, limit)
+        page = (self._tenant_id, after, since, _TIME_MAX if until is None else until, limit)
 
         def read(connection: Connection) -> tuple[tuple[int, LedgerEntry], ...]:
             return tuple((row[0], _decode_entry(row[1:])) for row in connection.fetch(_LIST, page))
@@ -120,7 +120,7 @@ class LedgerStore:
         `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum.
         """
         members, query = _usage_query(by, of_user=user_id is not None, of_containers=containers is not None)
-        parameters: list[Any] = [self._tenant_id, since, _FOREVER if until is None else until]
+        parameters: list[Any] = [self._tenant_id, since, _TIME_MAX if until is None else until]
         if user_id is not None:
             parameters.append(user_id)
         if containers is not None:
@@ -142,7 +142,7 @@ class LedgerStore:
         return await self._database.read(read)
 
     async def turn_total(self, turn_id: str) -> tuple[Usage, int]:
-        """What the calls of one turn used, and their price."""
+        """The usage and the price of the calls of one turn."""
 
         def read(connection: Connection) -> tuple[Usage, int]:
             ((read_in, out, cached, written, thought, estimated, price),) = connection.fetch(

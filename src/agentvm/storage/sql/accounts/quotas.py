@@ -80,7 +80,7 @@ class QuotaStore:
         return await self._database.write(write)
 
     async def storage_bytes(self) -> int:
-        """What all that the tenant has stored takes. Looks at each thing of it: worth asking rarely.
+        """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
 
         That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
         """
@@ -94,7 +94,7 @@ class QuotaStore:
         await self._database.write(lambda connection: connection.fetch(_ADD_EXPORTED, (self._tenant_id, day, amount)))
 
     async def exported(self, day: int) -> int:
-        """What left by exports on that day."""
+        """The bytes exported on that day."""
 
         def read(connection: Connection) -> int:
             return sum(amount for (amount,) in connection.fetch(_EXPORTED, (self._tenant_id, day)))

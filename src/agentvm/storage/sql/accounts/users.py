@@ -120,7 +120,7 @@ class UserStore:
         return await self._database.read(read)
 
     async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
-        """Of these the ones that no other user is bound to."""
+        """The containers that no other user is bound to."""
         return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
 
     async def _one(self, query: str, wanted: str) -> User | None:

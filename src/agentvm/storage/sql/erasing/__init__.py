@@ -22,7 +22,7 @@ from agentvm.storage.sql.rows import Key
 
 MERGED_PAGES = 16
 """Pages of an index that one commit writes."""
-TRIES = 20
+TRIES_MAX = 20
 """How often in a row readers of an older state may be in the way; then it is put off."""
 
 _PENDING = """
@@ -59,7 +59,7 @@ class Erasing:
         return await self._database.read(read)
 
     async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
-        """Who does not reach it any more; None when there is none. Whoever it is the first container of stays bound to it.
+        """Returns the users who lost access; None without such a container. Users whose first container it is stay bound.
 
         Its name can be used again as soon as its rows are gone; until then `create` raises `ContainerErasing`.
         """
@@ -106,7 +106,7 @@ class Erasing:
         if not emptied <= self._cleaning.of:
             await self.merge(breathe)
             self._cleaning = _Cleaning(emptied)
-        tries = TRIES
+        tries = TRIES_MAX
         while self._cleaning.page is not None:
             page = self._cleaning.page
             cleaned = await self._database.scrub(page)
@@ -115,7 +115,7 @@ class Erasing:
                 if not tries:
                     return False
             else:
-                self._cleaning.page, tries = cleaned.next, TRIES
+                self._cleaning.page, tries = cleaned.next, TRIES_MAX
             await breathe()
         await self._forget(emptied)
         self._cleaning = _Cleaning()

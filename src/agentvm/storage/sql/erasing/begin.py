@@ -11,7 +11,7 @@ from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.rows import Key
-from agentvm.storage.sql.sessions.dropping import FOR_GOOD, MARKED_MAX
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS, MARKED_MAX
 
 _DELETE = """
 UPDATE containers SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
@@ -19,17 +19,17 @@ UPDATE containers SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AN
 _IS_ERASING = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NOT NULL"
 _NOTE = "INSERT INTO erasures (tenant_id, container_id, user_id, asked_at) VALUES (?, ?, ?, ?)"
 _MARK = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD}
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS}
 WHERE session_key IN (
     SELECT session_key FROM sessions WHERE tenant_id = ?1 AND container_id = ?2 AND deleted_at IS NULL LIMIT ?3
 )
 """
 # Those that could still be restored. The index leads to deleted sessions alone, of whomever: there are few.
 _MARK_DELETED = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD}
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS}
 WHERE session_key IN (
     SELECT session_key FROM sessions
-    WHERE deleted_at > {FOR_GOOD} AND tenant_id = ?1 AND container_id = ?2 LIMIT ?3
+    WHERE deleted_at > {FOR_GOOD_MS} AND tenant_id = ?1 AND container_id = ?2 LIMIT ?3
 )
 """
 _UNBIND = """
@@ -103,7 +103,7 @@ def mark_sessions(connection: Connection, key: Key) -> bool:
 
 
 def unbind_others(connection: Connection, key: Key) -> tuple[UserId, ...]:
-    """Who does not reach the container any more: all but those whose first it is, who would reach nothing at all."""
+    """Unbinds users and returns them: all but those whose first container it is, who would have none."""
     return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, key))
 
 

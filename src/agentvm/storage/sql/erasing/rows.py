@@ -16,17 +16,17 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import mark_sessions
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
-from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD, ROWS_MAX, SessionRow, drop_slice
+from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
 
 LEDGER_ROWS_MAX = 1_000
-"""Of the ledger, looked at by one commit."""
+"""Rows of the ledger that one commit looks at."""
 
 MORE = Advanced(more=True)
 
 # Its index leads to the sessions of the container alone: all of them are marked before.
 _SESSIONS_OF_CONTAINER = f"""
 SELECT {COLUMNS} FROM sessions
-WHERE deleted_at = {FOR_GOOD} AND tenant_id = ? AND container_id = ? LIMIT ?
+WHERE deleted_at = {FOR_GOOD_MS} AND tenant_id = ? AND container_id = ? LIMIT ?
 """
 _SESSIONS_OF_TENANT = f"SELECT {COLUMNS} FROM sessions WHERE tenant_id = ? LIMIT ?"
 _IMAGES = "DELETE FROM images WHERE position IN (SELECT position FROM images WHERE {where} LIMIT ?) RETURNING digest"
@@ -153,7 +153,7 @@ def _drop_attachments(connection: Connection, job: Job) -> Advanced | None:
 
 
 def _drop_large_blobs(connection: Connection, job: Job) -> Advanced | None:
-    """Of whichever erasure, and uploads that were given up: what was set aside is nobody's, and may be the victim's."""
+    """Deletes bytes that were set aside by any erasure or upload: they belong to nobody."""
     return MORE if drop_given_up_slice(connection) else None
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 _Job = Callable[Concatenate[Connection, TenantId, P], T]
 
-_LONG = 20_000
+_INLINE_CHARACTERS = 20_000
 """Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""
 
 
@@ -32,7 +32,7 @@ class ResourceStore:
         self._tenant_id = tenant_id
 
     async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
-        """Of that owner, if it may be seen; without one the own, then the server's. Deleted ones are not there."""
+        """The resource of that owner, if visible; without an owner the tenant's own, then the server's. Never a deleted one."""
         return await self._read(read.find, kind, name, owner)
 
     async def get(self, resource_id: ResourceId) -> Resource | None:
@@ -66,7 +66,7 @@ class ResourceStore:
         resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
         """
         prepare = partial(publish.prepare, self._tenant_id, publications)
-        is_long = sum(len(each.text) for each in publications) > _LONG
+        is_long = sum(len(each.text) for each in publications) > _INLINE_CHARACTERS
         return await self._database.write(await anyio.to_thread.run_sync(prepare) if is_long else prepare())
 
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
@@ -99,7 +99,7 @@ class ResourceStore:
         return await self._read(read.dependents, resource_id)
 
     async def count(self) -> int:
-        """Of its own, without deleted ones."""
+        """The number of the tenant's own resources, without deleted ones."""
         return await self._read(read.count)
 
     async def blob_size(self, digest: str) -> int | None:

@@ -71,7 +71,7 @@ def collect(connection: Connection, now: int, grace: int) -> int:
 
 
 def drop_unused_versions(connection: Connection, resource_key: int) -> int:
-    """Those of a deleted resource that nothing refers to; says how many. Nobody can be about to: it is out of view."""
+    """Deletes the versions of a deleted resource that nothing refers to; returns how many. No new reference can appear."""
     dropped = 0
     while unused := connection.fetch(unused_versions_of("r.resource_key = ?"), (resource_key,)):
         connection.many("DELETE FROM resource_versions WHERE version_key = ?", unused)

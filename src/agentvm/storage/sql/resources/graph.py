@@ -8,7 +8,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.resources.rows import (
     RESOURCE_COLUMNS,
-    RESOURCE_WIDTH,
+    RESOURCE_COLUMNS_MAX,
     RESOURCES,
     VERSION_COLUMNS,
     VERSION_IN_VIEW,
@@ -93,9 +93,9 @@ def read_closure(connection: Connection, tenant_id: TenantId, version_id: Versio
     if not is_readable(connection, tenant_id, version_id):
         return nodes
     for row in connection.fetch(_CLOSURE, (version_id, limit)):
-        *about, content = row[RESOURCE_WIDTH:]
+        *about, content = row[RESOURCE_COLUMNS_MAX:]
         node = Node(
-            resource=decode_resource(row[:RESOURCE_WIDTH]),
+            resource=decode_resource(row[:RESOURCE_COLUMNS_MAX]),
             version=decode_version(tuple(about)),
             content=bytes(content),
             links=decode_links(about[-1]),

@@ -140,5 +140,5 @@ def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: i
 
 
 def owners(connection: Connection, tenant_id: TenantId, owner: str | None) -> tuple[TenantId, ...]:
-    """Whose resources a name can mean."""
+    """The tenants whose resources a name can mean."""
     return (tenant_id, SYSTEM_TENANT) if owner is None else (tenant_of(connection, owner),)

@@ -27,7 +27,7 @@ r.resource_id, r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name, r.vis
 (SELECT version FROM resource_versions WHERE version_key = r.latest_key), r.created_at, r.updated_at, r.deleted_at
 """
 RESOURCES = "resources AS r LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
-RESOURCE_WIDTH = 13
+RESOURCE_COLUMNS_MAX = 13
 
 # With what the version is locked to, so that one statement tells all of it.
 VERSION_COLUMNS = f"""
@@ -93,7 +93,7 @@ def decode_links(links: str) -> tuple[Link, ...]:
 
 
 def tenant_of(connection: Connection, slug: str) -> TenantId:
-    """Whose resources an owner's name means; for a name that nobody has, a tenant that has none."""
+    """The tenant that an owner's name means; for an unknown name, a tenant without resources."""
     if slug == SYSTEM:
         return SYSTEM_TENANT
     found = connection.fetch(_TENANT_BY_SLUG, (slug,))

@@ -80,7 +80,7 @@ def search(connection: Connection, tenant_id: TenantId, wanted: Search) -> Hits:
 
 
 def _narrow(connection: Connection, wanted: Search, values: dict[str, Any]) -> str:
-    """What the members of a search demand of a resource, as SQL; their values are added to `values`."""
+    """The SQL conditions of a search; their values are added to `values`."""
     terms = []
     if wanted.type is not None:
         values["type"] = wanted.type
@@ -134,7 +134,7 @@ def _rank(
 
 
 def _items(connection: Connection, page: list[str], *, with_content: bool) -> tuple[Hit, ...]:
-    """Those of the page that are still there, in its order."""
+    """The hits of the page that still exist, in its order."""
     named = (_encode(page).decode(),)
     contents: dict[str, bytes] = dict(connection.fetch(_CONTENTS, named)) if with_content else {}
     found = {

@@ -7,9 +7,9 @@ import hashlib
 from typing import Literal
 
 from agentvm.model.ids import TenantId
-from agentvm.storage.sql.words import MOST_CHARACTERS, words
+from agentvm.storage.sql.words import INDEXED_CHARACTERS, words
 
-_MOST_TERMS = 32
+_TERMS_MAX = 32
 _OPEN = "public"
 
 # Of scope, name, tags, description, text.
@@ -17,16 +17,16 @@ WEIGHTS = "0.0, 4.0, 3.0, 2.0, 1.0"
 
 
 def scope_of(tenant_id: TenantId, *, is_open: bool) -> str:
-    """Who may find a resource, as words of the index."""
+    """The words of the index that say who may find a resource."""
     return f"{_own(tenant_id)} {_OPEN}" if is_open else _own(tenant_id)
 
 
 def query(text: str, tenant_id: TenantId, scope: Literal["own", "public", "all"]) -> str | None:
-    """What to ask the index; None when there is no word in the text, so that nothing can be found.
+    """The query for the index; None when there is no word in the text, so that nothing can be found.
 
     Every word must be there, or one that begins with it; one that is cut into several must be there in one piece.
     """
-    pieces = [piece for piece in map(words, text[:MOST_CHARACTERS].split()[:_MOST_TERMS]) if piece]
+    pieces = [piece for piece in map(words, text[:INDEXED_CHARACTERS].split()[:_TERMS_MAX]) if piece]
     if not pieces:
         return None
     who = {"own": f'"{_own(tenant_id)}"', "public": f'"{_OPEN}"', "all": f'("{_own(tenant_id)}" OR "{_OPEN}")'}[scope]

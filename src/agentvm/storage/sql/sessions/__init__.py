@@ -144,7 +144,7 @@ class SessionStore:
         return await self._database.read(read)
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
-        """What was taken back, the latest first, at most 200; None when there is no such session."""
+        """The rewinds of a session, the latest first, at most 200; None when there is no such session."""
 
         def read(connection: Connection) -> tuple[Rewind, ...] | None:
             key, found = self._find(connection, session_id)
@@ -153,7 +153,7 @@ class SessionStore:
         return await self._database.read(read)
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
-        """Those that count, the newest first, at most 200; None when there is no such session."""
+        """The valid summaries, the newest first, at most 200; None when there is no such session."""
 
         def read(connection: Connection) -> tuple[Summary, ...] | None:
             key, found = self._find(connection, session_id)

@@ -6,7 +6,7 @@ from typing import Any
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.session import Draft, Drafted
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import ALL_ROWS, ORDERED_JOIN
+from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
 from agentvm.storage.sql.sessions.listing import scope
 
 DEVICES_MAX = 20
@@ -27,7 +27,7 @@ ON CONFLICT (session_key, author, device) DO UPDATE SET text = excluded.text, up
 _REMOVE = "DELETE FROM drafts WHERE session_key = ? AND author = ? AND device = ?"
 _DROP_OLDEST = f"""
 DELETE FROM drafts WHERE session_key = ?1 AND author = ?2 AND device IN (
-    SELECT device FROM drafts WHERE session_key = ?1 AND author = ?2 ORDER BY updated_at DESC, device LIMIT {ALL_ROWS} OFFSET ?3
+    SELECT device FROM drafts WHERE session_key = ?1 AND author = ?2 ORDER BY updated_at DESC, device LIMIT {ROWS_MAX} OFFSET ?3
 )
 """
 
@@ -83,7 +83,7 @@ class DraftStore:
         return await self._database.write(work)
 
     async def list(self, session_id: SessionId) -> tuple[Draft, ...] | None:
-        """Of one session, the newest first; None when there is no such session."""
+        """The drafts in one session, the newest first; None when there is no such session."""
 
         def read(connection: Connection) -> tuple[Draft, ...] | None:
             if self._find(connection, session_id) is None:
@@ -93,7 +93,7 @@ class DraftStore:
         return await self._database.read(read)
 
     async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
-        """Of all sessions, the newest first."""
+        """The drafts in all sessions, the newest first."""
         return await self._database.read(lambda connection: self._read(connection, "", limit, {}))
 
     def _read(self, connection: Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:

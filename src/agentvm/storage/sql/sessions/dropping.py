@@ -17,7 +17,7 @@ BYTES_MAX = 512 * 1024
 """Bytes that one commit deletes, unless one row has more."""
 MARKED_MAX = 500
 """Sessions that one commit hides."""
-FOR_GOOD = -(2**62)
+FOR_GOOD_MS = -(2**62)
 """The `deleted_at` of sessions that nobody can restore."""
 
 COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
@@ -56,26 +56,26 @@ RETURNING digest
 """
 # Its default session first: an image is shown as long as that one is.
 _HIDE_DEFAULT = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE (tenant_id, session_id) IN (
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE (tenant_id, session_id) IN (
     SELECT tenant_id, session_id FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?
 )
 """
 _HIDE_SOME = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE session_key IN (
     SELECT session_key FROM sessions
-    WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND deleted_at IS DISTINCT FROM {FOR_GOOD} LIMIT ?
+    WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND deleted_at IS DISTINCT FROM {FOR_GOOD_MS} LIMIT ?
 )
 """
 # Sessions of images whose deletion a crash has cut short: nothing else hides a default session for good.
 _HIDE_LEFT = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE session_key IN (
     SELECT other.session_key
     FROM sessions AS hidden
     {ORDERED_JOIN} images ON images.tenant_id = hidden.tenant_id AND images.image_id = hidden.image_id
     {ORDERED_JOIN} sessions AS other ON other.tenant_id = images.tenant_id AND other.image_id = images.image_id
       AND other.container_id = images.container_id
-    WHERE hidden.deleted_at = {FOR_GOOD} AND hidden.session_id = images.session_id
-      AND other.deleted_at IS DISTINCT FROM {FOR_GOOD} LIMIT ?
+    WHERE hidden.deleted_at = {FOR_GOOD_MS} AND hidden.session_id = images.session_id
+      AND other.deleted_at IS DISTINCT FROM {FOR_GOOD_MS} LIMIT ?
 )
 """
 

@@ -29,12 +29,12 @@ from agentvm.storage.sql.words import terms
 
 logger = get_logger(__name__)
 
-MOST_OF_TOOLS = 2_000
+TOOL_CHARACTERS = 2_000
 """Characters of a tool's result that can be found."""
-PREVIEW = 140
+PREVIEW_CHARACTERS = 140
 """Characters of the last message that lists show."""
 COUNTED = ("assistant", "error")
-"""What is unread until somebody has read it."""
+"""Kinds of messages that count as unread."""
 
 _ADD_FACTS = "INSERT INTO message_facts (position, session_key, at, kind, tool) VALUES (?, ?, ?, ?, ?)"
 _ADD_PENDING = "INSERT INTO search_pending (position, session_key, tenant_id) VALUES (?, ?, ?)"
@@ -50,7 +50,7 @@ _SET_PREVIEW = "UPDATE sessions SET preview = ? WHERE session_key = ? AND previe
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index has to know of a message."""
+    """The facts and the text of a message for the index."""
 
     at: int
     kind: str
@@ -62,11 +62,11 @@ class Entry:
         """For a list; None for what nobody has said."""
         if self.kind not in ("user", "assistant"):
             return None
-        return " ".join(self.text[: 4 * PREVIEW].split())[:PREVIEW] or None
+        return " ".join(self.text[: 4 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS] or None
 
 
 def key_of(tenant_id: TenantId, container_id: ContainerId) -> str:
-    """What the words of a container begin with."""
+    """The prefix of all words of a container."""
     named = f"{len(tenant_id)}:{tenant_id}:{container_id}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -84,7 +84,7 @@ def entry_of(message: Message) -> Entry:
         case ToolCallMessage(tool_call=call):
             return Entry(at, "tool-call", call.name, "")
         case ToolResultMessage(tool_result=result):
-            return Entry(at, "tool-result", result.name, result.output.value[:MOST_OF_TOOLS])
+            return Entry(at, "tool-result", result.name, result.output.value[:TOOL_CHARACTERS])
         case _:
             return Entry(at, "error", None, "")
 

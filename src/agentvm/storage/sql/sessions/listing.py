@@ -16,7 +16,7 @@ from agentvm.storage.sql.dialect import contains_folded, items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
-MOST_UNREAD = 1_000
+UNREAD_MAX = 1_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,7 +34,7 @@ FROM sessions AS s
 def scope(
     tenant_id: TenantId, containers: Sequence[ContainerId] | None, values: dict[str, Any], *, deleted: bool = False
 ) -> str:
-    """What every query here begins with: whose sessions, and only those that are not deleted, or only those that are."""
+    """The first condition of every query here: the tenant, its containers, and deleted sessions or the others."""
     values["tenant"] = tenant_id
     whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL"
     if containers is None:
@@ -106,4 +106,4 @@ def _narrow(connection: Connection, wanted: SessionQuery, values: dict[str, Any]
 
 def _listed(row: tuple[Any, ...]) -> Listed:
     *session, unread, last, _, _, _ = row
-    return Listed(decode_session(tuple(session)), min(max(unread, 0), MOST_UNREAD), None if last is None else write_place(last))
+    return Listed(decode_session(tuple(session)), min(max(unread, 0), UNREAD_MAX), None if last is None else write_place(last))

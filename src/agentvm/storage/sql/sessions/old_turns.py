@@ -13,17 +13,17 @@ from agentvm.model.ids import MessageId, TurnId
 from agentvm.storage.retention import OldTurn, Weight
 from agentvm.storage.sql.connection import Connection
 
-AHEAD = 100
+AHEAD_MESSAGES = 100
 """Messages after the first that is not old, among which the rest of old turns is looked for."""
 
-PAGE = 500
+PAGE_MESSAGES = 500
 
 _MESSAGES = "SELECT position, message_id, body FROM messages WHERE session_key = ? AND position > ? ORDER BY position LIMIT ?"
 _TURNS = "SELECT turn_id, message_id, ended_at FROM turns WHERE session_key = ?"
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """What has to be known of a message."""
+    """The fields of a message that assign it to a turn."""
 
     timestamp: int = 0
     turn_id: str | None = None
@@ -60,7 +60,7 @@ def find_old_turns(connection: Connection, session_key: int, before: int | None)
 
 def _gather(connection: Connection, session_key: int, before: int | None) -> list[_Group]:
     groups: dict[str | int, _Group] = {}
-    ahead, loose = AHEAD, 0
+    ahead, loose = AHEAD_MESSAGES, 0
     for position, message_id, size, head in _heads(connection, session_key):
         if head.turn_id is None and (head.subtype == "user" or not loose):
             loose = position
@@ -78,7 +78,7 @@ def _gather(connection: Connection, session_key: int, before: int | None) -> lis
 
 def _heads(connection: Connection, session_key: int) -> Iterator[tuple[int, MessageId, int, _Head]]:
     after, at = 0, 0
-    while page := connection.fetch(_MESSAGES, (session_key, after, PAGE)):
+    while page := connection.fetch(_MESSAGES, (session_key, after, PAGE_MESSAGES)):
         for position, message_id, body in page:
             try:
                 head = _decode(body)

@@ -28,9 +28,9 @@ logger = get_logger(__name__)
 
 PIECE_BYTES = 64 * 1024
 PIECE_MESSAGES = 200
-MOST_SEEN = 5_000
+SEEN_MAX = 5_000
 """Notes that are looked at for a batch."""
-MOST_PIECES = 50
+WAITED_PIECES_MAX = 50
 """Batches that a search waits for. What is then left it does not find; it is soon taken in."""
 
 # Numbered within each tenant, so that the first of all come before the second of any.
@@ -65,7 +65,7 @@ def cut_some(
     """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
     values: dict[str, Any] = {"most": PIECE_MESSAGES}
     if tenant_id is None:
-        query, values["seen"] = _NEXT, MOST_SEEN
+        query, values["seen"] = _NEXT, SEEN_MAX
     else:
         query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
     some: list[Cut] = []
@@ -80,7 +80,7 @@ def cut_some(
 
 
 def put_in(connection: Connection, some: Sequence[Cut]) -> None:
-    """Of those that are still pending: another may have been quicker, or the message may be gone. For the writer."""
+    """Indexes messages that are still pending: another job may have done it, or the message may be gone. For the writer."""
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
     for position, words in sorted(some):
         if connection.fetch(_DONE, (position,)) and words:
@@ -100,7 +100,7 @@ async def take_in(
 async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
     """Puts in what was said in these containers, so that a search finds it."""
     try:
-        for _ in range(MOST_PIECES):
+        for _ in range(WAITED_PIECES_MAX):
             if not await take_in(database, tenant_id, containers):
                 return
     except StoreFailed as error:

@@ -8,10 +8,10 @@ Nothing that is typed is syntax.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentvm.storage.sql.words import MOST_CHARACTERS, terms
+from agentvm.storage.sql.words import INDEXED_CHARACTERS, terms
 
-MOST_PIECES = 32
-SHORTEST_BEGINNING = 3
+PIECES_MAX = 32
+PREFIX_CHARACTERS = 3
 """Characters that a word must have to stand for longer ones."""
 
 
@@ -33,17 +33,17 @@ class Piece:
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
     """Each once; none for a text without words."""
-    cut = [tuple(terms(piece)) for piece in text[:MOST_CHARACTERS].split()[:MOST_PIECES]]
+    cut = [tuple(terms(piece)) for piece in text[:INDEXED_CHARACTERS].split()[:PIECES_MAX]]
     return tuple(Piece(words, _open_ended(words[-1])) for words in dict.fromkeys(cut) if words)
 
 
 def _open_ended(word: str) -> bool:
     # Characters that are words of their own are never the beginning of another.
-    return len(word) >= SHORTEST_BEGINNING
+    return len(word) >= PREFIX_CHARACTERS
 
 
 def match_of(pieces: Sequence[Piece], containers: Sequence[str]) -> str:
-    """What to ask the index; `containers` are the keys of those that are searched, at least one."""
+    """The query for the index; `containers` are the keys of the containers to search, at least one."""
     return " AND ".join(f"({' OR '.join(_phrase(piece, key) for key in containers)})" for piece in pieces)
 
 

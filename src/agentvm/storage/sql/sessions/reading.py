@@ -7,7 +7,7 @@ from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message, decode_message
 from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import ALL_ROWS, ORDERED_JOIN
+from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
@@ -48,12 +48,12 @@ WHERE excluded.position > read_marks.position
 # Devices are named by those who use them.
 _DROP_MARKS = f"""
 DELETE FROM read_marks WHERE session_key = ?1 AND reader = ?2 AND device IN (
-    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT {ALL_ROWS} OFFSET ?3
+    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT {ROWS_MAX} OFFSET ?3
 )
 """
 MARKS_MAX = 100
 """Devices of one reader whose marks in a session are kept."""
-_BEYOND = 2**62
+_POSITION_MAX = 2**62
 
 Row = tuple[int, Message]
 Of = tuple[int, int | None]
@@ -66,7 +66,7 @@ def read_messages(connection: Connection, session_key: int, wanted: MessageQuery
     if wanted.around is not None:
         return _around(connection, of, wanted, wanted.around, total)
     newest = wanted.order == "newest"
-    start = _BEYOND if newest else 0
+    start = _POSITION_MAX if newest else 0
     if wanted.cursor is not None:
         (start,) = read_place(wanted.cursor, tuple[int])
     page, more, cut = _read(connection, _BEFORE if newest else _AFTER, (*of, start), wanted, wanted.limit, wanted.max_bytes)

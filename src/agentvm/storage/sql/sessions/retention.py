@@ -18,7 +18,7 @@ from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, Some, S
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
-from agentvm.storage.sql.sessions.dropping import FOR_GOOD
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.sessions.rewinding import settle
@@ -47,13 +47,13 @@ WHERE {_IDLE} AND s.session_key > :after
 ORDER BY s.session_key LIMIT :limit
 """
 _EXPIRE = f"""
-UPDATE sessions AS s SET deleted_at = {FOR_GOOD}
+UPDATE sessions AS s SET deleted_at = {FOR_GOOD_MS}
 WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN ({items_of(":wanted")})
 RETURNING {SESSION_COLUMNS.replace("s.", "")}
 """
 _REVIVE = f"""
 UPDATE sessions SET deleted_at = NULL
-WHERE tenant_id = ? AND deleted_at = {FOR_GOOD} AND session_id IN ({items_of("?")})
+WHERE tenant_id = ? AND deleted_at = {FOR_GOOD_MS} AND session_id IN ({items_of("?")})
 """
 _WEIGH_REWOUND = f"""
 SELECT count(*), coalesce(sum(length(m.body)), 0)
@@ -153,7 +153,7 @@ class RetentionStore:
         await self._database.write(lambda connection: connection.fetch(_REVIVE, values))
 
     async def rewound(self, cut: RetentionCutoffs) -> Weight:
-        """What goes of what was taken back, of sessions that stay."""
+        """The weight of rewound messages that expire in sessions that stay."""
         values = {**self._cut(cut), "rewound": cut.rewound}
         return await self._database.read(lambda connection: Weight(*connection.fetch(_WEIGH_REWOUND, values)[0]), heavy=True)
 

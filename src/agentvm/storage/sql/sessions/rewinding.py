@@ -20,7 +20,7 @@ from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, items_of, lesser
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.summaries import drop_summaries
 
-MOST_LISTED = 200
+LISTED_MAX = 200
 
 _LAST = "SELECT coalesce(max(position), 0) FROM all_messages WHERE session_key = ?"
 _ADD = "INSERT INTO rewinds (session_key, rewind_id, at, last) VALUES (?, ?, ?, ?) RETURNING rewind_key"
@@ -64,7 +64,7 @@ _BODIES = f"SELECT body FROM all_messages WHERE position IN ({items_of('?')}) OR
 
 
 def take_back(connection: Connection, session_key: int, rewinding: Rewinding) -> None:
-    """Those of the messages that stand. To be done before what is said instead is added."""
+    """Rewinds the messages that stand. To be done before the new ones are added."""
     last = connection.fetch(_LAST, (session_key,))[0][0]
     rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
     counted: list[int] = []
@@ -82,7 +82,7 @@ def take_back(connection: Connection, session_key: int, rewinding: Rewinding) ->
 
 
 def settle(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
-    """What lists show, and what is unread, after messages went; `counted` are the places of their answers and errors."""
+    """Updates previews and unread counts after messages were removed; `counted` are the positions of answers and errors."""
     said = connection.fetch(_SAID_LAST, (session_key,))
     connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
     _lower_marks(connection, session_key, counted)
@@ -100,7 +100,7 @@ def list_rewinds(connection: Connection, session_key: int) -> tuple[Rewind, ...]
     """The latest first."""
     return tuple(
         Rewind(rewind_id=rewind_id, rewound_at=at, messages=count)
-        for rewind_id, at, count in connection.fetch(_REWINDS, (session_key, MOST_LISTED))
+        for rewind_id, at, count in connection.fetch(_REWINDS, (session_key, LISTED_MAX))
     )
 
 
@@ -132,7 +132,7 @@ def read_as_it_stood(
 
 
 def _lower_marks(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
-    """Who had read what was taken back knows so many answers less, and none that comes after."""
+    """Lowers the read marks of readers who had read the removed messages."""
     last: int = connection.fetch("SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?", (session_key,))[0][0]
     for reader, device, place in connection.fetch(_MARKS, (session_key,)):
         known = sum(position <= place for position in counted)

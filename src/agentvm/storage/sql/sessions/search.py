@@ -1,6 +1,6 @@
 """Search — finds what was said, the best first.
 
-Theory of operation. The index gives the newest messages that have the words; at most `MOST_RANKED` of them are weighed, so a
+Theory of operation. The index gives the newest messages that have the words; at most `RANKED_MAX` of them are weighed, so a
 word that is everywhere costs no more than that. A message weighs what BM25 says, up to twice as much if it is new. Pages go on
 by weight and place; the weight of where a page ended is looked up again, because it depends on all else that was said.
 """
@@ -25,10 +25,10 @@ from agentvm.storage.sql.sessions.question import Piece, match_of, pieces_of
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.sessions.titles import search_titles
 
-MOST_RANKED = 10_000
-TOGETHER = 100
+RANKED_MAX = 10_000
+CONTAINERS_MAX = 100
 """Containers that are asked about in one query."""
-MONTH = 30 * 86_400_000
+MONTH_MS = 30 * 86_400_000
 """Milliseconds after which what is new counts for half as much."""
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool-result": "tool"}
@@ -54,7 +54,7 @@ _BEFORE, _AFTER = _NEXT_TO.format(beyond="<", order="DESC"), _NEXT_TO.format(bey
 _weighed = msgspec.json.Decoder(list[tuple[float, int]]).decode
 
 Weighed = tuple[float, int]
-"""What it weighs, the least first, as SQLite has it; and the place, negated so that newer ones come first."""
+"""The weight of a hit, the least first, as SQLite has it; and the position, negated so that newer hits come first."""
 
 
 def search_messages(
@@ -73,8 +73,8 @@ def search_messages(
     for some in _some(containers):
         hits += _hits(connection, tenant_id, some, pieces, wanted, now)
     # The newest of all, whatever container they are in.
-    capped = len(hits) > MOST_RANKED
-    hits = sorted(sorted(hits, key=itemgetter(1))[:MOST_RANKED] if capped else hits)
+    capped = len(hits) > RANKED_MAX
+    hits = sorted(sorted(hits, key=itemgetter(1))[:RANKED_MAX] if capped else hits)
     rest = hits if after is None else _beyond(hits, (after[1], after[2]))
     page = rest[: wanted.limit]
     numbers = _numbers(connection, [-place for _, place in page])
@@ -89,12 +89,12 @@ def search_messages(
 
 def weigh(bm25: float, age: int) -> float:
     """BM25 is negative, and the less the better."""
-    return bm25 * (1 + 1 / (1 + max(age, 0) / MONTH))
+    return bm25 * (1 + 1 / (1 + max(age, 0) / MONTH_MS))
 
 
 def _some(containers: Sequence[ContainerId]) -> Iterator[Sequence[ContainerId]]:
-    for start in range(0, len(containers), TOGETHER):
-        yield containers[start : start + TOGETHER]
+    for start in range(0, len(containers), CONTAINERS_MAX):
+        yield containers[start : start + CONTAINERS_MAX]
 
 
 def _hits(
@@ -105,7 +105,7 @@ def _hits(
     wanted: MessageSearch,
     now: int,
 ) -> list[Weighed]:
-    values: dict[str, Any] = {"most": MOST_RANKED + 1, "now": now, "month": float(MONTH)}
+    values: dict[str, Any] = {"most": RANKED_MAX + 1, "now": now, "month": float(MONTH_MS)}
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
     where = scope(tenant_id, containers, values) + _narrow(wanted, values)

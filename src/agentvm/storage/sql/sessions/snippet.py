@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from html import escape
 
 from agentvm.storage.sql.sessions.question import Piece
-from agentvm.storage.sql.words import MOST_CHARACTERS, places
+from agentvm.storage.sql.words import INDEXED_CHARACTERS, places
 
-LENGTH = 180
+SHOWN_CHARACTERS = 180
 """Characters of the text that are shown."""
-LEAD = 50
-"""Of those, how many before the first mark."""
-LOOKED_AT = 2_000
+LEAD_CHARACTERS = 50
+"""Characters before the first mark."""
+CUT_CHARACTERS = 2_000
 """Characters of a long text that are cut into words. Readers are few: who finds a hundred long texts must not keep them."""
-_TRIES = 5
+_TRIES_MAX = 5
 """Places of each word that are thought of."""
 
 Span = tuple[int, int]
@@ -20,7 +20,7 @@ Span = tuple[int, int]
 
 def snippet(text: str, pieces: Sequence[Piece]) -> str:
     begin = _begin(text, pieces)
-    part = text[begin : begin + LOOKED_AT]
+    part = text[begin : begin + CUT_CHARACTERS]
     marks = spans(part, pieces)
     start, end = _window(part, marks)
     shown = _shown(part, marks, start, end)
@@ -43,16 +43,18 @@ def _begin(text: str, pieces: Sequence[Piece]) -> int:
 
     Where only variants of the letters are there, it finds none, and the beginning is shown.
     """
-    if len(text) <= LOOKED_AT:
+    if len(text) <= CUT_CHARACTERS:
         return 0
-    letters = text[:MOST_CHARACTERS].casefold()
+    letters = text[:INDEXED_CHARACTERS].casefold()
     found = {piece: _occurrences(letters, max(piece.words, key=len)) for piece in pieces}
     best, most = 0, 0
     for place in sorted({place for those in found.values() for place in those}):
-        together = sum(any(place <= other < place + LENGTH - LEAD for other in those) for those in found.values())
+        together = sum(
+            any(place <= other < place + SHOWN_CHARACTERS - LEAD_CHARACTERS for other in those) for those in found.values()
+        )
         if together > most:
             best, most = place, together
-    start = max(0, best - LOOKED_AT // 2)
+    start = max(0, best - CUT_CHARACTERS // 2)
     # Not in the middle of a word, which would look like another.
     gap = text.find(" ", start, best) if start else -1
     return gap + 1 if gap >= 0 else start
@@ -61,7 +63,7 @@ def _begin(text: str, pieces: Sequence[Piece]) -> int:
 def _occurrences(letters: str, word: str) -> list[int]:
     found: list[int] = []
     at = letters.find(word)
-    while at >= 0 and len(found) < _TRIES:
+    while at >= 0 and len(found) < _TRIES_MAX:
         found.append(at)
         at = letters.find(word, at + 1)
     return found
@@ -94,15 +96,15 @@ def _window(text: str, marks: Sequence[Span]) -> Span:
     """The first place where most of the marks are seen together."""
     best, most = 0, -1
     for number, (start, _) in enumerate(marks[:200]):
-        seen = sum(stop <= start - LEAD + LENGTH for _, stop in marks[number : number + 50])
+        seen = sum(stop <= start - LEAD_CHARACTERS + SHOWN_CHARACTERS for _, stop in marks[number : number + 50])
         if seen > most:
             best, most = start, seen
-    start = max(0, best - LEAD) if best > LEAD else 0
+    start = max(0, best - LEAD_CHARACTERS) if best > LEAD_CHARACTERS else 0
     if start:
         # Not in the middle of a word, where there are spaces.
         gap = text.find(" ", start, best)
         start = gap + 1 if gap >= 0 else start
-    return start, min(len(text), start + LENGTH)
+    return start, min(len(text), start + SHOWN_CHARACTERS)
 
 
 def _plain(text: str) -> str:

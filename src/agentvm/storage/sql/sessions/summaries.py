@@ -21,7 +21,7 @@ from agentvm.storage.base import WHOLE, Reading, Recalled
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 
-MOST_LISTED = 200
+LISTED_MAX = 200
 
 Scope = tuple[TenantId, ContainerId, SessionId]
 
@@ -99,7 +99,7 @@ WHERE EXISTS (
 """
 _NEWEST_FIRST = _RECALL.format(edge="max", beyond="<", far="min")
 _OLDEST_FIRST = _RECALL.format(edge="min", beyond=">", far="max")
-_BEYOND = 2**62
+_POSITION_MAX = 2**62
 _TURN_SIZES = """
 SELECT position, length(body)
 FROM sessions JOIN messages USING (session_key)
@@ -143,7 +143,7 @@ def recall(connection: Connection, scope: Scope, reading: Reading = WHOLE) -> Re
     values = dict(zip(("tenant", "container", "session"), scope, strict=True)) | {
         "summary": int(reading.summary),
         "current": reading.current,
-        "beyond": _BEYOND,
+        "beyond": _POSITION_MAX,
         "max_bytes": reading.max_bytes,
         "current_bytes": max(reading.max_bytes, reading.current_bytes),
     }
@@ -192,7 +192,7 @@ def refuse(connection: Connection, scope: Scope, parts: Sequence[RefusedPart], p
 
 def list_summaries(connection: Connection, session_key: int) -> tuple[Summary, ...]:
     """The newest first."""
-    return tuple(_decode(row) for row in connection.fetch(_LIST, (session_key, MOST_LISTED)))
+    return tuple(_decode(row) for row in connection.fetch(_LIST, (session_key, LISTED_MAX)))
 
 
 def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[Connection], bool]:
@@ -233,7 +233,7 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
 
 
 def drop_summaries(connection: Connection, session_key: int, position: int) -> None:
-    """Those that cover something from there on: it does not stand any more."""
+    """Deletes the summaries that cover a message from that position on."""
     connection.execute(_DROP, (session_key, position))
 
 

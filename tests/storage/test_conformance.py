@@ -1,0 +1,27 @@
+"""The conformance suite of the store on every engine. Another engine is one more entry of `ENGINES`."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
+from agentvm.testing.conformance.suite import CHECKS
+
+pytestmark = pytest.mark.anyio
+
+ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
+    "sqlite": lambda folder: open_store(folder / "agentvm.db"),
+    "sqlite-memory": lambda folder: open_store(None),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.__module__.rpartition('.')[2]}-{check.__name__}")
+async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], engine: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with ENGINES[engine](tmp_path) as store:
+            await check(store)
