@@ -27,7 +27,7 @@ async def old(store: Store, database: SqliteDatabase, before: int | None, *messa
 async def test_without_turns_a_turn_is_what_follows_a_users_message(
     store: Store, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_turns, "PAGE", 2)
+    monkeypatch.setattr(old_turns, "PAGE_MESSAGES", 2)
     told = [answered("hi", "hi", 1), said("u1", "a", 2), answered("a1", "b", 3), said("u2", "c", 4), answered("a2", "d", 9)]
     assert await old(store, database, 5, *told) == [("hi",), ("u1", "a1")]
 
@@ -35,7 +35,7 @@ async def test_without_turns_a_turn_is_what_follows_a_users_message(
 async def test_what_was_copied_from_another_session_goes_by_what_its_messages_say(
     store: Store, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_turns, "AHEAD", 1)
+    monkeypatch.setattr(old_turns, "AHEAD_MESSAGES", 1)
     told = [asked("t1", 1), asked("t2", 2), asked("t3", 8), answered_in("t1", 9), answered_in("t2", 4)]
     assert await old(store, database, 5, *told) == [("t2-u", "t2-a")]
 
