@@ -17,7 +17,7 @@ from tests.faults.server import text_of
 
 from agentvm import AgentX, create_agentx, remote_runtime
 from agentvm.protocol.link import WireEvent
-from agentvm.storage.engines.sqlite.backup import Manifest, make_backup
+from agentvm.storage.engines.sqlite.backup import BackupManifest, make_backup
 from agentvm.storage.engines.sqlite.restore import restore_backup
 from agentvm.vm import system_clock
 
@@ -57,7 +57,7 @@ class Taken:
 
     path: Path
     begun: int
-    manifest: Manifest
+    manifest: BackupManifest
     acknowledged: list[dict[str, str]]
 
 

@@ -4,7 +4,7 @@ from tests.commands.fixtures import Desk, open_desk
 from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engine import open_store
 from agentvm.tenants.scoped_store import ScopedStore
 
@@ -35,7 +35,7 @@ async def test_readers_of_different_users_do_not_share_a_client_id() -> None:
         )
         await alice.save_reader("client-1", {})
         session = SessionId("s")
-        await alice.save_reader("client-1", {session: Place(3, 1)})
+        await alice.save_reader("client-1", {session: ReaderPlace(3, 1)})
         assert await bob.take_reader("client-1") == {}
 
 

@@ -12,7 +12,7 @@ from agentvm.cli.progress import at_terminal
 from agentvm.cli.server_options import configure, data_dir_option
 from agentvm.cli.table import Show, when
 from agentvm.errors import NotAvailable
-from agentvm.storage.engine import SERVER_KEY, Manifest, Restored, check_backup, restore_backup
+from agentvm.storage.engine import SERVER_KEY, BackupManifest, Restored, check_backup, restore_backup
 
 EXAMPLES = """\b
 Examples:
@@ -59,7 +59,7 @@ def restore(backup: Path, data_dir: str | None, check: bool, force: bool, trust:
     show_restored(restored, target, as_json=as_json)
 
 
-def show_checked(backup: Path, manifest: Manifest, *, authentic: bool, as_json: bool) -> None:
+def show_checked(backup: Path, manifest: BackupManifest, *, authentic: bool, as_json: bool) -> None:
     if as_json:
         Show(as_json).json({"path": str(backup), "manifest": manifest, "authentic": authentic})
     else:
@@ -93,6 +93,6 @@ def show_restored(restored: Restored, target: Path, *, as_json: bool) -> None:
         )
 
 
-def describe(manifest: Manifest) -> str:
+def describe(manifest: BackupManifest) -> str:
     parts = ", ".join(part.name for part in manifest.parts)
     return f"{parts} as of {when(manifest.at)} UTC, created by AgentVM {manifest.agentvm}"

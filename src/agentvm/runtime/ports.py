@@ -23,7 +23,7 @@ from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
-from agentvm.storage.base import Reading, Recalled
+from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
 
@@ -127,7 +127,7 @@ class HistoryReader:
             kept = self.histories.find(*key, current, summary=summary, window=window or UNBOUNDED_TOKENS)
             if kept is not None:
                 return kept
-        reading = Reading(max_bytes=_bytes_of(window), current=current, summary=summary)
+        reading = ReadingLimits(max_bytes=_bytes_of(window), current=current, summary=summary)
         with self.histories.reading(*key, summary=summary) as keep:
             recalled = await log.recall(reading)
             while reading.max_bytes < HISTORY_MAX_BYTES and _lacks(recalled, current, window):

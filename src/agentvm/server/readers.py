@@ -28,7 +28,7 @@ from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.channel import Channel
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
 logger = get_logger(__name__)
@@ -85,7 +85,7 @@ class Reader:
         self.peer = peer
         self.ready = anyio.Event()
         """Set when it is known where the client was."""
-        self.places: dict[SessionId, Place] = {}
+        self.places: dict[SessionId, ReaderPlace] = {}
         """Where the client was, of sessions it has not asked for since."""
         self.unsure = False
         """The store may hold places that are no longer true."""
@@ -141,7 +141,7 @@ class Reader:
             while self.acks.pending:
                 await self._wait()
 
-    def leave(self) -> dict[SessionId, Place]:
+    def leave(self) -> dict[SessionId, ReaderPlace]:
         """Where the client is now. From here on this is no reader; whoever asks again hears nothing."""
         if self._left:
             return {}
@@ -153,11 +153,11 @@ class Reader:
             for heard in self.peer.vm.runtime.broadcaster.subscriptions(self.peer.channel):
                 seq = self.acks.cursor(heard.session_id)
                 if seq is not None:
-                    places[heard.session_id] = Place(seq, now)
+                    places[heard.session_id] = ReaderPlace(seq, now)
                 else:
                     # Nothing has reached its outbox: it is where it began, or where the log ends.
                     began = replay.last(tenant_id, heard.session_id) if heard.cursor is None else heard.cursor
-                    quiet[heard.session_id] = Place(began, now)
+                    quiet[heard.session_id] = ReaderPlace(began, now)
             # Should there be too many, those that something happened in are kept.
             places |= quiet
         self.acks.stop()

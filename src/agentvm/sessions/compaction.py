@@ -34,7 +34,7 @@ from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
-from agentvm.storage.base import Reading, Recalled
+from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
@@ -60,7 +60,7 @@ PAUSE = 300_000
 """Milliseconds for which a session is left alone after a summary of it has failed."""
 OFTEN = 8
 """A session is looked at after so many turns in any case: not everybody reports how many tokens they have read."""
-OLDEST = Reading(max_bytes=8 * 1024 * 1024, newest=False)
+OLDEST = ReadingLimits(max_bytes=8 * 1024 * 1024, newest=False)
 """What is looked at of a session at a time: the oldest that no summary covers, as much as is read for a prompt."""
 CAUTION = 3
 """How much heavier than it was reported a history may be by our own weights."""

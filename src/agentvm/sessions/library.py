@@ -26,7 +26,7 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_
 from agentvm.model.session import Session, Summary
 from agentvm.sessions.compaction import Work
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, Reader
+from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, SessionReader
 from agentvm.storage.sql.sessions import SessionStore
 
 TITLE_MAX = 300
@@ -57,10 +57,10 @@ class SessionLibrary:
             return (check_container_id(container_id),)
         return None if self.workspace.principal.containers is None else await self.workspace.store.list_containers()
 
-    def reader(self, device: str | None = None) -> Reader:
+    def reader(self, device: str | None = None) -> SessionReader:
         if device is not None and not 0 < len(device) <= DEVICE_MAX:
             raise InvalidInput(f"A device has a name of 1 to {DEVICE_MAX} characters")
-        return Reader(self.workspace.principal.user_id or "", device or "")
+        return SessionReader(self.workspace.principal.user_id or "", device or "")
 
     async def session(self, session_id: SessionId) -> Session:
         """Returns the whole record, whether or not the principal may read it."""

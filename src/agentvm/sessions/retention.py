@@ -21,7 +21,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
 from agentvm.model.retention import Retention, RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, SomePlaces, Weight
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, SomePlaces, Weight
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
 
@@ -192,7 +192,7 @@ class _Run:
 
     async def _empty(self, session: Session, weight: Weight) -> None:
         before = self.done
-        await self._drop_turns(Place(session.container_id, session.session_id), None)
+        await self._drop_turns(SessionPlace(session.container_id, session.session_id), None)
         if self._busy(session):
             return
         cleared = await self._store.clear(session.session_id, self._cut, self._clock())
@@ -223,7 +223,7 @@ class _Run:
                     self._note(place, dropped)
                     await anyio.sleep(BREATH)
 
-    async def _drop_turns(self, place: Place, before: int | None) -> None:
+    async def _drop_turns(self, place: SessionPlace, before: int | None) -> None:
         for some in _batches(await self._store.old_turns(place, before)):
             if self._at_work(place):
                 return
@@ -234,14 +234,14 @@ class _Run:
             self._note(place, dropped)
             await anyio.sleep(BREATH)
 
-    def _note(self, place: Place, dropped: Weight) -> None:
+    def _note(self, place: SessionPlace, dropped: Weight) -> None:
         self.done += _of(dropped)
         self._presence.thinned(self._tenant_id, place.session_id)
 
     def _busy(self, session: Session) -> bool:
         return self._presence.busy(self._tenant_id, session.container_id, session.session_id)
 
-    def _at_work(self, place: Place) -> bool:
+    def _at_work(self, place: SessionPlace) -> bool:
         return self._presence.busy(self._tenant_id, place.container_id, place.session_id)
 
     def _tell(self, session: Session, told: EventData) -> None:
@@ -258,7 +258,7 @@ async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenera
         after = found.next
 
 
-async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[Place]:
+async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[SessionPlace]:
     after: int | None = 0
     while after is not None:
         found = await read(after)

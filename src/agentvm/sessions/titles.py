@@ -24,7 +24,7 @@ from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, 
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.wording import first_words, tidy
-from agentvm.storage.base import Reading
+from agentvm.storage.base import ReadingLimits
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -40,7 +40,7 @@ MOST_READ = 2_000
 """Characters of each message that the model is shown."""
 SECONDS = 30.0
 """How long the model may take."""
-_FIRST = Reading(max_bytes=256 * 1024, newest=False, summary=False)
+_FIRST = ReadingLimits(max_bytes=256 * 1024, newest=False, summary=False)
 """What a title is made of: the beginning. A session whose first message is larger gets none."""
 SYSTEM = (
     "You name conversations. Answer with a title of at most eight words, in the language of the conversation, "

@@ -54,7 +54,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadingLimits:
     """How much of a session is read into memory. A message that does not fit is never read, nor is one beyond it.
 
     Messages from `current` on, which the running turn answers, may have `current_bytes` in all; with the older ones before
@@ -69,7 +69,7 @@ class Reading:
     """Whether the newest summary stands for what it covers; else what was said is read in its place."""
 
 
-WHOLE = Reading(max_bytes=2**62)
+WHOLE = ReadingLimits(max_bytes=2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class SessionWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReaderPlace:
     """How far a reader has read a session: the last event it has for certain. None: up to the end of the session's log."""
 
     seq: int | None

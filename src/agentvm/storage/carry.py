@@ -14,7 +14,7 @@ from agentvm.storage.attachments import Upload
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SessionHistory:
     """One moment of a session: its turns that have ended, those that have not, and how far its messages went.
 
     `rewound` is the number of what was taken back last: what is taken back later was still there.
@@ -27,7 +27,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MessagePart:
     """Some messages of a session; `next` is where the following ones begin, None at the end."""
 
     messages: tuple[Message, ...]

@@ -75,7 +75,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class VersionHistory:
     """The versions of a resource, lowest first by rank, withdrawn ones too; and its tags, without `latest`."""
 
     versions: tuple[ResourceVersion, ...] = ()

@@ -43,7 +43,7 @@ class OldTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionPlace:
     """A session, where it is."""
 
     container_id: ContainerId
@@ -60,5 +60,5 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class SomePlaces:
-    items: tuple[Place, ...]
+    items: tuple[SessionPlace, ...]
     next: int | None

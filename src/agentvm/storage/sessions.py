@@ -20,14 +20,14 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SessionReader:
     """A reader of sessions: a user, or nobody in particular; on all devices, or on one of them."""
 
     user: str = ""
     device: str = ""
 
 
-ANYBODY = Reader()
+ANYBODY = SessionReader()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -71,10 +71,10 @@ class ScopedStore(TenantStore):
             raise ValueError("retention concerns all containers, which are not within reach")
         return self._store.retention()
 
-    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, ReaderPlace]) -> None:
         await self._store.save_reader(self._own(client_id), places)
 
-    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+    async def take_reader(self, client_id: str) -> dict[SessionId, ReaderPlace]:
         return await self._store.take_reader(self._own(client_id))
 
     def _check(self, containers: Sequence[ContainerId] | None) -> None:

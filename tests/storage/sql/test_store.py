@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
@@ -59,7 +59,7 @@ async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
     home = await settle(store, image(), image("img_2"))
     tenant = store.tenant(ACME)
     for number in range(50):
-        await tenant.save_reader(f"reader-{number}", {SESSION: Place(None, 1), readers.OTHER: Place(None, 2)})
+        await tenant.save_reader(f"reader-{number}", {SESSION: ReaderPlace(None, 1), readers.OTHER: ReaderPlace(None, 2)})
     scanned = 0
 
     def count(event: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
         scanned += _scanned(event)
 
     await database.write(lambda connection: connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
-    await tenant.save_reader("reader-1", {SESSION: Place(None, 1)})
+    await tenant.save_reader("reader-1", {SESSION: ReaderPlace(None, 1)})
     await tenant.take_reader("reader-2")
     await store.trim_log(1, 10**9)
     await home.delete_image(IMAGE)

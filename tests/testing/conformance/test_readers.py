@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentvm.model.ids import SessionId, TenantId
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import readers as suite
@@ -14,11 +14,11 @@ from agentvm.testing.conformance import readers as suite
 pytestmark = pytest.mark.anyio
 
 Check = Callable[[Store], Awaitable[None]]
-Places = Mapping[SessionId, Place]
+Places = Mapping[SessionId, ReaderPlace]
 
 
 class Remembering(TenantStore):
-    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+    async def take_reader(self, client_id: str) -> dict[SessionId, ReaderPlace]:
         found = await super().take_reader(client_id)
         await self.save_reader(client_id, found)
         return found
@@ -31,14 +31,16 @@ class Merging(TenantStore):
 
 class FromTheBeginning(TenantStore):
     async def save_reader(self, client_id: str, places: Places) -> None:
-        await super().save_reader(client_id, {name: Place(place.seq or 0, place.saved_at) for name, place in places.items()})
+        await super().save_reader(
+            client_id, {name: ReaderPlace(place.seq or 0, place.saved_at) for name, place in places.items()}
+        )
 
 
 class Nameless(TenantStore):
     async def save_reader(self, client_id: str, places: Places) -> None:
         await super().save_reader("anybody", places)
 
-    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+    async def take_reader(self, client_id: str) -> dict[SessionId, ReaderPlace]:
         return await super().take_reader("anybody")
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId, ResourceVersion, VersionId
 from agentvm.storage.engine import open_store
-from agentvm.storage.resources import Dependents, History, Node, Publication, Published
+from agentvm.storage.resources import Dependents, Node, Publication, Published, VersionHistory
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import resources as suite
@@ -62,7 +62,7 @@ class Rootless(ResourceStore):
 
 
 class Unranked(ResourceStore):
-    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> VersionHistory:
         history = await super().history(resource_id, only)
         return replace(history, versions=tuple(sorted(history.versions, key=lambda each: each.version)))
 

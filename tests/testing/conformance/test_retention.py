@@ -9,7 +9,7 @@ from tests.testing.conformance.test_readers import Check, is_found, with_tenants
 from agentvm.model.ids import SessionId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.retention import NOTHING, OldTurn, Place, Some, Weight
+from agentvm.storage.retention import NOTHING, OldTurn, SessionPlace, Some, Weight
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import retention as suite
@@ -29,15 +29,15 @@ class Forgetting(RetentionStore):
 
 
 class Lazy(RetentionStore):
-    async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
+    async def drop_turns(self, place: SessionPlace, turns: Sequence[OldTurn]) -> Weight:
         return NOTHING
 
-    async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
+    async def drop_rewound(self, place: SessionPlace, before: int, *, limit: int = 500) -> Weight:
         return NOTHING
 
 
 class Impatient(RetentionStore):
-    async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
+    async def old_turns(self, place: SessionPlace, before: int | None) -> tuple[OldTurn, ...]:
         return await super().old_turns(place, None)
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.session import Session
 from agentvm.storage.engine import open_store
-from agentvm.storage.sessions import ANYBODY, Listed, MessagePage, MessageQuery, Reader, SessionPage, SessionQuery
+from agentvm.storage.sessions import ANYBODY, Listed, MessagePage, MessageQuery, SessionPage, SessionQuery, SessionReader
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import sessions as suite
@@ -21,25 +21,25 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Unpinned(SessionStore):
-    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+    async def list(self, wanted: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
         page = await super().list(wanted, reader)
         items = sorted(page.items, key=lambda item: -item.session.active_at)
         return replace(page, items=tuple(items))
 
 
 class Forgetful(SessionStore):
-    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
+    async def get(self, session_id: SessionId, reader: SessionReader = ANYBODY) -> Listed | None:
         found = await super().get(session_id, reader)
         return found and replace(found, session=structs.replace(found.session, forked_from=None, preview=None))
 
 
 class Broad(SessionStore):
-    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+    async def list(self, wanted: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
         return await super().list(replace(wanted, title=None), reader)
 
 
 class OnePage(SessionStore):
-    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+    async def list(self, wanted: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
         return replace(await super().list(wanted, reader), next=None)
 
 
@@ -66,7 +66,13 @@ class Backwards(SessionStore):
 
 class Careless(SessionStore):
     async def mark_read(
-        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
+        self,
+        session_id: SessionId,
+        reader: SessionReader,
+        now: int,
+        *,
+        cursor: str | None = None,
+        message_id: MessageId | None = None,
     ) -> Listed | None:
         return await super().mark_read(session_id, reader, now)
 

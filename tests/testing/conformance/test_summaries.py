@@ -11,7 +11,7 @@ from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import WHOLE, Reading, Recalled
+from agentvm.storage.base import WHOLE, ReadingLimits, Recalled
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.log import LogStore
@@ -24,7 +24,7 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Restless(LogStore):
-    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+    async def recall(self, reading: ReadingLimits = WHOLE) -> Recalled:
         return replace(await super().recall(reading), running=frozenset())
 
 
@@ -51,7 +51,7 @@ class Obliging(LogStore):
 class Deaf(LogStore):
     """Takes what was said after a summary for covered."""
 
-    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+    async def recall(self, reading: ReadingLimits = WHOLE) -> Recalled:
         found = await super().recall(reading)
         return found if found.summary is None else replace(found, messages=())
 
@@ -61,7 +61,7 @@ class Stale(LogStore):
 
     last: Recalled = Recalled()
 
-    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+    async def recall(self, reading: ReadingLimits = WHOLE) -> Recalled:
         found = await super().recall(reading)
         if found.summary is None and Stale.last.summary is not None:
             return Stale.last
@@ -72,7 +72,7 @@ class Stale(LogStore):
 class Unbounded(LogStore):
     """Reads all there is, whatever is allowed."""
 
-    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+    async def recall(self, reading: ReadingLimits = WHOLE) -> Recalled:
         return await super().recall()
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
-from agentvm.storage.carry import Carried, History, Page, SessionHere
+from agentvm.storage.carry import Carried, MessagePart, SessionHere, SessionHistory
 from agentvm.storage.sql.arriving import arrive
 from agentvm.storage.sql.connection import Connection, Database, snapshot
 from agentvm.storage.sql.rows import TURNS, decode_turn
@@ -73,29 +73,29 @@ class Carrier:
         scope = (self._tenant_id, container_id, session_id)
         return await self._database.read(lambda connection: int(connection.fetch(_MEASURE, scope)[0][0]), heavy=True)
 
-    async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> SessionHistory:
         scope = (self._tenant_id, container_id, session_id)
 
-        def read(connection: Connection) -> History:
+        def read(connection: Connection) -> SessionHistory:
             # One state for both: a message whose turn is not known yet must not come along.
             with snapshot(connection):
                 turns = [decode_turn(row) for row in connection.fetch(TURNS, scope)]
                 last = int(connection.fetch(_LAST, scope)[0][0])
                 rewound = int(connection.fetch(_REWOUND, scope)[0][0])
             running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
-            return History(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
+            return SessionHistory(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
 
         return await self._database.read(read, heavy=True)
 
-    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: SessionHistory, after: int) -> MessagePart:
         """The next messages of that moment: a few megabytes at most, but at least one."""
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE_MESSAGES, PAGE_BYTES)
 
-        def read(connection: Connection) -> Page:
+        def read(connection: Connection) -> MessagePart:
             found = connection.fetch(_PAGE, scope)
             messages = (decode_message(body) for _, body in found)
             kept = tuple(message for message in messages if message.turn_id not in history.running)
-            return Page(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
+            return MessagePart(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
 
         return await self._database.read(read, heavy=True)
 

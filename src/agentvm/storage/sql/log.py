@@ -9,7 +9,7 @@ from agentvm.model.message import Message, decode_message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
-from agentvm.storage.base import WHOLE, LogChunk, Reading, Recalled, SessionWrite
+from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.rows import TURN_BY_KEY, Key, decode_turn, read_session, read_turns
 from agentvm.storage.sql.session_write import prepare
@@ -141,7 +141,7 @@ class LogStore:
 
         return await self._database.write(write)
 
-    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+    async def recall(self, reading: ReadingLimits = WHOLE) -> Recalled:
         """The context of a model call, as much as `reading` allows; empty for a session that is gone."""
         return await self._database.read(lambda connection: recall(connection, self._scope, reading))
 

@@ -9,7 +9,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.base import Committed, ReaderPlace, SessionWrite
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.accounts.asked import read_left
@@ -144,7 +144,7 @@ class TenantStore:
 
         return await self._database.read(read)
 
-    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, ReaderPlace]) -> None:
         """In place of what was saved of the reader before. Sessions that are gone are passed over."""
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
 
@@ -156,14 +156,14 @@ class TenantStore:
 
         await self._database.write(work)
 
-    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+    async def take_reader(self, client_id: str) -> dict[SessionId, ReaderPlace]:
         """Returns and deletes the places of the reader in one commit; every `seq` is known."""
 
         # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
-        def work(connection: Connection) -> dict[SessionId, Place]:
+        def work(connection: Connection) -> dict[SessionId, ReaderPlace]:
             found = connection.fetch(_PLACES, (self._tenant_id, client_id))
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
-            return {SessionId(session_id): Place(seq, saved_at) for session_id, seq, saved_at in found}
+            return {SessionId(session_id): ReaderPlace(seq, saved_at) for session_id, seq, saved_at in found}
 
         return await self._database.write(work)
 

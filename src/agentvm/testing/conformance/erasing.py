@@ -16,8 +16,8 @@ from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, 
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import LogChunk, Place, Rewinding, SessionWrite
-from agentvm.storage.sessions import MessageSearch, Reader, SessionQuery
+from agentvm.storage.base import LogChunk, ReaderPlace, Rewinding, SessionWrite
+from agentvm.storage.sessions import MessageSearch, SessionQuery, SessionReader
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
@@ -69,8 +69,8 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     await store.commit([taken_back])
     await home.set_title(session_id, f"{words} title", now=4)
     await store.tenant(tenant).drafts(ALICE, None).save(session_id, "", f"{words} draft", 4)
-    await store.tenant(tenant).sessions(None).mark_read(session_id, Reader(ALICE), 4)
-    await store.tenant(tenant).save_reader(f"{ALICE}:tab", {session_id: Place(1, 4)})
+    await store.tenant(tenant).sessions(None).mark_read(session_id, SessionReader(ALICE), 4)
+    await store.tenant(tenant).save_reader(f"{ALICE}:tab", {session_id: ReaderPlace(1, 4)})
     assert uploaded.size
 
 

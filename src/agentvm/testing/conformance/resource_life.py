@@ -13,7 +13,7 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import SYSTEM_TENANT, Locked, VersionId, digest_of
-from agentvm.storage.resources import Changes, History
+from agentvm.storage.resources import Changes, VersionHistory
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.erasing import erase
@@ -77,7 +77,7 @@ async def check_what_is_hidden_stays_for_those_who_are_locked_to_it(store: Store
     for gone in (theirs, third):
         assert await gone.get(resource_id("base")) is None
         assert await gone.find("prompts", "base", "acme") is None
-        assert await gone.history(resource_id("base")) == History()
+        assert await gone.history(resource_id("base")) == VersionHistory()
         assert await found(store, RIVAL, text="base") == []
     assert len(await theirs.closure(version_id("mine", of=RIVAL), limit=9)) == 2
     assert len(await theirs.closure(version_id("base"), limit=9)) == 1
@@ -104,7 +104,7 @@ async def check_what_nobody_needs_is_deleted_at_once(store: Store) -> None:
     assert (await found(store, tag="t"), await ours.blob_size(digest_of(body))) == ([], None)
     (again,) = await put(store, publication(text="other", is_new=True, now=3))
     assert again.resource.tags == ()
-    assert await ours.history(resource_id()) == History(versions=(again.version,))
+    assert await ours.history(resource_id()) == VersionHistory(versions=(again.version,))
 
 
 async def check_what_is_in_use_is_not_deleted(store: Store) -> None:
@@ -135,7 +135,7 @@ async def check_what_is_deleted_by_force_stays_for_those_who_are_locked_to_it(st
     for gone in (ours, theirs):
         assert await gone.get(resource_id("base")) is None
         assert await gone.find("prompts", "base", "acme") is None
-        assert await gone.history(resource_id("base")) == History()
+        assert await gone.history(resource_id("base")) == VersionHistory()
     assert (await ours.count(), await found(store), await found(store, RIVAL, tag="t")) == (0, [], [])
     assert await ours.closure(version_id("base"), limit=9) == {}
     (node,) = (await theirs.closure(version_id("base"), limit=9)).values()

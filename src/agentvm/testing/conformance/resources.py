@@ -20,7 +20,7 @@ from agentvm.model.resource import (
     parse_type,
     version_digest,
 )
-from agentvm.storage.resources import Changes, Dependents, History, NewDependency, Publication, Published, Search
+from agentvm.storage.resources import Changes, Dependents, NewDependency, Publication, Published, Search, VersionHistory
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.store import ACME, RIVAL, failure, raises
@@ -73,7 +73,7 @@ async def check_nothing_is_there_before_it_is_published(store: Store) -> None:
     ours = store.resources(ACME)
     assert await ours.find("prompts", "greeting") is None
     assert await ours.get(resource_id()) is None
-    assert await ours.history(resource_id()) == History()
+    assert await ours.history(resource_id()) == VersionHistory()
     assert await ours.find_locked("prompts", "greeting", None, "sha256:0") is None
     assert await ours.closure(version_id(), limit=9) == {}
     assert await ours.change(resource_id(), Changes(description="d"), now=2) is None
@@ -103,7 +103,7 @@ async def check_a_resource_comes_back_as_it_was_published(store: Store) -> None:
     assert (version.schema, version.dependencies) == ({"type": "object"}, {"base": "resource://prompts/base"})
     assert (version.created_by, version.created_at, version.yanked_at) == ("u", 7, None)
     assert await ours.get(full.resource_id) == await ours.find("prompts", "greeting") == resource
-    assert await ours.history(full.resource_id) == History(versions=(version,), tags={"stable": "1.0.0"})
+    assert await ours.history(full.resource_id) == VersionHistory(versions=(version,), tags={"stable": "1.0.0"})
     assert await ours.blob(full.version_id, digest_of(body)) == body
     nodes = await ours.closure(full.version_id, limit=9)
     assert list(nodes) == [full.version_id, base.version_id]
@@ -136,7 +136,7 @@ async def check_a_name_is_looked_for_at_home_then_at_the_server(store: Store) ->
         assert (None if seen is None else seen.tenant_id) == expected, (name, owner)
     assert await ours.find("tools", "mine") is None
     assert await ours.get(resource_id("kept", RIVAL)) is None
-    assert await ours.history(resource_id("kept", RIVAL)) == History()
+    assert await ours.history(resource_id("kept", RIVAL)) == VersionHistory()
     assert await ours.closure(version_id("kept", of=RIVAL), limit=9) == {}
     assert len((await ours.history(resource_id("shown", RIVAL))).versions) == 1
 

@@ -12,20 +12,20 @@ from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
-from agentvm.storage.retention import OldTurn, Place
-from agentvm.storage.sessions import MessageSearch, Reader
+from agentvm.storage.retention import OldTurn, SessionPlace
+from agentvm.storage.sessions import MessageSearch, SessionReader
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
-ANN = Reader("ann")
+ANN = SessionReader("ann")
 NEVER = RetentionCutoffs(sessions=None, archived=None, rewound=None, messages=None)
 USED = Usage(input_tokens=1, output_tokens=1)
 
 
-def place(session_id: str) -> Place:
-    return Place(HOME, SessionId(session_id))
+def place(session_id: str) -> SessionPlace:
+    return SessionPlace(HOME, SessionId(session_id))
 
 
 def cut(sessions: int | None = None, archived: int | None = None) -> RetentionCutoffs:

@@ -12,14 +12,14 @@ from agentvm.errors import ImageNotFound, InvalidInput, NotFound
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import Fork, Session
-from agentvm.storage.sessions import MessageQuery, Reader, SessionQuery
+from agentvm.storage.sessions import MessageQuery, SessionQuery, SessionReader
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle
 
-ANN = Reader("ann")
+ANN = SessionReader("ann")
 
 
 def said(message_id: str, text: str, at: int = 1) -> Message:
@@ -307,19 +307,19 @@ async def check_what_somebody_has_not_read_is_counted_for_them(store: Store) -> 
     await home.log(SESSION).record(messages=told, now=9)
     sessions = mine(store)
 
-    async def unread(reader: Reader) -> int:
+    async def unread(reader: SessionReader) -> int:
         found = await sessions.get(SESSION, reader)
         assert found is not None
         listed = (await sessions.list(SessionQuery(), reader)).items[0]
         assert listed == found
         return found.unread
 
-    phone = Reader("ann", "phone")
-    assert [await unread(one) for one in (ANN, phone, Reader())] == [3, 3, 3]
+    phone = SessionReader("ann", "phone")
+    assert [await unread(one) for one in (ANN, phone, SessionReader())] == [3, 3, 3]
     marked = await sessions.mark_read(SESSION, phone, 10, message_id=MessageId("2"))
     assert marked is not None
     assert marked.unread == 2
-    assert [await unread(one) for one in (ANN, phone, Reader("ann", "desk"), Reader("bob"))] == [2, 2, 3, 3]
+    assert [await unread(one) for one in (ANN, phone, SessionReader("ann", "desk"), SessionReader("bob"))] == [2, 2, 3, 3]
     await sessions.mark_read(SESSION, ANN, 11)
     assert [await unread(one) for one in (ANN, phone)] == [0, 2]
     # A mark never goes back.

@@ -12,8 +12,8 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId,
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage, encode_message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import Reading, Recalled, Rewinding, SessionWrite
-from agentvm.storage.retention import Place
+from agentvm.storage.base import ReadingLimits, Recalled, Rewinding, SessionWrite
+from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.log import LogStore
@@ -99,36 +99,36 @@ async def check_no_more_is_recalled_than_is_allowed(store: Store) -> None:
     log = await filled(store, exchanges(1, 2, 3, 4))
     size = max(len(encode_message(message)) for message in exchanges(1, 2, 3, 4))
 
-    async def ids(reading: Reading) -> tuple[list[str], bool]:
+    async def ids(reading: ReadingLimits) -> tuple[list[str], bool]:
         recalled = await log.recall(reading)
         return [message.id for message in recalled.messages], recalled.truncated
 
-    assert await ids(Reading(max_bytes=8 * size)) == (["q1", "a1", "q2", "a2", "q3", "a3", "q4", "a4"], False)
-    assert await ids(Reading(max_bytes=3 * size)) == (["a3", "q4", "a4"], True)
-    assert await ids(Reading(max_bytes=3 * size, newest=False)) == (["q1", "a1", "q2"], True)
-    assert await ids(Reading(max_bytes=10)) == ([], True)
+    assert await ids(ReadingLimits(max_bytes=8 * size)) == (["q1", "a1", "q2", "a2", "q3", "a3", "q4", "a4"], False)
+    assert await ids(ReadingLimits(max_bytes=3 * size)) == (["a3", "q4", "a4"], True)
+    assert await ids(ReadingLimits(max_bytes=3 * size, newest=False)) == (["q1", "a1", "q2"], True)
+    assert await ids(ReadingLimits(max_bytes=10)) == ([], True)
     # What a turn has done about a message is there whole, if there is room for that.
-    assert await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=4 * size)) == (
+    assert await ids(ReadingLimits(max_bytes=size, current=MessageId("q3"), current_bytes=4 * size)) == (
         ["q3", "a3", "q4", "a4"],
         True,
     )
-    assert await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=2 * size)) == (["q4", "a4"], True)
+    assert await ids(ReadingLimits(max_bytes=size, current=MessageId("q3"), current_bytes=2 * size)) == (["q4", "a4"], True)
     # What waits behind it is nothing to it, however large it is.
     open_turns = [structs.replace(turn(f"t{number}"), message_id=MessageId(f"q{number}")) for number in (2, 3, 4)]
     await log.record(turns=open_turns, now=3)
-    found, truncated = await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=3 * size))
+    found, truncated = await ids(ReadingLimits(max_bytes=size, current=MessageId("q3"), current_bytes=3 * size))
     assert (found, truncated) == (["q3", "a3", "a4"], True)
     # One before it that has no end, because the disk refused it, was said all the same.
-    found, _ = await ids(Reading(max_bytes=8 * size, current=MessageId("q3")))
+    found, _ = await ids(ReadingLimits(max_bytes=8 * size, current=MessageId("q3")))
     assert found == ["q1", "a1", "q2", "a2", "q3", "a3", "a4"]
 
 
 async def check_a_recall_without_summaries_has_what_they_cover(store: Store) -> None:
     log = await filled(store, exchanges(1, 2, 3))
     assert await sum_up(log, "s1", 2)
-    recalled = await log.recall(Reading(max_bytes=10**6, summary=False))
+    recalled = await log.recall(ReadingLimits(max_bytes=10**6, summary=False))
     assert (recalled.summary, list(recalled.messages)) == (None, exchanges(1, 2, 3))
-    recalled = await log.recall(Reading(max_bytes=10))
+    recalled = await log.recall(ReadingLimits(max_bytes=10))
     assert (recalled.summary is not None, recalled.messages, recalled.truncated) == (True, (), True)
 
 
@@ -228,7 +228,7 @@ async def check_none_is_stored_of_what_was_too_old_meanwhile(store: Store) -> No
     log = await filled(store, exchanges(1, 2, 3, 4))
     await log.record(turns=[turn(f"t{number}", outcome="completed", ended=number) for number in (1, 2, 3, 4)], now=4)
     before = await log.recall()
-    retention, place = store.tenant(ACME).retention(), Place(HOME, SESSION)
+    retention, place = store.tenant(ACME).retention(), SessionPlace(HOME, SESSION)
     assert (await retention.drop_turns(place, await retention.old_turns(place, 2))).messages == 2
     assert not await sum_up(log, "s1", 2, before)
     assert await told(log) == (None, ["q2", "a2", "q3", "a3", "q4", "a4"])
@@ -249,7 +249,7 @@ async def check_what_is_said_in_the_place_of_what_is_gone_is_told(store: Store) 
     await log.record(messages=exchanges(3), now=3)
     assert await sum_up(log, "s1", 2)
     await take_back(store, "r1", "q3", "a3")
-    retention, place = store.tenant(ACME).retention(), Place(HOME, SESSION)
+    retention, place = store.tenant(ACME).retention(), SessionPlace(HOME, SESSION)
     assert (await retention.drop_rewound(place, 6)).messages == 2
     await store.tenant(ACME).sessions([HOME]).delete(SessionId("b"), 7)
     assert await store.purge_sessions(7) == ((ACME, "b"),)

@@ -14,7 +14,7 @@ from agentvm.storage.engines.sqlite.backup import (
     MANIFEST,
     PAGES,
     SERVER_KEY,
-    Manifest,
+    BackupManifest,
     copy_database,
     make_backup,
 )
@@ -41,7 +41,7 @@ async def test_a_backup_is_one_file_that_says_what_is_in_it(tmp_path: Path) -> N
     assert made.size == (tmp_path / "b").stat().st_size
     with zipfile.ZipFile(made.path) as archive:
         assert archive.namelist() == [DATABASE, MANIFEST]
-        assert msgspec.json.decode(archive.read(MANIFEST), type=Manifest) == made.manifest
+        assert msgspec.json.decode(archive.read(MANIFEST), type=BackupManifest) == made.manifest
         assert made.manifest.parts[0].size == archive.getinfo(DATABASE).file_size
     assert (made.manifest.agentvm, made.manifest.schema, made.manifest.at) == (VERSION, len(load_migrations()), NOW)
     assert names_in(tmp_path) == ["b", "data"]

@@ -6,7 +6,7 @@ from agentvm.model.account import AuditEntry, Quota
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import SessionId
 from agentvm.model.message import encode_message
-from agentvm.storage.base import Place
+from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.settings import Change
@@ -53,7 +53,7 @@ async def test_everything_that_is_stored_counts(store: Store) -> None:
     await accounts.audit.add(AuditEntry(at=1, tenant_id=ACME, actor="a", action="b", target="t" * 300, result="ok"))
     await grew(300)
     for number in range(20):
-        await store.tenant(ACME).save_reader(f"client-{number}", {SessionId("s2"): Place(1, number)})
+        await store.tenant(ACME).save_reader(f"client-{number}", {SessionId("s2"): ReaderPlace(1, number)})
     await grew(20 * 50)
     assert await store.accounts(RIVAL).quotas.storage_bytes() == 0
 

@@ -1,11 +1,11 @@
-from agentvm.storage.sql.sessions.question import PIECES_MAX, Piece, match_of, pieces_of
+from agentvm.storage.sql.sessions.question import PIECES_MAX, SearchPiece, match_of, pieces_of
 
 
 def test_what_is_typed_is_cut_into_pieces_that_stand_together() -> None:
     assert pieces_of("Deploy 上海天气 it's") == (
-        Piece(("deploy",), True),
-        Piece(("上", "海", "天", "气"), False),
-        Piece(("it", "s"), False),
+        SearchPiece(("deploy",), True),
+        SearchPiece(("上", "海", "天", "气"), False),
+        SearchPiece(("it", "s"), False),
     )
     assert pieces_of(" !? ") == ()
     assert len(pieces_of("same " * 100)) == 1

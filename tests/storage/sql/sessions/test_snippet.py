@@ -5,7 +5,7 @@ from html import unescape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.storage.sql.sessions.question import Piece, pieces_of
+from agentvm.storage.sql.sessions.question import SearchPiece, pieces_of
 from agentvm.storage.sql.sessions.snippet import CUT_CHARACTERS, SHOWN_CHARACTERS, snippet, spans
 
 
@@ -31,7 +31,7 @@ def test_of_a_very_long_text_only_a_part_is_cut_into_words() -> None:
     assert (shown[:2], shown[-2:]) == ("… ", " …")
     looked_at: list[int] = []
 
-    class Counting(Piece):
+    class Counting(SearchPiece):
         def matches(self, said: Sequence[str], start: int) -> bool:
             looked_at.append(start)
             return False

@@ -59,7 +59,7 @@ class Part(Record, forbid_unknown_fields=True):
     sha256: str
 
 
-class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
+class BackupManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The description of a backup. `at` is the moment, in ms, of which it holds everything."""
 
     format: Literal[1]
@@ -70,7 +70,7 @@ class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     seal: str | None = None
     """HMAC-SHA256 of the manifest without it, under a key of the server; the parts are in it by their digests."""
 
-    def sealed(self, key: bytes) -> "Manifest":
+    def sealed(self, key: bytes) -> "BackupManifest":
         bare = msgspec.structs.replace(self, seal=None)
         return msgspec.structs.replace(bare, seal=hmac.digest(key, msgspec.json.encode(bare), "sha256").hex())
 
@@ -84,7 +84,7 @@ class Made:
     """A backup that was made."""
 
     path: Path
-    manifest: Manifest
+    manifest: BackupManifest
     size: int
 
 
@@ -163,11 +163,13 @@ def _opened(path: Path, flags: int) -> Generator[apsw.Connection]:
         connection.close()
 
 
-def _pack(target: Path, sources: dict[str, Path], at: int, schema: int, seal_key: bytes | None, progress: Progress) -> Manifest:
+def _pack(
+    target: Path, sources: dict[str, Path], at: int, schema: int, seal_key: bytes | None, progress: Progress
+) -> BackupManifest:
     with create_private(target) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
             parts = tuple(_add(archive, file, name, path, progress) for name, path in sources.items())
-            manifest = Manifest(format=FORMAT, agentvm=VERSION, schema=schema, at=at, parts=parts)
+            manifest = BackupManifest(format=FORMAT, agentvm=VERSION, schema=schema, at=at, parts=parts)
             if seal_key is not None:
                 manifest = manifest.sealed(seal_key)
             archive.writestr(_entry(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=2))

@@ -25,7 +25,7 @@ from agentvm.storage.engines.sqlite.backup import (
     MANIFEST,
     PARTS,
     SERVER_KEY,
-    Manifest,
+    BackupManifest,
     Part,
     Progress,
     create_private,
@@ -56,7 +56,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 class Restored:
     """The result of a restore; `replaced` is the folder with the files from before."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     replaced: Path | None = None
     has_key: bool = True
     """Whether there is a server key now: with the backup, or from before."""
@@ -66,7 +66,7 @@ class Restored:
 
 def check_backup(
     path: Path, scratch: Path, progress: Progress = silent, *, seal_key: bytes | None = None, trust: bool = False
-) -> Manifest:
+) -> BackupManifest:
     """Verifies a backup as a restore would, in a folder that is there for it, and puts nothing in place."""
     try:
         return _unpack(path, scratch, progress, seal_key, trust=trust)
@@ -120,7 +120,7 @@ def _used(directory: Path) -> str | None:
     return next((name for name in names if name not in _OWN and not name.startswith(REPLACED)), None)
 
 
-def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None, *, trust: bool) -> Manifest:
+def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None, *, trust: bool) -> BackupManifest:
     manifest = _read_manifest(path, seal_key, trust=trust)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -133,7 +133,7 @@ def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None
     return manifest
 
 
-def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> Manifest:
+def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> BackupManifest:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive)
@@ -144,7 +144,7 @@ def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> Manife
     return manifest
 
 
-def _manifest(archive: zipfile.ZipFile) -> Manifest:
+def _manifest(archive: zipfile.ZipFile) -> BackupManifest:
     names = [entry.filename for entry in archive.infolist()]
     if MANIFEST not in names:
         raise BackupInvalid(f"There is no {MANIFEST} in it: it is no backup of AgentVM")
@@ -157,7 +157,7 @@ def _manifest(archive: zipfile.ZipFile) -> Manifest:
         if isinstance(raw, dict) and raw.get("format") != FORMAT:
             said = shorten(repr(raw.get("format")))
             raise BackupInvalid(f"The format of the backup is {said}; this server reads only {FORMAT}: use a newer AgentVM")
-        manifest = msgspec.convert(raw, type=Manifest)
+        manifest = msgspec.convert(raw, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupInvalid(f"Its {MANIFEST} cannot be read: {shorten(str(error))}") from None
     told = [part.name for part in manifest.parts]
@@ -191,7 +191,7 @@ def _extract(archive: zipfile.ZipFile, part: Part, target: Path, progress: Progr
         raise BackupInvalid(f"It is damaged: {part.name} is not what its {MANIFEST} says ({done} bytes, or another digest)")
 
 
-def _check_database(path: Path, manifest: Manifest, progress: Progress) -> None:
+def _check_database(path: Path, manifest: BackupManifest, progress: Progress) -> None:
     progress("checking", 0, 1)
     known = len(load_migrations())
     try:

@@ -78,7 +78,7 @@ WHERE erasure_key = ? AND journal_entry IS NULL
 """
 
 
-class Job(NamedTuple):
+class ErasureJob(NamedTuple):
     """A row of `erasures` of which rows are left."""
 
     erasure_key: int
@@ -103,14 +103,14 @@ def pass_journal(connection: Connection, before: int) -> None:
     connection.execute("UPDATE erasures SET journal_entry = 0 WHERE journal_entry < ?", (before,))
 
 
-Step = Callable[[Connection, Job], Advanced | None]
+Step = Callable[[Connection, ErasureJob], Advanced | None]
 """None when there is nothing of its kind left."""
 
 
 def advance(connection: Connection, erasure_key: int) -> Advanced:
     """The next step of an erasure; the last one notes that no rows are left."""
     for row in connection.fetch(_ERASURE, (erasure_key,)):
-        job = Job(*row)
+        job = ErasureJob(*row)
         for step in _OF_USER if job.user_id is not None else _OF_CONTAINER if job.container_id is not None else _OF_ALL:
             done = step(connection, job)
             if done is not None:
@@ -119,13 +119,13 @@ def advance(connection: Connection, erasure_key: int) -> Advanced:
     return Advanced(more=False)
 
 
-def _mark(connection: Connection, job: Job) -> Advanced | None:
+def _mark(connection: Connection, job: ErasureJob) -> Advanced | None:
     if job.container_id is None:
         return None
     return MORE if mark_sessions(connection, (job.tenant_id, job.container_id)) else None
 
 
-def _drop_sessions(connection: Connection, job: Job) -> Advanced | None:
+def _drop_sessions(connection: Connection, job: ErasureJob) -> Advanced | None:
     query = _SESSIONS_OF_TENANT if job.container_id is None else _SESSIONS_OF_CONTAINER
     left = [SessionRow(*row) for row in connection.fetch(query, (*job.scope, ROWS_MAX))]
     if not left:
@@ -134,14 +134,14 @@ def _drop_sessions(connection: Connection, job: Job) -> Advanced | None:
     return Advanced(more=True, gone=tuple(session.session_id for session in dropped.sessions), messages=dropped.messages)
 
 
-def _drop_images(connection: Connection, job: Job) -> Advanced | None:
+def _drop_images(connection: Connection, job: ErasureJob) -> Advanced | None:
     dropped = connection.fetch(_IMAGES.format(where=job.where), (*job.scope, ROWS_MAX))
     for digest in {digest for (digest,) in dropped}:
         drop_snapshot(connection, digest)
     return MORE if dropped else None
 
 
-def _drop_attachments(connection: Connection, job: Job) -> Advanced | None:
+def _drop_attachments(connection: Connection, job: ErasureJob) -> Advanced | None:
     dropped = freed = 0
     for attachment_key, blob_key in connection.fetch(_ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
         connection.execute(_DROP_ATTACHMENT, (attachment_key,))
@@ -152,16 +152,16 @@ def _drop_attachments(connection: Connection, job: Job) -> Advanced | None:
     return MORE if dropped else None
 
 
-def _drop_large_blobs(connection: Connection, job: Job) -> Advanced | None:
+def _drop_large_blobs(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes bytes that were set aside by any erasure or upload: they belong to nobody."""
     return MORE if drop_given_up_slice(connection) else None
 
 
-def _bury_resources(connection: Connection, job: Job) -> Advanced | None:
+def _bury_resources(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if bury_some(connection, job.tenant_id, job.asked_at) else None
 
 
-def _drop_resources(connection: Connection, job: Job) -> Advanced | None:
+def _drop_resources(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if drop_buried(connection, job.tenant_id, ROWS_MAX) else None
 
 
@@ -173,11 +173,11 @@ def drop_accounts(connection: Connection, tenant_id: TenantId) -> bool:
     return False
 
 
-def _drop_accounts(connection: Connection, job: Job) -> Advanced | None:
+def _drop_accounts(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if drop_accounts(connection, job.tenant_id) else None
 
 
-def _rename_in_ledger(connection: Connection, job: Job) -> Advanced | None:
+def _rename_in_ledger(connection: Connection, job: ErasureJob) -> Advanced | None:
     found = connection.fetch(_LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
     if not found:
         _rename_asked(connection, job)
@@ -189,14 +189,14 @@ def _rename_in_ledger(connection: Connection, job: Job) -> Advanced | None:
     return MORE
 
 
-def _rename_asked(connection: Connection, job: Job) -> None:
+def _rename_asked(connection: Connection, job: ErasureJob) -> None:
     """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
     for (container_id,) in connection.fetch(_ASKED.format(where=job.where), job.scope):
         if _is_to_rename(job, container_id):
             connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
 
 
-def _is_to_rename(job: Job, container_id: str) -> bool:
+def _is_to_rename(job: ErasureJob, container_id: str) -> bool:
     """A tenant's erasure leaves the names that erasures of its containers gave: their entries stay together."""
     return not is_erased_name(container_id) if job.container_id is None else container_id == job.container_id
 
@@ -206,16 +206,16 @@ def pseudonym(salt: bytes, container_id: str) -> str:
     return ERASED_NAME + hashlib.sha256(salt + container_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _drop_containers(connection: Connection, job: Job) -> Advanced | None:
+def _drop_containers(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if connection.execute(_DROP_CONTAINERS.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
-def _forget_names(connection: Connection, job: Job) -> Advanced | None:
+def _forget_names(connection: Connection, job: ErasureJob) -> Advanced | None:
     connection.execute(_FORGET_NAMES, (job.tenant_id,))
     return None
 
 
-def _drop_marks(connection: Connection, job: Job) -> Advanced | None:
+def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
     # What a client of theirs is called begins with their id: see `agentvm.tenants.scoped_store`.
     first, beyond = f"{job.user_id}:", f"{job.user_id};"
     jobs: Sequence[tuple[str, tuple[Any, ...]]] = (

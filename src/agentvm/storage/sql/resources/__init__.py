@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId
-from agentvm.storage.resources import Changes, Dependents, History, Hits, Node, Publication, Published, Search
+from agentvm.storage.resources import Changes, Dependents, Hits, Node, Publication, Published, Search, VersionHistory
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.resources import change, delete, graph, publish, read
 from agentvm.storage.sql.resources.search import search as find_hits
@@ -38,7 +38,7 @@ class ResourceStore:
     async def get(self, resource_id: ResourceId) -> Resource | None:
         return await self._read(read.get, resource_id)
 
-    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> VersionHistory:
         """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build.
 
         Of others only what everything it is locked to was public for: a version that was withdrawn before its resource

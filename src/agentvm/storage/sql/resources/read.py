@@ -3,7 +3,7 @@
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceType, VersionId
 from agentvm.model.semver import parse_version
-from agentvm.storage.resources import Dependents, History
+from agentvm.storage.resources import Dependents, VersionHistory
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.resources.graph import is_readable
@@ -92,14 +92,14 @@ def get(connection: Connection, tenant_id: TenantId, resource_id: ResourceId) ->
     return next(map(decode_resource, connection.fetch(_BY_ID, (tenant_id, resource_id))), None)
 
 
-def history(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> History:
+def history(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> VersionHistory:
     scope: tuple[str, ...] = (tenant_id, resource_id)
     rows = (
         connection.fetch(_VERSIONS, scope) if only is None else connection.fetch(_VERSION, (*scope, str(parse_version(only))))
     )
     versions = [decode_version(row) for row in rows]
     tags = connection.fetch(_TAGS, (tenant_id, resource_id))
-    return History(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
+    return VersionHistory(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
 
 
 def find_locked(

@@ -13,9 +13,9 @@ from agentvm.storage.sessions import (
     MessagePage,
     MessageQuery,
     MessageSearch,
-    Reader,
     SessionPage,
     SessionQuery,
+    SessionReader,
     TurnPage,
     TurnQuery,
 )
@@ -49,7 +49,7 @@ class SessionStore:
         self._database = database.of(tenant_id)
         self._scope = (tenant_id, None if containers is None else tuple(containers))
 
-    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+    async def list(self, wanted: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
         """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
 
         `InvalidInput` for an `after` that is no `next`.
@@ -60,7 +60,7 @@ class SessionStore:
             lambda connection: list_sessions(connection, *self._scope, wanted, reader), heavy=heavy
         )
 
-    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
+    async def get(self, session_id: SessionId, reader: SessionReader = ANYBODY) -> Listed | None:
         return await self._database.read(lambda connection: read_listed(connection, *self._scope, session_id, reader))
 
     async def keep(
@@ -118,7 +118,13 @@ class SessionStore:
         return await self._database.write(work)
 
     async def mark_read(
-        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
+        self,
+        session_id: SessionId,
+        reader: SessionReader,
+        now: int,
+        *,
+        cursor: str | None = None,
+        message_id: MessageId | None = None,
     ) -> Listed | None:
         """Read up to that place or message, by default to the end; never less than before. None when there is none.
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.sessions import Listed, Reader, SessionPage, SessionQuery
+from agentvm.storage.sessions import Listed, SessionPage, SessionQuery, SessionReader
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import contains_folded, items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
@@ -51,7 +51,7 @@ def list_sessions(
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     wanted: SessionQuery,
-    reader: Reader,
+    reader: SessionReader,
 ) -> SessionPage:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": wanted.limit + 1}
     where = scope(tenant_id, containers, values) + _narrow(connection, wanted, values)
@@ -75,7 +75,7 @@ def read_listed(
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     session_id: SessionId,
-    reader: Reader,
+    reader: SessionReader,
 ) -> Listed | None:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "session": session_id}
     where = scope(tenant_id, containers, values)

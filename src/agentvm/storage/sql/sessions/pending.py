@@ -52,7 +52,7 @@ _BODY = "SELECT body FROM messages WHERE position = ?"
 _DONE = "DELETE FROM search_pending WHERE position = ? RETURNING position"
 
 
-class Cut(NamedTuple):
+class PendingWords(NamedTuple):
     """A message as the index takes it; '' for one without words."""
 
     position: int
@@ -61,25 +61,25 @@ class Cut(NamedTuple):
 
 def cut_some(
     connection: Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
-) -> list[Cut]:
+) -> list[PendingWords]:
     """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
     values: dict[str, Any] = {"most": PIECE_MESSAGES}
     if tenant_id is None:
         query, values["seen"] = _NEXT, SEEN_MAX
     else:
         query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
-    some: list[Cut] = []
+    some: list[PendingWords] = []
     size = 0
     for position, owner, container_id in connection.fetch(query, values):
         text = _text(connection, position)
         if some and size + len(text) > PIECE_BYTES:
             break
         size += len(text)
-        some.append(Cut(position, words_of(key_of(owner, container_id), text)))
+        some.append(PendingWords(position, words_of(key_of(owner, container_id), text)))
     return some
 
 
-def put_in(connection: Connection, some: Sequence[Cut]) -> None:
+def put_in(connection: Connection, some: Sequence[PendingWords]) -> None:
     """Indexes messages that are still pending: another job may have done it, or the message may be gone. For the writer."""
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
     for position, words in sorted(some):

@@ -16,7 +16,7 @@ PREFIX_CHARACTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SearchPiece:
     """Words that must stand beside each other; `open_ended`: the last may go on."""
 
     words: tuple[str, ...]
@@ -31,10 +31,10 @@ class Piece:
         return here[-1].startswith(self.words[-1]) if self.open_ended else here[-1] == self.words[-1]
 
 
-def pieces_of(text: str) -> tuple[Piece, ...]:
+def pieces_of(text: str) -> tuple[SearchPiece, ...]:
     """Each once; none for a text without words."""
     cut = [tuple(terms(piece)) for piece in text[:INDEXED_CHARACTERS].split()[:PIECES_MAX]]
-    return tuple(Piece(words, _open_ended(words[-1])) for words in dict.fromkeys(cut) if words)
+    return tuple(SearchPiece(words, _open_ended(words[-1])) for words in dict.fromkeys(cut) if words)
 
 
 def _open_ended(word: str) -> bool:
@@ -42,12 +42,12 @@ def _open_ended(word: str) -> bool:
     return len(word) >= PREFIX_CHARACTERS
 
 
-def match_of(pieces: Sequence[Piece], containers: Sequence[str]) -> str:
+def match_of(pieces: Sequence[SearchPiece], containers: Sequence[str]) -> str:
     """The query for the index; `containers` are the keys of the containers to search, at least one."""
     return " AND ".join(f"({' OR '.join(_phrase(piece, key) for key in containers)})" for piece in pieces)
 
 
-def _phrase(piece: Piece, key: str) -> str:
+def _phrase(piece: SearchPiece, key: str) -> str:
     # Terms have no quotation marks: they are cut at them.
     words = " ".join(key + word for word in piece.words)
     return f'"{words}" *' if piece.open_ended else f'"{words}"'

@@ -5,7 +5,7 @@ from typing import Any
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message, decode_message
-from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
+from agentvm.storage.sessions import MessagePage, MessageQuery, SessionReader
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
 from agentvm.storage.sql.sessions.index import COUNTED
@@ -82,7 +82,7 @@ def read_messages(connection: Connection, session_key: int, wanted: MessageQuery
 def mark(
     connection: Connection,
     session_key: int,
-    reader: Reader,
+    reader: SessionReader,
     now: int,
     *,
     cursor: str | None,

@@ -14,7 +14,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, Some, SomePlaces, Weight
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
@@ -161,7 +161,7 @@ class RetentionStore:
         """Sessions of which something was taken back before then."""
         return await self._places(_WITH_REWOUND, before, after, limit)
 
-    async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
+    async def drop_rewound(self, place: SessionPlace, before: int, *, limit: int = 500) -> Weight:
         """Drops that, at most so many messages, of each rewind the last first; less than `limit` when nothing is left."""
 
         def work(connection: Connection) -> Weight:
@@ -174,7 +174,7 @@ class RetentionStore:
         """Sessions that may have turns which ended before then."""
         return await self._places(_WITH_OLD, before, after, limit)
 
-    async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
+    async def old_turns(self, place: SessionPlace, before: int | None) -> tuple[OldTurn, ...]:
         """The turns of a session that ended before then, the oldest first; for None all that have ended."""
 
         def read(connection: Connection) -> tuple[OldTurn, ...]:
@@ -183,7 +183,7 @@ class RetentionStore:
 
         return await self._database.read(read)
 
-    async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
+    async def drop_turns(self, place: SessionPlace, turns: Sequence[OldTurn]) -> Weight:
         """Drops those turns with what was told of them, in one commit. Nothing if a turn has begun meanwhile."""
 
         def work(connection: Connection) -> Weight:
@@ -213,7 +213,9 @@ class RetentionStore:
 
         def read(connection: Connection) -> SomePlaces:
             found = connection.fetch(query, values)
-            items = tuple(Place(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in found)
+            items = tuple(
+                SessionPlace(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in found
+            )
             return SomePlaces(items, found[-1][0] if len(found) == limit else None)
 
         return await self._database.read(read)
@@ -221,7 +223,7 @@ class RetentionStore:
     def _cut(self, cut: RetentionCutoffs) -> dict[str, Any]:
         return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived}
 
-    def _find(self, connection: Connection, place: Place) -> int | None:
+    def _find(self, connection: Connection, place: SessionPlace) -> int | None:
         """None for one that is gone, or in which a turn has no end."""
         values = {"tenant": self._tenant_id, "container": place.container_id, "session": place.session_id}
         found = connection.fetch(_KEY, values)

@@ -21,7 +21,7 @@ from agentvm.storage.sql.search_index import MESSAGE_HITS
 from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
-from agentvm.storage.sql.sessions.question import Piece, match_of, pieces_of
+from agentvm.storage.sql.sessions.question import SearchPiece, match_of, pieces_of
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.sessions.titles import search_titles
 
@@ -101,7 +101,7 @@ def _hits(
     connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId],
-    pieces: Sequence[Piece],
+    pieces: Sequence[SearchPiece],
     wanted: MessageSearch,
     now: int,
 ) -> list[Weighed]:
@@ -149,7 +149,7 @@ def _numbers(connection: Connection, positions: Sequence[int]) -> dict[int, int]
     return numbers
 
 
-def _found(connection: Connection, position: int, pieces: Sequence[Piece], numbers: Mapping[int, int]) -> Found | None:
+def _found(connection: Connection, position: int, pieces: Sequence[SearchPiece], numbers: Mapping[int, int]) -> Found | None:
     """None for one that went meanwhile."""
     rows = connection.fetch(_HIT, (position,))
     if not rows or position not in numbers:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from agentvm.storage.sql.sessions.question import Piece
+from agentvm.storage.sql.sessions.question import SearchPiece
 from agentvm.storage.sql.words import INDEXED_CHARACTERS, places
 
 SHOWN_CHARACTERS = 180
@@ -18,7 +18,7 @@ _TRIES_MAX = 5
 Span = tuple[int, int]
 
 
-def snippet(text: str, pieces: Sequence[Piece]) -> str:
+def snippet(text: str, pieces: Sequence[SearchPiece]) -> str:
     begin = _begin(text, pieces)
     part = text[begin : begin + CUT_CHARACTERS]
     marks = spans(part, pieces)
@@ -38,7 +38,7 @@ def _shown(text: str, marks: Sequence[Span], start: int, end: int) -> str:
     return "".join(shown).strip()
 
 
-def _begin(text: str, pieces: Sequence[Piece]) -> int:
+def _begin(text: str, pieces: Sequence[SearchPiece]) -> int:
     """Where to look in a long text: a guess by letters alone, which costs next to nothing.
 
     Where only variants of the letters are there, it finds none, and the beginning is shown.
@@ -69,7 +69,7 @@ def _occurrences(letters: str, word: str) -> list[int]:
     return found
 
 
-def spans(text: str, pieces: Sequence[Piece]) -> list[Span]:
+def spans(text: str, pieces: Sequence[SearchPiece]) -> list[Span]:
     """Where the pieces are in the text, in order, none within another."""
     said: list[str] = []
     where: list[Span] = []

@@ -17,7 +17,7 @@ from agentvm.model.message import Message, decode_message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
 from agentvm.model.turn import Turn
-from agentvm.storage.base import WHOLE, Reading, Recalled
+from agentvm.storage.base import WHOLE, ReadingLimits, Recalled
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 
@@ -133,7 +133,7 @@ class _Owned(msgspec.Struct, rename="camel"):
 _owned = msgspec.json.Decoder(_Owned)
 
 
-def recall(connection: Connection, scope: Scope, reading: Reading = WHOLE) -> Recalled:
+def recall(connection: Connection, scope: Scope, reading: ReadingLimits = WHOLE) -> Recalled:
     summary: Summary | None = None
     truncated = False
     beyond = frozenset[TurnId]()

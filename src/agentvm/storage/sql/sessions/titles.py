@@ -11,7 +11,7 @@ from agentvm.storage.sessions import FoundTitle, MessageSearch
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.listing import scope
-from agentvm.storage.sql.sessions.question import Piece
+from agentvm.storage.sql.sessions.question import SearchPiece
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.words import terms
 
@@ -26,7 +26,7 @@ def search_titles(
     connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
-    pieces: Sequence[Piece],
+    pieces: Sequence[SearchPiece],
     wanted: MessageSearch,
 ) -> tuple[FoundTitle, ...]:
     """At most `limit`. None where the search is about who said something, which no title is."""
@@ -38,7 +38,7 @@ def search_titles(
     return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, wanted.limit))
 
 
-def _matching(rows: Sequence[tuple[Any, ...]], pieces: Sequence[Piece], limit: int) -> Iterator[int]:
+def _matching(rows: Sequence[tuple[Any, ...]], pieces: Sequence[SearchPiece], limit: int) -> Iterator[int]:
     for key, title in rows:
         if limit <= 0:
             return
@@ -47,7 +47,7 @@ def _matching(rows: Sequence[tuple[Any, ...]], pieces: Sequence[Piece], limit: i
             yield key
 
 
-def has_pieces(title: str, pieces: Sequence[Piece]) -> bool:
+def has_pieces(title: str, pieces: Sequence[SearchPiece]) -> bool:
     """Whether every piece is somewhere in the title."""
     if title.isascii():
         # Most titles end here, long before they are cut into words.
@@ -72,6 +72,6 @@ def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
     return "".join(f" AND {term}" for term in terms_of)
 
 
-def _found(connection: Connection, session_key: int, pieces: Sequence[Piece]) -> FoundTitle:
+def _found(connection: Connection, session_key: int, pieces: Sequence[SearchPiece]) -> FoundTitle:
     session = decode_session(connection.fetch(_SESSION, (session_key,))[0])
     return FoundTitle(session=session, snippet=snippet(session.title or "", pieces))
