@@ -22,7 +22,7 @@ from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.storage.carry import SessionHistory
+from agentvm.storage.carry import ExportedHistory
 from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.store import TenantStore
 
@@ -95,7 +95,7 @@ class Source:
                 found.append(Leaving(_led(image, ordered), ordered))
         return found
 
-    async def messages(self, session: Session, history: SessionHistory) -> AsyncIterator[tuple[Message, ...]]:
+    async def messages(self, session: Session, history: ExportedHistory) -> AsyncIterator[tuple[Message, ...]]:
         after: int | None = 0
         while after is not None:
             page = await self.carrier.read(session.container_id, session.session_id, history, after)

@@ -14,7 +14,7 @@ from agentvm.storage.attachments import Upload
 
 
 @dataclass(frozen=True, slots=True)
-class SessionHistory:
+class ExportedHistory:
     """One moment of a session: its turns that have ended, those that have not, and how far its messages went.
 
     `rewound` is the number of what was taken back last: what is taken back later was still there.

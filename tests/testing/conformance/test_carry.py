@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.carry import Attached, Carried, Continued, MessagePart, Present, Said, SessionHere, SessionHistory
+from agentvm.storage.carry import Attached, Carried, Continued, ExportedHistory, MessagePart, Present, Said, SessionHere
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.store import Store
@@ -18,20 +18,20 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Short(Carrier):
-    async def read(self, container_id: ContainerId, session_id: SessionId, history: SessionHistory, after: int) -> MessagePart:
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: ExportedHistory, after: int) -> MessagePart:
         page = await super().read(container_id, session_id, history, after)
         return MessagePart(page.messages[:-1], page.next)
 
 
 class Moving(Carrier):
-    async def read(self, container_id: ContainerId, session_id: SessionId, history: SessionHistory, after: int) -> MessagePart:
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: ExportedHistory, after: int) -> MessagePart:
         return await super().read(container_id, session_id, await self.history(container_id, session_id), after)
 
 
 class Hasty(Carrier):
-    async def history(self, container_id: ContainerId, session_id: SessionId) -> SessionHistory:
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> ExportedHistory:
         found = await super().history(container_id, session_id)
-        return SessionHistory(found.turns, frozenset(), found.last)
+        return ExportedHistory(found.turns, frozenset(), found.last)
 
 
 class Forgetful(Carrier):

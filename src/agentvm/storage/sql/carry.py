@@ -6,7 +6,7 @@ from itertools import islice
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
-from agentvm.storage.carry import Carried, MessagePart, SessionHere, SessionHistory
+from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
 from agentvm.storage.sql.arriving import arrive
 from agentvm.storage.sql.connection import Connection, Database, snapshot
 from agentvm.storage.sql.rows import TURNS, decode_turn
@@ -73,21 +73,21 @@ class Carrier:
         scope = (self._tenant_id, container_id, session_id)
         return await self._database.read(lambda connection: int(connection.fetch(_MEASURE, scope)[0][0]), heavy=True)
 
-    async def history(self, container_id: ContainerId, session_id: SessionId) -> SessionHistory:
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> ExportedHistory:
         scope = (self._tenant_id, container_id, session_id)
 
-        def read(connection: Connection) -> SessionHistory:
+        def read(connection: Connection) -> ExportedHistory:
             # One state for both: a message whose turn is not known yet must not come along.
             with snapshot(connection):
                 turns = [decode_turn(row) for row in connection.fetch(TURNS, scope)]
                 last = int(connection.fetch(_LAST, scope)[0][0])
                 rewound = int(connection.fetch(_REWOUND, scope)[0][0])
             running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
-            return SessionHistory(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
+            return ExportedHistory(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
 
         return await self._database.read(read, heavy=True)
 
-    async def read(self, container_id: ContainerId, session_id: SessionId, history: SessionHistory, after: int) -> MessagePart:
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: ExportedHistory, after: int) -> MessagePart:
         """The next messages of that moment: a few megabytes at most, but at least one."""
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE_MESSAGES, PAGE_BYTES)
 
