@@ -9,7 +9,7 @@ from tests.docs.documents import read
 from tests.server.http.fixtures import open_world
 
 from agentvm.server.http import ROUTES
-from agentvm.server.http.gate import PUBLIC
+from agentvm.server.http.api import PUBLIC
 from agentvm.server.http.route import Route
 
 PAGE = read("docs/http-api.md")

@@ -1,6 +1,4 @@
 import pytest
-from litestar import Litestar, get
-from litestar.exceptions import HTTPException, NotAuthorizedException
 from tests.server.fixtures import http
 
 from agentvm.errors import (
@@ -16,17 +14,18 @@ from agentvm.errors import (
     Unprocessable,
     from_code,
 )
-from agentvm.server.errors import explain
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.http.api import ManagementApi
+from agentvm.server.router import HttpRoute
 
 pytestmark = pytest.mark.anyio
 
 
-def failing(error: Exception) -> Litestar:
-    @get("/fail", sync_to_thread=False)
-    def fail() -> None:
+def failing(error: Exception) -> ManagementApi:
+    async def fail(_: HttpRequest) -> HttpResponse:
         raise error
 
-    return Litestar([fail], openapi_config=None, logging_config=None, exception_handlers={Exception: explain})
+    return ManagementApi([HttpRoute("GET", "/fail", fail, is_gated=True)], lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +39,8 @@ def failing(error: Exception) -> Litestar:
         (PreconditionFailed("it has changed"), 412, "precondition_failed"),
         (NotAvailable("no such part"), 501, "not_available"),
         (StoreFailed("full"), 500, "store_failed"),
-        (NotAuthorizedException(), 401, "unauthorized"),
-        (HTTPException(status_code=413, detail="secret"), 413, None),
+        (HttpError(401), 401, "unauthorized"),
+        (HttpError(413), 413, None),
         (ZeroDivisionError("secret"), 500, "internal_error"),
     ],
 )
@@ -72,7 +71,7 @@ async def test_every_answer_has_a_request_id_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("host", ["x:y:z", "", "[", "a b", "http://x", "x" * 10_000])
-@pytest.mark.parametrize("error", [InvalidInput("what?"), HTTPException(status_code=404), ZeroDivisionError("a bug")])
+@pytest.mark.parametrize("error", [InvalidInput("what?"), HttpError(404), ZeroDivisionError("a bug")])
 async def test_a_host_that_is_none_does_not_change_the_shape_of_the_answer(host: str, error: Exception) -> None:
     usual = await http(failing(error), "GET", "/fail")
     status, headers, body = await http(failing(error), "GET", "/fail", host=host)
@@ -92,7 +91,7 @@ async def test_a_long_path_is_shortened() -> None:
 
 
 async def test_an_http_errors_own_headers_are_sent() -> None:
-    _, headers, _ = await http(failing(HTTPException(status_code=503, headers={"Retry-After": "3"})), "GET", "/fail")
+    _, headers, _ = await http(failing(HttpError(503, {"Retry-After": "3"})), "GET", "/fail")
     assert headers["retry-after"] == "3"
 
 

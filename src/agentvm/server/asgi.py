@@ -1,14 +1,11 @@
 """ASGI — one port, two worlds: sockets go straight to their peer, everything else through the management API."""
 
 import time
-from collections.abc import Callable, MutableMapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import anyio.lowlevel
-from litestar import Litestar, Response, Router, get, head
-from litestar.exceptions import HTTPException
-from litestar.handlers import HTTPRouteHandler
+import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.errors import AgentVMError, shorten
@@ -18,14 +15,16 @@ from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
-from agentvm.server.errors import explain, name_request, request_id_of, status_of
-from agentvm.server.http import handlers
-from agentvm.server.http.body import MAX_BODY
-from agentvm.server.http.gate import GOES_ON, Asked, Gate, check_gated, gate_of
+from agentvm.server.errors import request_id_of, status_of
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.http import ROUTES, documents
+from agentvm.server.http.api import ManagementApi
+from agentvm.server.http.gate import GOES_ON, Gate, routes_of
 from agentvm.server.origin import refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
+from agentvm.server.router import HttpRoute
 from agentvm.server.transport import ABORT
 from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
@@ -49,7 +48,8 @@ class Application:
         self.bound_to = vm.config.system.host
         """The address peers come to."""
         self.gate = Gate(vm, lambda: self.bound_to)
-        self.http = management_api(handlers())
+        gated = (served for route in ROUTES for served in routes_of(self.gate, route))
+        self.http = ManagementApi([*public_routes(vm), *documents(), *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property
@@ -80,9 +80,9 @@ class Application:
         return None
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """By Litestar; counted by the template of the path, which says nothing of whose it is."""
+        """Answers and counts a request by the template of its path, which names nobody."""
         began, status = time.perf_counter_ns(), GONE
-        scope.setdefault("state", {}).update(gate=self.gate, clock=self._vm.clock)
+        scope.setdefault("state", {}).update(clock=self._vm.clock)
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -91,12 +91,17 @@ class Application:
             await send(message)
 
         try:
-            await self.http(scope, receive, watched)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+            await self.http(scope, receive, watched)
         finally:
             if scope["type"] == "http":
                 route = scope.get("path_template") or OTHER
                 took = None if scope["state"].get(GOES_ON) else (time.perf_counter_ns() - began) // 1000
                 self._vm.monitor.metrics.served(scope["method"], route, status, took)
+
+    def _refuse_forwarded(self, request: HttpRequest) -> None:
+        """Without authentication only this machine is served, also where somebody has put a proxy in front."""
+        if not self._vm.config.authenticates and (sign := forwarded_sign(request.scope["headers"])):
+            raise AuthenticationOff(behind_proxy(sign))
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever brings credentials is known before the socket opens, or it does not open."""
@@ -113,72 +118,33 @@ class Application:
         await serve_socket(self._house, _knock(scope, principal, query), _abort_of(scope), receive, send)
 
 
-@cache
-def management_api(behind_gate: tuple[HTTPRouteHandler, ...] = ()) -> Litestar:
-    """The routes, once for all servers of this process: Litestar needs longer for them than everything else takes to start.
+def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
+    """Routes of health checks, and the answer to a WebSocket's path without an upgrade."""
 
-    So no handler knows a server; each asks the request for the gate it came to (`gate_of`).
-    """
-
-    @get("/health", sync_to_thread=False)
-    def health(request: Asked) -> Response[dict[str, str]]:
+    async def health(request: HttpRequest) -> HttpResponse:
         # The body is what 1.x probes compare; that authentication is off must be seen all the same.
-        said = {} if gate_of(request).vm.config.authenticates else {"X-AgentVM-Auth": "off"}
-        return Response({"status": "ok", "version": VERSION}, headers=said)
+        headers = {} if vm.config.authenticates else {"X-AgentVM-Auth": "off"}
+        return _status({"status": "ok", "version": VERSION}, request, headers=headers)
 
-    @get("/ready", sync_to_thread=False)
-    def ready(request: Asked) -> Response[dict[str, str]]:
-        reason = gate_of(request).vm.hindrance
-        return Response({"status": "ready"}) if reason is None else Response({"status": reason}, status_code=503)
+    async def ready(request: HttpRequest) -> HttpResponse:
+        reason = vm.hindrance
+        return _status({"status": reason or "ready"}, request, 200 if reason is None else 503)
 
-    @head("/health", sync_to_thread=False)
-    def health_head() -> None:
-        """Probes often ask for no more than the status."""
+    async def socket_by_http(_: HttpRequest) -> HttpResponse:
+        raise HttpError(426, {"Upgrade": "websocket"})
 
-    @head("/ready", sync_to_thread=False)
-    def ready_head(request: Asked) -> Response[None]:
-        return Response(None, status_code=200 if gate_of(request).vm.hindrance is None else 503)
-
-    @get("/ws", sync_to_thread=False)
-    def socket_by_http() -> None:
-        raise HTTPException(status_code=426, headers={"Upgrade": "websocket"})
-
-    served = [health, health_head, ready, ready_head, socket_by_http, *behind_gate]
-    app = Litestar(
-        # In one router: Litestar looks through all it has for each thing it is given.
-        [Router("/", route_handlers=[*_options(served), *served])],
-        openapi_config=None,
-        logging_config=None,
-        exception_handlers={Exception: explain},
-        before_request=_refuse_forwarded,
-        before_send=[name_request],
-        request_max_body_size=MAX_BODY,
-        debug=False,
-    )
-    check_gated(app)
-    return app
+    for method in ("GET", "HEAD"):
+        yield HttpRoute(method, "/health", health)
+        yield HttpRoute(method, "/ready", ready)
+    yield HttpRoute("GET", "/ws", socket_by_http)
 
 
-async def _refuse_forwarded(request: Asked) -> None:
-    """Without authentication only this machine is served, also where somebody has put a proxy in front."""
-    if not gate_of(request).vm.config.authenticates and (sign := forwarded_sign(request.scope["headers"])):
-        raise AuthenticationOff(behind_proxy(sign))
-
-
-def _options(served: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """Who answers OPTIONS. Litestar would, but tells only the methods of the handler that was first at a path."""
-    methods: dict[str, set[str]] = {}
-    for handler in served:
-        for path in handler.paths:
-            methods.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
-    return [_telling(path, ", ".join(sorted(names))) for path, names in methods.items()]
-
-
-def _telling(path: str, allowed: str) -> HTTPRouteHandler:
-    async def tell() -> Response[None]:
-        return Response(None, status_code=204, headers={"Allow": allowed})
-
-    return HTTPRouteHandler(path, http_method="OPTIONS", status_code=204)(tell)
+def _status(
+    content: dict[str, str], request: HttpRequest, status: int = 200, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    """Probes often ask with HEAD for no more than the status."""
+    body = b"" if request.method == "HEAD" else msgspec.json.encode(content)
+    return HttpResponse(content=body, status=status, headers=headers or {})
 
 
 def _abort_of(scope: Scope) -> Callable[[], None]:

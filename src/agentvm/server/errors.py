@@ -1,14 +1,9 @@
 """HTTP errors — every failure of a route in one shape: `{"error": {code, message, details, requestId}}`."""
 
 import secrets
-from collections.abc import MutableMapping
 from http import HTTPStatus
-from typing import Any
 
-from litestar import Request, Response
-from litestar.datastructures import MutableScopeHeaders
-from litestar.exceptions import HTTPException
-from litestar.types import Message, Scope
+import msgspec
 
 from agentvm.errors import (
     AccessDenied,
@@ -30,6 +25,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths
+from agentvm.server.exchange import HttpError, HttpResponse, Scope
 from agentvm.vm import system_clock
 
 logger = get_logger(__name__)
@@ -71,39 +67,31 @@ def status_of(error: AgentVMError | type[AgentVMError]) -> int:
     return next((status for kind, status in STATUS if issubclass(known, kind)), 500)
 
 
-def request_id_of(scope: MutableMapping[str, Any] | Scope) -> str:
+def request_id_of(scope: Scope) -> str:
     """The request's name in its answer, in the log and in the audit log. Ours, never the client's."""
     found: str = scope.setdefault("state", {}).setdefault("request_id", f"req_{secrets.token_hex(8)}")
     return found
 
 
-async def name_request(message: Message, scope: Scope) -> None:
-    """For Litestar's `before_send`: every answer tells the id of its request."""
-    if message["type"] == "http.response.start":
-        MutableScopeHeaders.from_message(message)["X-Request-Id"] = request_id_of(scope)
-
-
-def explain(request: Request[Any, Any, Any], error: Exception) -> Response[Failure]:
+def explain(scope: Scope, error: Exception) -> HttpResponse:
     """The one place where an exception becomes an HTTP answer. Says nothing of the server's insides."""
-    request_id = request_id_of(request.scope)
-    # From the scope: `request.url` is made of the Host header, which may be anything.
-    path = shorten(paths.shown(request.scope["path"]))
+    request_id = request_id_of(scope)
+    path = shorten(paths.shown(str(scope["path"])))
     details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
         status, code, message, details = status_of(error), error.code, str(error), error.details
         if status == HTTPStatus.INTERNAL_SERVER_ERROR:
             # Whoever asked can do nothing about it; who can must hear of it.
             logger.error("request_failed", path=path, request_id=request_id, code=code, error=message)
-    elif isinstance(error, HTTPException):
-        status = error.status_code
+    elif isinstance(error, HttpError):
+        status = error.status
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")
-        message = f"{HTTPStatus(status).phrase}: {request.method} {path}{_hint(status, path)}"
+        message = f"{HTTPStatus(status).phrase}: {scope['method']} {path}{_hint(status, path)}"
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
     body = Failure(error=FailureAbout(code=code, message=message, details=details, request_id=request_id))
-    headers = _headers(request, error, details)
-    return Response(body, status_code=status, media_type="application/json", headers=headers)
+    return HttpResponse(content=msgspec.json.encode(body), status=status, headers=_headers(scope, error, details))
 
 
 def _hint(status: int, path: str) -> str:
@@ -113,12 +101,12 @@ def _hint(status: int, path: str) -> str:
     return "; percent-encode a URI in a path, as in /v1/resources/resource%3A%2F%2Fprompts%2Fname"
 
 
-def _headers(request: Request[Any, Any, Any], error: Exception, details: dict[str, object]) -> dict[str, str]:
-    if isinstance(error, HTTPException):
-        return dict(error.headers or {})
+def _headers(scope: Scope, error: Exception, details: dict[str, object]) -> dict[str, str]:
+    if isinstance(error, HttpError):
+        return error.headers
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(reset_at := details.get("resetAt"), int):
-        now = request.scope["state"].get("clock", system_clock)()
+        now = scope["state"].get("clock", system_clock)()
         return {"Retry-After": str(max(1, -((now - reset_at) // 1000)))}
     return {}

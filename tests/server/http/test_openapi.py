@@ -11,7 +11,7 @@ from agentvm.errors import Conflict, PreconditionFailed
 from agentvm.model.base import Record
 from agentvm.server.errors import status_of
 from agentvm.server.http import ROUTES, described
-from agentvm.server.http.gate import PUBLIC
+from agentvm.server.http.api import PUBLIC
 from agentvm.server.http.openapi import document, openapi_path, readable, statuses_of
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
 from agentvm.version import VERSION

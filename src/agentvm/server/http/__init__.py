@@ -1,14 +1,13 @@
 """HTTP — the management API: one file per noun, all of them behind one gate; and the documents that tell of it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import msgspec
-from litestar import Response, get
-from litestar.handlers import HTTPRouteHandler
 
 from agentvm.operations.table import OPERATIONS
+from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http import (
     attachments,
     audit,
@@ -36,10 +35,10 @@ from agentvm.server.http import (
     wallet,
 )
 from agentvm.server.http.adapter import route_of
-from agentvm.server.http.gate import Asked, handler
 from agentvm.server.http.openapi import Json, document
 from agentvm.server.http.reference import HEADERS, addressed, page
 from agentvm.server.http.route import Route
+from agentvm.server.router import HttpRoute
 
 NOUNS = (
     keys,
@@ -75,29 +74,23 @@ ROUTES: tuple[Route, ...] = (
 
 
 @cache
-def handlers() -> tuple[HTTPRouteHandler, ...]:
-    return (*map(handler, ROUTES), *documents())
-
-
-@cache
 def described() -> Json:
     """The document of all routes, made when it is first asked for."""
     return document(ROUTES)
 
 
-def documents() -> list[HTTPRouteHandler]:
-    """Public: they tell of the program, and nothing of a tenant."""
+def documents() -> Iterator[HttpRoute]:
+    """The public documents: they describe the program, and nothing of a tenant."""
 
-    @get("/openapi.json", sync_to_thread=False)
-    def openapi_json(request: Asked) -> Response[bytes]:
+    async def openapi_json(request: HttpRequest) -> HttpResponse:
         return _cached(request, _as_json(), "application/json", {})
 
-    @get("/docs", sync_to_thread=False)
-    def docs(request: Asked) -> Response[bytes]:
-        url = request.url
-        return _cached(request, addressed(_as_page(), url.scheme, url.netloc), "text/html", HEADERS)
+    async def docs(request: HttpRequest) -> HttpResponse:
+        host = request.headers.get("host", "")
+        return _cached(request, addressed(_as_page(), request.scope["scheme"], host), "text/html", HEADERS)
 
-    return [openapi_json, docs]
+    yield HttpRoute("GET", "/openapi.json", openapi_json)
+    yield HttpRoute("GET", "/docs", docs)
 
 
 @cache
@@ -110,11 +103,11 @@ def _as_page() -> bytes:
     return page(described()).encode()
 
 
-def _cached(request: Asked, content: bytes, media_type: str, headers: Mapping[str, str]) -> Response[bytes]:
+def _cached(request: HttpRequest, content: bytes, media_type: str, headers: Mapping[str, str]) -> HttpResponse:
     """The same until the program changes, and then at once another: asked for again each time, sent once."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     about = {"ETag": tag, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", **headers}
     known = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
     if tag in known or "*" in known:
-        return Response(b"", status_code=304, media_type=media_type, headers=about)
-    return Response(content, media_type=media_type, headers=about)
+        return HttpResponse(status=304, headers=about)
+    return HttpResponse(content=content, media_type=media_type, headers=about)

@@ -8,17 +8,16 @@ import functools
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import anyio
 import msgspec
-from litestar import Request
-from litestar.exceptions import HTTPException
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.errors.validation import explain
 from agentvm.protocol.bounds import Bound, check
+from agentvm.server.exchange import HttpError, HttpRequest
 from agentvm.server.http.route import Ask, Given, Route
 from agentvm.sharing.connection_reservation import ConnectionReservation
 
@@ -46,7 +45,7 @@ class Pace:
         return max(0.0, min(BODY_SECONDS, allowed))
 
 
-async def receive_body(request: Request[Any, Any, Any], charge: ConnectionReservation) -> bytes:
+async def receive_body(request: HttpRequest, charge: ConnectionReservation) -> bytes:
     """`ServerBusy` when there is no room for it."""
     chunks: list[bytes] = []
     size = 0
@@ -57,7 +56,7 @@ async def receive_body(request: Request[Any, Any, Any], charge: ConnectionReserv
     return b"".join(chunks)
 
 
-async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any], charge: ConnectionReservation) -> object:
+async def with_file(route: Route, ask: Ask[Given], request: HttpRequest, charge: ConnectionReservation) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
     with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
         bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
@@ -114,7 +113,7 @@ async def pieces(content: bytes, charge: ConnectionReservation) -> AsyncIterator
         charge.hold(0)
 
 
-async def _chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
+async def _chunks(request: HttpRequest) -> AsyncIterator[bytes]:
     """Those that are not empty; 408 when they come too slowly."""
     chunks, pace, size = aiter(request.stream()), Pace(), 0
     while True:
@@ -124,7 +123,7 @@ async def _chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise HTTPException(status_code=408) from None
+            raise HttpError(408) from None
         size += len(chunk)
         if chunk:
             yield chunk

@@ -3,21 +3,16 @@
 Theory of operation. Every request goes the same way: a web page that must not ask is refused, the asker is recognised, the
 request is counted, the permission is looked up in the route, the tenant is found, the body is read. From the moment the asker
 is known and counted, what becomes of a route that writes is entered in the audit log, also when it is refused. A handler
-that is neither public nor made here is refused when the server starts (`check_gated`).
+that is neither public nor made here is refused when the server starts (`agentvm.server.http.api`).
 """
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 from urllib.parse import parse_qsl
 
 import anyio
 import msgspec
-from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException
-from litestar.handlers import HTTPRouteHandler
-from litestar.response import Stream
-from litestar.routes import HTTPRoute
 
 from agentvm.errors import (
     AccessDenied,
@@ -38,10 +33,12 @@ from agentvm.operations.http_reply import Streamed
 from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, pieces, receive_body, with_file
 from agentvm.server.http.route import Answer, Ask, Given, Route
-from agentvm.server.http.stream import StreamingResponse, Streams
+from agentvm.server.http.stream import Streams
 from agentvm.server.origin import refusal
+from agentvm.server.router import HttpRoute
 from agentvm.sharing.connection_reservation import ConnectionReservation
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
@@ -49,14 +46,9 @@ from agentvm.vm import AgentVM
 
 logger = get_logger(__name__)
 
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"})
-"""What is served without the gate."""
-
 AUDIT_SECONDS = 10.0
 """How long a request that is being cancelled waits for its entry in the audit log."""
 MAX_PARAMETERS = 50
-
-Asked = Request[Any, Any, Any]
 
 GOES_ON = "goes_on"
 """In the state of a request whose answer has no end yet."""
@@ -66,7 +58,6 @@ OPEN = (
     "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
     "first key"
 )
-_ROUTE = "gated"
 
 
 class Gate:
@@ -77,7 +68,7 @@ class Gate:
         self._bound_to = bound_to
         self.streams = Streams()
 
-    async def serve(self, route: Route, request: Asked) -> Response[bytes] | Stream:
+    async def serve(self, route: Route, request: HttpRequest) -> HttpResponse:
         headers = request.scope["headers"]
         if reason := refusal(headers, bound_to=self._bound_to(), allowed=self.vm.config.system.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
@@ -88,7 +79,7 @@ class Gate:
             vm=self.vm,
             principal=principal,
             tenant_id=principal.tenant_id,
-            path={name: paths.name(str(value)) for name, value in request.path_params.items()},
+            path={name: paths.name(value) for name, value in request.path_params.items()},
             given=Given(),
             accept=request.headers.get("accept", ""),
             content_type=request.headers.get("content-type", ""),
@@ -104,8 +95,8 @@ class Gate:
         except AgentVMError as error:
             result = f"refused:{error.code}"
             raise
-        except HTTPException as error:
-            result = f"refused:{error.status_code}"
+        except HttpError as error:
+            result = f"refused:{error.status}"
             raise
         finally:
             if route.action is not None and not ask.looked_only:
@@ -114,7 +105,7 @@ class Gate:
             return self._stream(answer, ask, request)
         return _response(answer, ConnectionReservation(self.vm.budget, principal.tenant_id), head=request.method == "HEAD")
 
-    def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Asked) -> Response[bytes]:
+    def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: HttpRequest) -> HttpResponse:
         """What goes on is the asker's for as long as it is let in with what it has brought."""
         owner = ask.principal.tenant_id
 
@@ -133,9 +124,9 @@ class Gate:
         request.scope["state"][GOES_ON] = True
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **answer.headers}
         run = functools.partial(self.streams.run, answer.content, owner, may)
-        return StreamingResponse(run, media_type=answer.media_type, headers=headers)
+        return HttpResponse(run=run, media_type=answer.media_type, headers=headers)
 
-    async def _recognise(self, request: Asked) -> Principal:
+    async def _recognise(self, request: HttpRequest) -> Principal:
         credential = of_headers(request.scope["headers"])
         if credential is not None and credential.startswith(tickets.PREFIX):
             # It is for one WebSocket: whoever found it in a URL must not be able to make a key with it.
@@ -145,7 +136,7 @@ class Gate:
             raise Unauthenticated(REFUSED)
         return principal
 
-    async def _answer(self, route: Route, ask: Ask[Given], request: Asked) -> object:
+    async def _answer(self, route: Route, ask: Ask[Given], request: HttpRequest) -> object:
         if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
             if not (route.own and ask.principal.user_id is not None):
                 raise PermissionDenied(route.needs[0])
@@ -161,7 +152,7 @@ class Gate:
         ask.given = _decode(query, route.takes)
         return await route.function(ask)
 
-    async def _take(self, route: Route, ask: Ask[Given], request: Asked) -> object:
+    async def _take(self, route: Route, ask: Ask[Given], request: HttpRequest) -> object:
         """With the body, which is charged to the asker until the route has answered."""
         charge = ConnectionReservation(self.vm.budget, ask.principal.tenant_id)
         try:
@@ -177,7 +168,7 @@ class Gate:
         finally:
             charge.hold(0)
 
-    async def _audit(self, action: str, ask: Ask[Given], result: str, request: Asked) -> None:
+    async def _audit(self, action: str, ask: Ask[Given], result: str, request: HttpRequest) -> None:
         one = ask.principal
         if result != "ok" and not self.vm.refusals.enter(one.tenant_id, one.actor, action, self.vm.clock()):
             return
@@ -202,27 +193,16 @@ class Gate:
                 raise
 
 
-def handler(route: Route) -> HTTPRouteHandler:
-    """Serves a route through the gate that a request came to."""
-
-    async def serve(request: Asked) -> Response[bytes] | Stream:
-        return await gate_of(request).serve(route, request)
-
-    # The status is the answer's own; this one only keeps Litestar from thinking of 204.
-    made = HTTPRouteHandler(
-        route.path,
-        http_method=[route.method, "HEAD"] if route.head else route.method,
-        status_code=200,
-        opt={_ROUTE: route},
-        request_max_body_size=MAX_BODY if route.most_body is None else route.most_body,
-    )
-    return made(serve)
-
-
-def gate_of(request: Asked) -> Gate:
-    """The application that took the request has put its gate there; a peer cannot."""
-    gate: Gate = request.scope["state"]["gate"]
-    return gate
+def routes_of(gate: Gate, route: Route) -> Iterator[HttpRoute]:
+    """The route of each method, served through the gate."""
+    for method in (route.method, "HEAD") if route.head else (route.method,):
+        yield HttpRoute(
+            method=method,
+            path=route.path,
+            handler=functools.partial(gate.serve, route),
+            max_body_bytes=MAX_BODY if route.most_body is None else route.most_body,
+            is_gated=True,
+        )
 
 
 async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
@@ -232,26 +212,6 @@ async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
     if found is None or not (ask.principal.may("system:admin") or found.tenant_id == ask.principal.tenant_id):
         raise NotFound(NO_TENANT)
     return found
-
-
-def check_gated(app: Litestar) -> None:
-    """Refuses to start with a handler that somebody forgot to put behind the gate, or whose writing would leave no trace."""
-    for route in app.routes:
-        if route.path in PUBLIC:
-            continue
-        if not isinstance(route, HTTPRoute):
-            raise RuntimeError(f"{route.path} is not behind the gate")
-        for method, (handler, _) in route.route_handler_map.items():
-            # Litestar answers OPTIONS by itself, with the methods there are.
-            if method != "OPTIONS" and not isinstance(handler.opt.get(_ROUTE), Route):
-                raise RuntimeError(f"{method} {route.path} is not behind the gate")
-
-
-def gated(app: Litestar) -> Iterable[Route]:
-    """The routes that an application serves."""
-    for route in app.routes:
-        if isinstance(route, HTTPRoute):
-            yield from (found for handler in route.route_handlers if isinstance(found := handler.opt.get(_ROUTE), Route))
 
 
 def _query(text: bytes) -> dict[str, str]:
@@ -276,14 +236,14 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     return given
 
 
-def _response(answer: object, charge: ConnectionReservation, *, head: bool = False) -> Response[bytes] | Stream:
+def _response(answer: object, charge: ConnectionReservation, *, head: bool = False) -> HttpResponse:
     known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
     # Answers hold keys and money: no cache on the way may keep them.
     headers = {"Cache-Control": "no-store", **known.headers}
     if head:
-        return Response(b"", status_code=known.status, media_type=known.media_type, headers=headers)
+        return HttpResponse(status=known.status, media_type=known.media_type, headers=headers)
     if isinstance(known.content, AsyncIterator):
-        return Stream(known.content, status_code=known.status, media_type=known.media_type, headers=headers)
+        return HttpResponse(content=known.content, status=known.status, media_type=known.media_type, headers=headers)
     match known.content:
         case None:
             content = b""
@@ -295,5 +255,5 @@ def _response(answer: object, charge: ConnectionReservation, *, head: bool = Fal
         hold(charge, len(content))
         charge.hold(0)
         headers["Content-Length"] = str(len(content))
-        return Stream(pieces(content, charge), status_code=known.status, media_type=known.media_type, headers=headers)
-    return Response(content, status_code=known.status, media_type=known.media_type, headers=headers)
+        return HttpResponse(content=pieces(content, charge), status=known.status, media_type=known.media_type, headers=headers)
+    return HttpResponse(content=content, status=known.status, media_type=known.media_type, headers=headers)

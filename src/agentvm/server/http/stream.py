@@ -6,13 +6,10 @@ is left; who loses the right to hear it is cut off at the next heartbeat; and al
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.lowlevel
-from litestar import Request, Response
-from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Send
 
 from agentvm.errors import Refused
 from agentvm.model.ids import TenantId
@@ -95,43 +92,3 @@ async def _pump(source: StreamSource, heartbeat: bytes, may: Still, send: Write)
             looked = anyio.current_time()
             if not await may():
                 return
-
-
-class StreamingResponse(Response[bytes]):
-    """Litestar's way to send it."""
-
-    def __init__(self, run: Callable[[Write], Awaitable[None]], *, media_type: str, headers: dict[str, str]) -> None:
-        super().__init__(b"", status_code=200, media_type=media_type, headers=headers)
-        self._run = run
-
-    # Any: Litestar hands over a dozen things that only it knows.
-    def to_asgi_response(self, app: Any, request: Request[Any, Any, Any], **about: Any) -> ASGIResponse:
-        headers = {**(about.get("headers") or {}), **self.headers}
-        return _Body(self._run, media_type=str(self.media_type), headers=headers, status_code=self.status_code)
-
-
-class _Body(ASGIResponse):
-    __slots__ = ("_run",)
-
-    _should_set_content_length = False
-
-    def __init__(self, run: Callable[[Write], Awaitable[None]], **about: Any) -> None:
-        super().__init__(**about)
-        self._run = run
-
-    async def send_body(self, send: Send, receive: Receive) -> None:
-        async def write(piece: bytes) -> None:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-        async def until_gone() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                # Its body, of which there is none.
-                await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(until_gone)
-            await self._run(write)
-            with anyio.move_on_after(SLOWEST):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            tasks.cancel_scope.cancel()

@@ -1,0 +1,125 @@
+"""HTTP exchange — one request and its response, over ASGI and nothing else."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+# ASGI messages are untyped dictionaries.
+Message = dict[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Write = Callable[[bytes], Awaitable[None]]
+
+LAST_WRITE_SECONDS = 30.0
+"""The end of a streamed response is given up after this long."""
+
+
+class PeerGone(Exception):
+    """The peer has closed its connection before its request was complete."""
+
+
+class HttpError(Exception):
+    """A failure that HTTP itself has a status for: no such path, no such method, a body that is too large or too slow."""
+
+    def __init__(self, status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status)
+        self.status, self.headers = status, dict(headers or {})
+
+
+class HttpRequest:
+    """One request. `path_params` are the values of the names in the path's template."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope, self._receive = scope, receive
+        self.path_params: Mapping[str, str] = {}
+        self.max_body_bytes = 0
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """By lower-case name; of a header that is repeated, all values."""
+        headers: dict[str, str] = {}
+        for name, value in self.scope["headers"]:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        return headers
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises `HttpError` 413 beyond the bound, `PeerGone` without an end."""
+        announced = self.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self.max_body_bytes:
+            raise HttpError(413)
+        size, more = 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise PeerGone
+            body = message.get("body", b"")
+            size += len(body)
+            if size > self.max_body_bytes:
+                raise HttpError(413)
+            more = message.get("more_body", False)
+            yield body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """A response: bytes, an iterator of bytes, or `run`, which writes for as long as it has something to send."""
+
+    content: bytes | AsyncIterator[bytes] = b""
+    status: int = 200
+    media_type: str | None = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    run: Callable[[Write], Awaitable[None]] | None = None
+
+    async def send(self, receive: Receive, send: Send, extra: Mapping[str, str]) -> None:
+        headers = {name.lower(): value for name, value in {**self.headers, **extra}.items()}
+        if self.media_type is not None and self.status not in (204, 304):
+            charset = "; charset=utf-8" if self.media_type.startswith("text/") and "charset" not in self.media_type else ""
+            headers.setdefault("content-type", f"{self.media_type}{charset}")
+        if isinstance(self.content, bytes) and self.run is None and self.status not in (204, 304):
+            headers.setdefault("content-length", str(len(self.content)))
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        if self.run is not None:
+            await _run(self.run, receive, send)
+        elif isinstance(self.content, bytes):
+            await send({"type": "http.response.body", "body": self.content, "more_body": False})
+        else:
+            await _pump(self.content, receive, send)
+
+
+async def _pump(content: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    async def write_all(write: Write) -> None:
+        async for chunk in content:
+            await write(chunk)
+
+    await _run(write_all, receive, send)
+
+
+async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: Send) -> None:
+    """Lets `run` write until it ends or the peer is gone."""
+
+    async def write(chunk: bytes) -> None:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def until_gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            # The rest of the request's body.
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until_gone)
+        await run(write)
+        with anyio.move_on_after(LAST_WRITE_SECONDS):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        tasks.cancel_scope.cancel()

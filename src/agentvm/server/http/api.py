@@ -1,0 +1,47 @@
+"""Management API — every HTTP request on its way: matched, answered by its handler, explained when it fails."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from agentvm.server.errors import explain, request_id_of
+from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
+from agentvm.server.router import HttpRoute, Router
+
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"})
+"""Paths that are served without the gate."""
+
+Before = Callable[[HttpRequest], None]
+"""Called before each handler; raises to refuse the request."""
+
+
+class ManagementApi:
+    """The ASGI application of the routes. A route that is neither public nor of the gate is refused at the start."""
+
+    def __init__(self, routes: Iterable[HttpRoute], before: Before) -> None:
+        self.routes = tuple(routes)
+        for route in self.routes:
+            if not route.is_gated and route.path not in PUBLIC:
+                raise RuntimeError(f"{route.method} {route.path} is not behind the gate")
+        self._router, self._before = Router(self.routes), before
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HttpRequest(scope, receive)
+        try:
+            response = await self._respond(request)
+        except PeerGone:
+            return
+        except Exception as error:  # noqa: BLE001  # Protects the server: a failure answers one request, and `explain` logs it.
+            response = explain(scope, error)
+        await response.send(receive, send, {"X-Request-Id": request_id_of(scope)})
+
+    async def _respond(self, request: HttpRequest) -> HttpResponse:
+        match = self._router.match(str(request.scope["path"]))
+        request.scope["path_template"] = re.sub(r":\w+}", "}", match.template)
+        if request.method == "OPTIONS":
+            return HttpResponse(status=204, headers={"Allow": match.allowed})
+        route = match.route(request.method)
+        request.path_params, request.max_body_bytes = match.params, route.max_body_bytes
+        self._before(request)
+        handle: Callable[[HttpRequest], Awaitable[HttpResponse]] = route.handler
+        return await handle(request)
