@@ -21,8 +21,8 @@ async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> No
         _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         desk.peer.listen(image.container_id, image.session_id)
-        first = await call.sender.say(agent, "hi", "k", nobody_is_in_the_way)
-        again = await call.sender.say(agent, "hi", "k", nobody_is_in_the_way)
+        first = await call.sender.send(agent, "hi", client_key="k")
+        again = await call.sender.send(agent, "hi", client_key="k")
         assert (again.message_id, again.turn_id, again.cursor) == (first.message_id, first.turn_id, None)
         assert first.cursor is not None
         again.release()
@@ -81,6 +81,6 @@ async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
         await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)
         await desk.vm.tenancy.quotas.reread(desk.peer.tenant_id)
         with pytest.raises(QuotaExceeded, match=r"Daily token limit: 300 of 300 left .* at least 356"):
-            await call.sender.say(agent, "x" * 100, None, nobody_is_in_the_way)
+            await call.sender.send(agent, "x" * 100)
         assert not agent.busy
         assert await desk.vm.tenancy.store.list_unfinished() == ()

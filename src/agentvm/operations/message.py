@@ -1,6 +1,5 @@
 """Messages — send, edit, regenerate: stored, answered, and only then a turn starts."""
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -67,9 +66,8 @@ async def send(context: "Context", request: MessageSend) -> MessageSendReply:
     if not request.content:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(context, request)
-    context.listen(agent.container_id, agent.session_id)
     with agent.in_use():
-        sent = await sender.say(agent, request.content, request.client_message_id, _way(context, request, agent))
+        sent = await sender.send(agent, request.content, client_key=request.client_message_id, on_busy=request.on_busy)
         return _accepted(context, sent)
 
 
@@ -159,22 +157,6 @@ async def _listen(context: "Context", session_id: SessionId) -> None:
     context.subscribe((await context.workspace.session(session_id))[1])
 
 
-def _way(context: "Context", request: MessageSend, agent: "Agent") -> Callable[[], Awaitable[None]]:
-    async def make_way() -> None:
-        if not agent.busy:
-            return
-        match request.on_busy:
-            case "queue":
-                return
-            case "reject":
-                raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
-            case "interrupt":
-                current = await agent.interrupt()
-                context.after.append(lambda: agent.cancel(current))
-
-    return make_way
-
-
 async def _addressee(context: "Context", request: MessageSend) -> "Agent":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
     if request.image_id:
@@ -192,5 +174,7 @@ async def _addressee(context: "Context", request: MessageSend) -> "Agent":
         context.listen(image.container_id, session_id)
         return runtime.start_agent(tenant_id, image, session_id)[0]
     if request.agent_id:
-        return await context.agent(request.agent_id)
+        agent = await context.agent(request.agent_id)
+        context.listen(agent.container_id, agent.session_id)
+        return agent
     raise InvalidInput("Either imageId or agentId must be provided")

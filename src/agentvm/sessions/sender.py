@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from agentvm.errors import SessionNotFound, ShuttingDown
+from agentvm.errors import AgentBusy, AgentVMError, SessionNotFound, ShuttingDown
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TurnId
@@ -16,6 +17,9 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.sessions.workspace import Workspace
+
+OnBusy = Literal["queue", "interrupt", "reject"]
+"""While another turn runs: wait for it, stop it, or refuse the message."""
 
 ENVELOPE_BYTES = 2
 """What a message has beside its text and its files, at least."""
@@ -30,13 +34,16 @@ class SentMessage:
     turn_id: TurnId
     accepted: Accepted | None = None
     rewound: SessionRewound | None = None
+    interrupted: Accepted | None = None
+    """The turn that is stopped for it."""
 
     @property
     def cursor(self) -> str | None:
         return None if self.accepted is None else str(self.accepted.cursor)
 
     def release(self) -> None:
-        """Lets the turn run."""
+        """Stops the interrupted turn and lets the new one run; to be called once the sender was answered."""
+        self.agent.cancel(self.interrupted)
         if self.accepted is not None:
             self.agent.release(self.accepted)
 
@@ -51,20 +58,31 @@ class MessageSender:
         if not self.workspace.runtime.accepting:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
 
-    async def say(
-        self, agent: Agent, content: UserContent, client_key: str | None, make_way: Callable[[], Awaitable[None]]
+    async def send(
+        self, agent: Agent, content: UserContent, *, client_key: str | None = None, on_busy: OnBusy = "queue"
     ) -> SentMessage:
-        """`make_way` is asked when this is not what was said earlier, and another turn may be in its way."""
+        """Accepts the message, unless one with this key was accepted before. Every check precedes an interrupt."""
+        interrupted: Accepted | None = None
+
+        async def make_way() -> None:
+            nonlocal interrupted
+            await self.check_attached(agent.container_id, content)
+            await self._check_tokens(agent, content)
+            if agent.busy and on_busy == "reject":
+                raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
+            if agent.busy and on_busy == "interrupt":
+                interrupted = await agent.interrupt()
 
         async def receive() -> tuple[SessionRewound | None, Accepted | None]:
             return None, await agent.receive(content, client_key, self.workspace.user_id)
 
-        async def make_way_for_it() -> None:
-            await self.check_attached(agent.container_id, content)
-            await self._check_tokens(agent, content)
-            await make_way()
-
-        return await self._once(agent, self.measure(content), client_key, make_way_for_it, receive)
+        try:
+            sent = await self._once(agent, self.measure(content), client_key, make_way, receive)
+        except AgentVMError:
+            # Everybody was told that it is being stopped.
+            agent.cancel(interrupted)
+            raise
+        return replace(sent, interrupted=interrupted)
 
     def measure(self, content: UserContent) -> int:
         """Bytes of a message; `InputTooLarge` when it has more than one message may."""
