@@ -5,7 +5,7 @@ was said is paid for, also when it was cut off.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,20 +20,11 @@ from agentvm.drivers.weighing import most_input
 from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, Refused
 from agentvm.events.base import EventData, EventScope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
-from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
+from agentvm.model.ledger import AskedCall, LedgerEntry, Planned
 from agentvm.model.usage import Usage, estimate_tokens
+from agentvm.runtime.billing import Hold, Meter
+from agentvm.runtime.ports import Choose
 from agentvm.storage.sql.store import Store
-
-
-class Hold(Protocol):
-    def settle(self, usage: Usage) -> Charge: ...
-    def release(self) -> None: ...
-
-
-class Meter(Protocol):
-    """Who decides whether a call may be made, and what it costs."""
-
-    async def admit(self, planned: Planned, *, force: bool = False) -> Hold: ...
 
 
 class Tell(Protocol):
@@ -42,9 +33,6 @@ class Tell(Protocol):
 
 Billed = Callable[[str, LedgerEntry], None]
 """Is told of a model call that was entered in the ledger, and of the name of its provider."""
-
-Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
-"""Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
 
 Write = Callable[[Chosen], Prompt | None]
 """What one of them is asked; None when there is nothing that it could be asked."""

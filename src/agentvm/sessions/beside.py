@@ -7,7 +7,9 @@ import anyio
 from agentvm.ecosystem import Effector
 from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.limits import TurnSettings
-from agentvm.sessions.asking import Asking, Billed, Choose, Meter, Tell
+from agentvm.runtime.billing import Meter
+from agentvm.runtime.ports import Choose
+from agentvm.sessions.asking import Asking, Billed, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
