@@ -20,10 +20,10 @@ async def test_what_was_done_is_listed_newest_first() -> None:
 
 def test_as_many_as_were_asked_for_are_read_and_no_more() -> None:
     def answer(asked: Asked) -> tuple[int, object]:
-        return 200, {"items": [{"action": "a"}] * 1000, "next": "7"}
+        return 200, {"items": [{"action": "a"}] * 1000, "nextCursor": "7"}
 
     with answering(answer) as (url, asked):
         done = avm("audit", "list", "--limit", "1500", "--json", url=url)
         assert len(done.json) == 1500
         assert avm("audit", "list", "--limit", "0", url=url).code == 2
-    assert [one.path for one in asked] == ["/v1/audit?limit=1000", "/v1/audit?limit=1000&before=7"]
+    assert [one.path for one in asked] == ["/v1/audit?limit=1000", "/v1/audit?limit=1000&cursor=7"]

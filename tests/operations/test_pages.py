@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.errors import InvalidInput
-from agentvm.operations.pages import PageRequest, page_of, paged
+from agentvm.operations.pages import PageRequest, number_of, page_of, paged
 
 
 def test_a_page_has_a_next_cursor_only_if_there_is_more() -> None:
@@ -28,3 +28,10 @@ def test_the_pages_of_a_list_are_the_list(size: int, limit: int) -> None:
 def test_a_cursor_of_another_list_is_refused() -> None:
     with pytest.raises(InvalidInput, match="nextCursor"):
         page_of([1], PageRequest(cursor="2"), ["1"])
+
+
+def test_a_numbered_list_goes_on_after_a_number() -> None:
+    assert (number_of(None), number_of("0"), number_of("12")) == (None, 0, 12)
+    for cursor in ("", "x", "-1", "1.5", "²", "9" * 16):
+        with pytest.raises(InvalidInput, match="nextCursor"):
+            number_of(cursor)

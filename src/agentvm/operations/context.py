@@ -22,6 +22,7 @@ from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import TenantStore
+from agentvm.tenants.tenancy import Tenancy
 from agentvm.vm import AgentVM, Peer
 
 
@@ -75,6 +76,10 @@ class Context:
     @property
     def accounts(self) -> Accounts:
         return self.workspace.accounts
+
+    @property
+    def tenancy(self) -> Tenancy:
+        return self.workspace.tenancy
 
     @property
     def room(self) -> RequestReservation:

@@ -10,6 +10,7 @@ from agentvm.model.base import Record
 from agentvm.protocol.requests import Request
 
 PAGE_MAX = 1_000
+NUMBER_DIGITS_MAX = 15
 INVALID_CURSOR = "Invalid cursor: pass the `nextCursor` of a previous page unchanged"
 
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
@@ -47,3 +48,12 @@ def page_of(items: Sequence[T], request: PageRequest, names: Iterable[str]) -> P
             raise InvalidInput(INVALID_CURSOR)
         start = named.index(request.cursor) + 1
     return paged(items[start : start + request.limit + 1], request.limit, lambda index: named[start + index])
+
+
+def number_of(cursor: str | None) -> int | None:
+    """Returns the number of an entry that the cursor of a numbered list names."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= NUMBER_DIGITS_MAX):
+        raise InvalidInput(INVALID_CURSOR)
+    return int(cursor)

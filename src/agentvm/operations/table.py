@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentvm.operations import branch, compaction, draft, message, session, session_lists
+from agentvm.operations import audit, branch, compaction, draft, erasure, message, secret, session, session_lists
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
@@ -10,6 +10,9 @@ from agentvm.protocol.table import ADDITIVE as OLD_ADDITIVE
 from agentvm.protocol.table import COMMANDS as OLD_COMMANDS
 
 GROUPS: tuple[OperationGroup, ...] = (
+    erasure.operation,
+    secret.operation,
+    audit.operation,
     session_lists.operation,
     session.operation,
     branch.operation,

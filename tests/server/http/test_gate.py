@@ -139,12 +139,12 @@ async def test_a_parameter_nobody_knows_or_given_twice_is_refused(query: str) ->
         assert (await world.ask("GET", "/v1/users")).items == []
 
 
-@pytest.mark.parametrize("path", ["/v1/audit?before=null", "/v1/audit?before=NULL"])
-async def test_a_number_that_is_null_is_not_taken_for_absent(path: str) -> None:
+@pytest.mark.parametrize("path", ["/v1/sessions?pinned=null", "/v1/sessions?pinned=NULL"])
+async def test_a_flag_that_is_null_is_not_taken_for_absent(path: str) -> None:
     async with open_world() as world:
         reply = await world.ask("GET", path)
         assert (reply.status, reply.code) == (400, "invalid_input")
-        assert "before must not be null" in reply.body["error"]["message"]
+        assert "pinned must not be null" in reply.body["error"]["message"]
 
 
 async def test_an_audit_log_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from agentvm.operations.context import Context, HttpDetails
 from agentvm.operations.http_reply import NO_CONTENT, HttpReply
 from agentvm.operations.operation import Operation
 from agentvm.server.http.face import HttpFace
-from agentvm.server.http.route import Ask, Given, Route
+from agentvm.server.http.route import Ask, Given, Nothing, Route
 
 
 def context_of(ask: Ask[Any]) -> Context:
@@ -57,7 +57,7 @@ def route_of(operation: Operation) -> Route:
         across=operation.across,
         action=operation.audit,
         takes=cast("type[Given]", face.body if face.has_body else face.query),
-        query=cast("type[Given]", face.query),
+        query=cast("type[Given]", face.query) if face.has_body else Nothing,
         body=http.body,
         most_body=http.max_body_bytes,
         max_values=http.max_values,

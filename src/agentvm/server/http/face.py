@@ -123,7 +123,8 @@ def _struct(
         name,
         [declared(field) for field in fields],
         module=of.__module__,
-        namespace={"__doc__": of.__doc__},
+        # A request that hides a value when it is printed hides it here, too.
+        namespace={name: vars(of)[name] for name in ("__doc__", "__repr__") if name in vars(of)},
         kw_only=True,
         frozen=True,
         omit_defaults=True,

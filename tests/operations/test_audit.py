@@ -15,6 +15,7 @@ async def test_what_was_done_is_listed_newest_first_with_who_and_from_where() ->
         assert older == {
             "number": older["number"],
             "at": world.clock(),
+            "tenantId": world.acme.tenant_id,
             "actor": who,
             "action": "secret.put",
             "target": "A",
@@ -30,13 +31,13 @@ async def test_the_log_is_read_in_pages_and_by_action() -> None:
             await world.ask("PUT", f"/v1/secrets/A{number}", {"value": "x"}, key=world.acme.admin)
         await world.ask("DELETE", "/v1/secrets/A0", key=world.acme.admin)
         first = await world.ask("GET", "/v1/audit?limit=4", key=world.acme.admin)
-        rest = await world.ask("GET", f"/v1/audit?limit=4&before={first.body['next']}", key=world.acme.admin)
+        rest = await world.ask("GET", f"/v1/audit?limit=4&cursor={first.body['nextCursor']}", key=world.acme.admin)
         targets = [entry["target"] for entry in first.items + rest.items]
         assert targets == ["A0", "A4", "A3", "A2", "A1", "A0"]
-        assert "next" not in rest.body
+        assert "nextCursor" not in rest.body
         deleted = await world.ask("GET", "/v1/audit?action=secret.delete", key=world.acme.admin)
         assert [entry["target"] for entry in deleted.items] == ["A0"]
-        assert (await world.ask("GET", "/v1/audit?before=x", key=world.acme.admin)).status == 400
+        assert (await world.ask("GET", "/v1/audit?cursor=x", key=world.acme.admin)).status == 400
 
 
 async def test_reading_leaves_no_trace_and_users_do_not_read_it() -> None:
