@@ -50,17 +50,8 @@ fix: setup-test ## Let ruff repair and format the code
 coverage: setup-test ## Run every test and show the lines and branches they miss
 	@.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 --cov=agentvm $(ARGS)
 
-bench: setup ## Run every benchmark in its quick form
-	.venv/bin/python -m bench.start --rounds 3
-	.venv/bin/python -m bench.turns --clients 20 --history 0 --rounds 1
-	.venv/bin/python -m bench.density --users 1000 --containers 10000
-	.venv/bin/python -m bench.disk --turns 100
-	.venv/bin/python -m bench.backup --megabytes 64 --seconds 2
-	.venv/bin/python -m bench.recovery --turns 100
-	.venv/bin/python -m bench.replay --clients 500 --sessions 20
-	.venv/bin/python -m bench.stop --turns 50 --stops 20
-	.venv/bin/python -m bench.metering --turns 100
-	.venv/bin/python -m bench.observe --turns 100
+bench: setup ## Run every benchmark in its quick form and write docs/benchmarks.md
+	.venv/bin/python -m bench.report $(ARGS)
 
 simulate: setup-test ## Run the server under random faults on virtual time: make simulate SEEDS=1000 ARGS="--first 5000"
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

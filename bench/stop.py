@@ -2,7 +2,7 @@
 
     python -m bench.stop [--turns 200] [--stops 100]
 
-The model streams over real HTTP, a delta every 200 ms each. Another device interrupts turns at random and waits for
+The model streams over real HTTP, 50 deltas a second each. Another device interrupts turns at random and waits for
 each: until it hears `turn_response`, and until the provider sees its connection closed. The floor is the round trip of a
 command that does next to nothing, from the same device under the same load. Goal: p99 of 200 ms.
 """
@@ -20,8 +20,8 @@ from agentvm.testing.provider import Delay, ProviderRequest, ScriptedProvider, S
 from bench.density import Users, connect_users
 from bench.measure import Server, percentile, raise_file_limit, running, table
 
-PACE = 0.2
-DELTAS = 3_000
+PACE_SECONDS = 0.02
+DELTAS = 30_000
 
 
 def long_answer() -> list[Step]:
@@ -31,7 +31,7 @@ def long_answer() -> list[Step]:
         event("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
     ]
     for _ in range(DELTAS):
-        steps += [event("content_block_delta", delta), Delay(PACE)]
+        steps += [event("content_block_delta", delta), Delay(PACE_SECONDS)]
     return [*steps, event("content_block_stop", {"index": 0}), *message_end()]
 
 
@@ -118,7 +118,7 @@ async def main(turns: int, stops: int) -> None:
     for name, times in zip(names, measured, strict=True):
         last = percentile(times, 0.99)
         rows.append([name, f"{percentile(times, 0.5) * 1000:.1f}", f"{last * 1000:.1f}", f"{last / floor:.1f}"])
-    print(f"{turns} turns stream, one delta every {PACE * 1000:.0f} ms each; {len(measured[0])} of them are stopped")
+    print(f"{turns} turns stream, one delta every {PACE_SECONDS * 1000:.0f} ms each; {len(measured[0])} of them are stopped")
     print(table(rows))
 
 

@@ -90,6 +90,7 @@ async def open_agentvm(
             settings=settings,
             monitor=monitor,
             compactor=background.compactor,
+            imports=background.imports,
             retainer=open_retainer(settings, store, clock, runtime, monitor),
         )
         await _start_tasks(vm, services.ended, background, stack)

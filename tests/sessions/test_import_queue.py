@@ -1,8 +1,11 @@
 import anyio
 import pytest
 
+from agentvm.errors import Conflict
 from agentvm.errors.bounds import ServerBusy
-from agentvm.model.ids import TenantId
+from agentvm.events.base import Event, EventScope
+from agentvm.events.lifecycle import ContainerDeleted
+from agentvm.model.ids import ContainerId, TenantId
 from agentvm.sessions import import_queue
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sharing.byte_budget import ByteBudget
@@ -98,3 +101,24 @@ async def test_bytes_of_uploads_have_a_share_and_are_free_again() -> None:
             other(29)
     with queue.receiving(ACME) as grow:
         grow(60)
+
+
+async def test_a_container_that_was_deleted_while_a_file_arrived_is_not_filled() -> None:
+    queue = ImportQueue()
+    home, other = ContainerId("home"), ContainerId("other")
+
+    def delete(tenant_id: TenantId, container_id: ContainerId) -> None:
+        deleted = ContainerDeleted(container_id=container_id, deleted_at=1)
+        queue.react(Event(data=deleted, scope=EventScope(container_id=container_id), timestamp=1, tenant_id=tenant_id))
+
+    tenant, rival = TenantId("t"), TenantId("rival")
+    delete(tenant, home)
+    with queue.receiving(tenant):
+        queue.refuse_deleted(tenant, [home, other])
+        delete(rival, other)
+        delete(tenant, home)
+        queue.refuse_deleted(tenant, [other])
+        with pytest.raises(Conflict):
+            queue.refuse_deleted(tenant, [other, home])
+    with queue.receiving(tenant):
+        queue.refuse_deleted(tenant, [home])

@@ -11,6 +11,7 @@ from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Choose
 from agentvm.sessions.asking import Asking, Billed, Tell
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.sql.store import Store
@@ -34,7 +35,8 @@ class Beside:
         self._titles = Titles(store, clock, asking, by=by)
         self._search = SearchUpkeep(store)
         self.compactor = Compactor(store, clock, new_id, asking, settings=settings)
-        self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor)
+        self.imports = ImportQueue()
+        self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor, self.imports)
 
     def count(self, billed: Billed) -> None:
         """From now on this hears of what is billed."""

@@ -6,13 +6,16 @@ import at most, nobody waits behind many of somebody else. Whoever finds the lin
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
 
+from agentvm.errors import Conflict
 from agentvm.errors.bounds import ServerBusy
-from agentvm.model.ids import TenantId
+from agentvm.events.base import Event
+from agentvm.events.lifecycle import ContainerDeleted
+from agentvm.model.ids import ContainerId, TenantId
 from agentvm.sessions.import_process import ImportProcess
 from agentvm.sharing.byte_budget import ByteBudget
 
@@ -31,7 +34,9 @@ BUSY = "Too many imports are running or waiting; try again in a minute"
 
 
 class ImportQueue:
-    """The imports of one server. Used from the event loop only."""
+    """The imports of one server, and an effector. Used from the event loop only."""
+
+    kinds = (ContainerDeleted,)
 
     def __init__(
         self,
@@ -47,6 +52,18 @@ class ImportQueue:
         self._queue_seconds = queue_seconds
         self._queued: Counter[TenantId] = Counter()
         self._turns: dict[TenantId, anyio.Semaphore] = {}
+        self._receiving: Counter[TenantId] = Counter()
+        self._deleted: dict[TenantId, set[ContainerId]] = {}
+        """Containers that were deleted while a file for their tenant was being received or waited."""
+
+    def react(self, event: Event) -> None:
+        if isinstance(event.data, ContainerDeleted) and self._receiving[event.tenant_id]:
+            self._deleted.setdefault(event.tenant_id, set()).add(event.data.container_id)
+
+    def refuse_deleted(self, tenant_id: TenantId, containers: Iterable[ContainerId]) -> None:
+        """Raises `Conflict` for a container that was deleted since the file began to arrive: nobody wants it created again."""
+        for container_id in self._deleted.get(tenant_id, set()).intersection(containers):
+            raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
 
     @contextmanager
     def receiving(self, tenant_id: TenantId) -> Iterator[Callable[[int], None]]:
@@ -62,10 +79,15 @@ class ImportQueue:
             reserved = size
 
         self._check(tenant_id)
+        self._receiving[tenant_id] += 1
         try:
             yield grow
         finally:
             self._uploads.release(tenant_id, reserved)
+            self._receiving[tenant_id] -= 1
+            if not self._receiving[tenant_id]:
+                del self._receiving[tenant_id]
+                self._deleted.pop(tenant_id, None)
 
     @asynccontextmanager
     async def turn(self, tenant_id: TenantId) -> AsyncIterator[None]:

@@ -25,6 +25,9 @@ logger = get_logger(__name__)
 COUNTED_MAX = 64
 """Turns that are counted in one commit."""
 
+HOMES_READ_MAX = 200
+"""Turns whose images and sessions are looked for in one read."""
+
 StartAgent = Callable[[TenantId, Image, SessionId], tuple[Agent, bool]]
 
 
@@ -60,17 +63,16 @@ class Recovery:
         left = await self._fold({turn.turn_id for _, turn in unfinished})
         for log in left.logs:
             self._ports.journal.adopt(log)
-        for tenant_id, turn in unfinished:
-            image = await self._read_image(tenant_id, turn)
-            if image is None:
-                continue
-            # A session that is gone was deleted just before the crash: nobody would see what the turn says.
-            gone = await self._ports.store.tenant(tenant_id).find_session(turn.session_id) is None
-            agent, _ = self._start_agent(tenant_id, image, turn.session_id)
-            accepted = agent.resume(
-                turn, stopped=gone or turn.turn_id in left.stopped, suspended=turn.turn_id in left.suspended
-            )
-            self._turns.append(Resumed(agent, accepted, turn))
+        for start in range(0, len(unfinished), HOMES_READ_MAX):
+            some = unfinished[start : start + HOMES_READ_MAX]
+            for (tenant_id, turn), (image, is_there) in zip(some, await self._read_homes(some), strict=True):
+                if image is None:
+                    continue
+                agent, _ = self._start_agent(tenant_id, image, turn.session_id)
+                # A session that is gone was deleted just before the crash: nobody would see what the turn says.
+                stopped = not is_there or turn.turn_id in left.stopped
+                accepted = agent.resume(turn, stopped=stopped, suspended=turn.turn_id in left.suspended)
+                self._turns.append(Resumed(agent, accepted, turn))
 
     async def run(self) -> None:
         """Charges the calls of no turn and, beside that, lets the turns go on."""
@@ -123,11 +125,13 @@ class Recovery:
             logger.info("turn_resumed", turn_id=resumed.turn.turn_id, attempts=resumed.turn.attempts)
             resumed.agent.release(resumed.accepted)
 
-    async def _read_image(self, tenant_id: TenantId, turn: Turn) -> Image | None:
-        container = self._ports.store.tenant(tenant_id).container(turn.container_id)
+    async def _read_homes(self, some: Sequence[tuple[TenantId, Turn]]) -> Sequence[tuple[Image | None, bool]]:
         try:
-            return await container.get_image(turn.image_id)
+            return await self._ports.store.read_homes(some)
         except RecordUnreadable as error:
+            if len(some) > 1:
+                return [home for one in some for home in await self._read_homes((one,))]
+            tenant_id, turn = some[0]
             reason = f"its image cannot be read ({error})"
             await self._ports.quarantine.put(tenant_id, turn.container_id, turn.session_id, reason)
-            return None
+            return ((None, False),)

@@ -37,6 +37,9 @@ logger = get_logger(__name__)
 PAGE_BYTES = 4 * 1024 * 1024
 """Of the journal that is read at a time."""
 
+WRITES_MAX = 500
+"""Sessions whose events one commit of a start folds."""
+
 TAILS_MAX_BYTES = 64 * 1024 * 1024
 """Of events, and of the messages they tell of, that `read_tails` holds; what is beyond it is left out of the tails."""
 
@@ -84,27 +87,30 @@ class _Folding:
         self.suspended: set[TurnId] = set()
 
     async def fold(self, page: Sequence[tuple[int, bytes]]) -> None:
+        carried = [(entry, part) for entry, body in page for part in unpack(entry, body)]
+        await self._open_logs(carried)
         parts: dict[tuple[TenantId, SessionId], list[Carried]] = {}
-        for entry, body in page:
-            for part in unpack(entry, body):
-                log = await self._log(part, entry)
-                if log is not None and self._follow(log, part):
-                    parts.setdefault(part.key, []).append(part)
+        for _, part in carried:
+            log = self.logs.get(part.key)
+            if log is not None and self._follow(log, part):
+                parts.setdefault(part.key, []).append(part)
         writes = [self._write(self.logs[key], some) for key, some in parts.items()]
-        if writes:
-            await self._store.commit(writes)
+        for start in range(0, len(writes), WRITES_MAX):
+            await self._store.commit(writes[start : start + WRITES_MAX])
 
-    async def _log(self, part: Carried, entry: int) -> SessionLog | None:
-        found = self.logs.get(part.key)
-        if found is None and part.key not in self._gone:
-            try:
-                _, head = await self._store.tenant(part.tenant_id).container(part.container_id).log(part.session_id).range()
-            except SessionNotFound:
-                self._gone.add(part.key)
-                return None
-            found = self.logs[part.key] = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
-            found.entry = entry
-        return found
+    async def _open_logs(self, carried: Sequence[tuple[int, Carried]]) -> None:
+        """Finds where the logs of sessions end that come up for the first time, all in one read."""
+        new: dict[tuple[TenantId, SessionId], tuple[int, Carried]] = {}
+        for entry, part in carried:
+            if part.key not in self.logs and part.key not in self._gone:
+                new.setdefault(part.key, (entry, part))
+        heads = await self._store.read_heads([(part.tenant_id, part.container_id, part.session_id) for _, part in new.values()])
+        for key, (entry, part) in new.items():
+            if key not in heads:
+                self._gone.add(key)
+                continue
+            log = self.logs[key] = SessionLog(part.tenant_id, part.container_id, part.session_id, heads[key])
+            log.entry = entry
 
     def _follow(self, log: SessionLog, part: Carried) -> bool:
         """Whether the part is still to be folded; one that was is there for its neighbours, or for a stop that it tells of."""

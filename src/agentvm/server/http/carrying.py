@@ -205,6 +205,7 @@ async def _take_in(ask: Ask[Nothing], staged: Staged, reading: Reading, containe
     added = False
     try:
         if not query.dry_run:
+            vm.imports.refuse_deleted(ask.tenant_id, destinations(staged, placement))
             await write(staged, placement, carrier, vm.clock)
             added = True
     finally:

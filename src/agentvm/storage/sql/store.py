@@ -6,6 +6,7 @@ from functools import partial
 from agentvm.errors import ConstraintFailed, InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
@@ -23,9 +24,10 @@ from agentvm.storage.sql.definitions import DefinitionStore
 from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
+from agentvm.storage.sql.log import LOG_RANGE
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
-from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, is_living, read_quarantined, read_unfinished
+from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, is_living, read_image, read_quarantined, read_unfinished
 from agentvm.storage.sql.session_write import is_there, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -71,6 +73,10 @@ ORDER BY session_key
 """
 
 
+_SHOWN_SESSION = (
+    "SELECT container_id FROM sessions "
+    f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}"
+)
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
@@ -120,11 +126,7 @@ class TenantStore:
         )
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._find(
-            "SELECT container_id FROM sessions "
-            f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}",
-            session_id,
-        )
+        return await self._find(_SHOWN_SESSION, session_id)
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
@@ -274,6 +276,34 @@ class Store:
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted."""
         return await self._database.read(read_unfinished)
+
+    async def read_homes(self, turns: Sequence[tuple[TenantId, Turn]]) -> tuple[tuple[Image | None, bool], ...]:
+        """The image of each turn, and whether its session can be found: for the start, which has many of them."""
+
+        def read(connection: Connection) -> tuple[tuple[Image | None, bool], ...]:
+            return tuple(
+                (
+                    read_image(connection, (tenant_id, turn.container_id), turn.image_id),
+                    bool(connection.fetch(_SHOWN_SESSION, (tenant_id, turn.session_id))),
+                )
+                for tenant_id, turn in turns
+            )
+
+        return await self._database.read(read)
+
+    async def read_heads(
+        self, sessions: Sequence[tuple[TenantId, ContainerId, SessionId]]
+    ) -> dict[tuple[TenantId, SessionId], int]:
+        """The last seq in the log of each session, 0 where it is empty; sessions that are gone are left out."""
+
+        def read(connection: Connection) -> dict[tuple[TenantId, SessionId], int]:
+            return {
+                (tenant_id, session_id): last or 0
+                for tenant_id, container_id, session_id in sessions
+                for _, last in connection.fetch(LOG_RANGE, (tenant_id, container_id, session_id))
+            }
+
+        return await self._database.read(read)
 
     async def list_asked(self) -> tuple[AskedCall, ...]:
         """Calls of every tenant that were asked, are not in the ledger, and belong to no open turn. For the start."""
