@@ -25,7 +25,7 @@ from agentvm.resources.centre import make_centre
 from agentvm.resources.shipped import publish_shipped
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
-from agentvm.sessions.beside import Beside
+from agentvm.sessions.background import BackgroundWork
 from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
@@ -141,7 +141,7 @@ async def _bootstrap(settings: ConfigCentre, tenancy: Tenancy) -> Secret | None:
         raise settings.blamed(error) from None
 
 
-async def _start_tasks(vm: AgentVM, ended: list[Ended], background: Beside, stack: AsyncExitStack) -> None:
+async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWork, stack: AsyncExitStack) -> None:
     await vm.tenancy.access.ensure_default_tenant()
     # Clients whose rights end are disconnected; their turns are stopped, and deleted data is erased.
     ended.append(vm.dismiss)

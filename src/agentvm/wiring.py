@@ -24,7 +24,7 @@ from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ServerTools
-from agentvm.sessions.beside import Beside
+from agentvm.sessions.background import BackgroundWork
 from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.storage.engine import DATABASE
@@ -140,7 +140,7 @@ class Services:
 
 
 async def open_monitored_runtime(
-    services: Services, store: Store, clock: Clock, new_id: NewId, beside: Beside, stack: AsyncExitStack
+    services: Services, store: Store, clock: Clock, new_id: NewId, background: BackgroundWork, stack: AsyncExitStack
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
     settings = services.settings
@@ -151,7 +151,7 @@ async def open_monitored_runtime(
         tools=lambda: tools.names(None),
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
-    beside.count(monitor.metrics.billed)
+    background.count(monitor.metrics.billed)
     telemetry = await _open_telemetry(settings, monitor, tools, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(
@@ -167,7 +167,7 @@ async def open_monitored_runtime(
             effectors=(
                 monitor.metrics,
                 TurnLines(),
-                *beside.effectors,
+                *background.effectors,
                 *(() if telemetry is None else (telemetry.tracing,)),
             ),
             suspends=settings.config.data_dir is not None,
@@ -270,9 +270,9 @@ def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: R
     )
 
 
-def open_background(services: Services, store: Store, clock: Clock, new_id: NewId) -> Beside:
+def open_background(services: Services, store: Store, clock: Clock, new_id: NewId) -> BackgroundWork:
     """Returns the background work: titles, summaries, and the upkeep of the search."""
-    return Beside(
+    return BackgroundWork(
         store,
         clock,
         new_id,

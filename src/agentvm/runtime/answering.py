@@ -29,8 +29,8 @@ from agentvm.model.message import ToolCall
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, refusal, turn
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
+from agentvm.runtime.provider_chain import Asked, ProviderChain
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
@@ -90,9 +90,9 @@ class Answering:
         history = await self._history(candidates)
         budget.check(self._limits, progress.review(history.messages, self._accepted.state.turn_id), self._cost)
         while True:
-            lineup = Lineup(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
+            chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
-                while not await self._try(lineup, await lineup.next(), history):
+                while not await self._try(chain, await chain.next(), history):
                     pass
                 break
             except ProviderBadRequest as error:
@@ -101,7 +101,7 @@ class Answering:
                 history = await self._refusals.set_aside(error, candidates[0].provider, self._composed.told, history)
         await self._refusals.confirm()
 
-    async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
+    async def _try(self, chain: ProviderChain, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
             # The slot first: who waits for it holds no files in memory.
@@ -112,17 +112,17 @@ class Answering:
                     if asked.instead_of is None:
                         raise
                     # Who may not be paid for does not stand in for anybody.
-                    lineup.skip(asked)
+                    chain.skip(asked)
                     return False
                 self._tell_fallback(asked)
-                await self._announce(asked, filled.prompt, lineup.attempts)
-                await self._ask(asked, filled, lineup.patience(asked))
+                await self._announce(asked, filled.prompt, chain.attempts)
+                await self._ask(asked, filled, chain.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
                 raise
             await self._charge_unanswered(asked.chosen)
-            lineup.failed(asked, error)
+            chain.failed(asked, error)
             return False
         finally:
             asked.attempt.leave()

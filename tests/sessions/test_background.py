@@ -3,7 +3,7 @@ import pytest
 
 from agentvm.config import ServerConfig
 from agentvm.runtime.billing import Unmetered
-from agentvm.sessions.beside import Beside
+from agentvm.sessions.background import BackgroundWork
 from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_it_goes_on_until_it_is_cancelled() -> None:
     async with open_store(None) as store:
-        beside = Beside(
+        background = BackgroundWork(
             store,
             lambda: 1,
             lambda prefix: f"{prefix}_1",
@@ -20,8 +20,8 @@ async def test_it_goes_on_until_it_is_cancelled() -> None:
             choose=lambda *_: None,  # type: ignore[arg-type]  # It is never asked.
             meter=Unmetered(),
         )
-        assert len(beside.effectors) == 3
+        assert len(background.effectors) == 3
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(beside.run, lambda *_: None)
+            tasks.start_soon(background.run, lambda *_: None)
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()

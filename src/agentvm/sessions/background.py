@@ -1,4 +1,4 @@
-"""Beside — everything that goes on about sessions beside the turns, as one thing to be opened."""
+"""Background work — titles, summaries and the search index, done beside the turns."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.sql.store import Store
 
 
-class Beside:
+class BackgroundWork:
     """Its effectors hear of turns; what they lead to is done by `run`."""
 
     def __init__(

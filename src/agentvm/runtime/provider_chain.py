@@ -1,7 +1,7 @@
-"""Line-up — whom one model call asks: who was chosen, and those that stand in while that one is out.
+"""Provider chain — the providers that one model call may ask: the chosen one, then the fallbacks while that one is unavailable.
 
-The first in order that may be asked is asked. When none may, the call waits for whoever is free first, if that is soon;
-otherwise it fails with what the chosen one last said. Each is asked a few times at most, so a call always ends.
+The first in order that may be asked is asked. When none may, the call waits for the provider that is available first, if that
+is soon; otherwise it fails with the last error of the chosen one. Each is asked a few times at most, so a call always ends.
 """
 
 import math
@@ -16,8 +16,8 @@ from agentvm.log import get_logger
 
 logger = get_logger(__name__)
 
-PATIENCE = 30.0
-"""Seconds one model call waits altogether for providers that are out."""
+PATIENCE_SECONDS = 30.0
+"""One model call waits this long altogether for providers that are unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Asked:
     again: bool = False
 
 
-class Lineup:
+class ProviderChain:
     """The candidates of one model call, in order; at least one."""
 
     def __init__(self, candidates: Sequence[Chosen], *, silence_seconds: float | None = None) -> None:
@@ -88,7 +88,7 @@ class Lineup:
     async def _wait(self) -> None:
         now = anyio.current_time()
         if self._until is None:
-            self._until = now + PATIENCE
+            self._until = now + PATIENCE_SECONDS
         able = [one for place, one in enumerate(self._candidates) if self._asks[place] > 0 and one.health.worth_waiting]
         left = min(self._until, anyio.current_effective_deadline()) - now
         # Nobody knows how long it takes to find out, so that is waited for as long as there is time.
