@@ -75,12 +75,6 @@ COMMAND_NOTES: dict[str, str] = {
     "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
     "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with "
     "`container_erasing`.",
-    "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
-    "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
-    "`resources:read`.",
-    "definition_get": "`definitionName` may also be the URI of an agent. `definition` is `null` when there is none.",
-    "definition_register": "Stores a definition. The same one again changes nothing. Fails with "
-    "`definition_conflict`, also when the tenant has another agent of that name, `driver_not_found`, `tool_not_found`.",
     "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
     "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
     "`image_created`. Fails with `driver_not_found`, `tool_not_found`, `definition_not_found`, `resource_not_found`, "
@@ -108,15 +102,6 @@ COMMAND_NOTES: dict[str, str] = {
     "with `container_forbidden`, `invalid_input`.",
     "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
     "`container_forbidden`.",
-    "agent_get": "Asks whether an agent is there, what it does (`state`) and how many messages wait for it. The other members "
-    "are absent when it is not.",
-    "agent_list": "Lists the running agents of a container.",
-    "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
-    "`session_destroyed` and `agent_unregistered`.",
-    "agent_destroy_all": "As `agent_destroy`, for every agent of a container.",
-    "agent_interrupt": "Stops the current turn of an image (of `sessionId`, or of the default session) or of an agent; "
-    "queued messages run on. Emits `interrupted` before the reply. An image without an agent is answered without "
-    "`agentId`. Fails with `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "

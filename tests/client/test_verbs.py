@@ -13,7 +13,23 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, SummaryId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session, Summary
+from agentvm.operations.agent import (
+    AgentDestroy,
+    AgentDestroyReply,
+    AgentGetReply,
+    AgentInterrupt,
+    AgentInterruptReply,
+    AgentListReply,
+)
 from agentvm.operations.compaction import SessionCompactReply, SessionSummariesReply
+from agentvm.operations.definition import (
+    DefinitionGet,
+    DefinitionGetReply,
+    DefinitionList,
+    DefinitionListReply,
+    DefinitionRegister,
+    DefinitionRegisterReply,
+)
 from agentvm.operations.message import MessageSend, MessageSendReply
 from agentvm.operations.session import SessionReply
 from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
@@ -87,9 +103,9 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
     definition, agent = Definition(name="poet"), DefinitionRecord(name="seller", uri="resource://agents/seller")
     link = FakeLink(
         found, found, gone, ask.ImageListReply(records=(IMAGE,)), found, deleted, RUN, deleted,
-        ask.DefinitionRegisterReply(definition=definition),
-        ask.DefinitionListReply(definitions=(DefinitionRecord(name="poet"), agent)),
-        ask.DefinitionGetReply(definition=None),
+        DefinitionRegisterReply(definition=definition),
+        DefinitionListReply(definitions=(DefinitionRecord(name="poet"), agent)),
+        DefinitionGetReply(definition=None),
     )  # fmt: skip
     view = RuntimeView(link)
     assert await view.images.build("poet", ImageConfig(name="x"), container_id="c1") == IMAGE
@@ -113,9 +129,9 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
         ask.ImageDelete(image_id=ImageId("img_1")),
         ask.ImageRun(image_id=ImageId("img_1")),
         ask.ImageStop(image_id=ImageId("img_1")),
-        ask.DefinitionRegister(definition=definition),
-        ask.DefinitionList(),
-        ask.DefinitionGet(definition_name="nobody"),
+        DefinitionRegister(definition=definition),
+        DefinitionList(),
+        DefinitionGet(definition_name="nobody"),
     ]
 
 
@@ -146,8 +162,8 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
         ask.ContainerListReply(container_ids=(ContainerId("c1"),)),
         SessionReply(session=SESSION), SessionReply(session=None), SessionReply(session=SESSION),
         SessionListReply(sessions=(SESSION,)), SessionReply(session=titled),
-        ask.AgentGetReply(exists=False), ask.AgentListReply(agents=(record,)),
-        ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerIdReply(),
+        AgentGetReply(exists=False), AgentListReply(agents=(record,)),
+        AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerIdReply(),
     )  # fmt: skip
     view = AgentX(link, None).runtime
     assert await view.containers.create("c1") == "c1"
@@ -199,15 +215,15 @@ def agent_over(link: FakeLink) -> AgentHandle:
 
 async def test_an_agent_handle_sends_interrupts_and_stops() -> None:
     sent = MessageSendReply(agent_id="agent_1", turn_id="turn_1")
-    link = FakeLink(sent, ask.AgentInterruptReply(), ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True))
+    link = FakeLink(sent, AgentInterruptReply(), AgentDestroyReply(agent_id=AgentId("agent_1"), success=True))
     agent = agent_over(link)
     assert await agent.receive("hi") == sent
     await agent.interrupt()
     await agent.stop()
     assert link.asked == [
         MessageSend(image_id=ImageId("img_1"), session_id=SessionId("sess_1"), content="hi"),
-        ask.AgentInterrupt(agent_id=AgentId("agent_1")),
-        ask.AgentDestroy(agent_id=AgentId("agent_1")),
+        AgentInterrupt(agent_id=AgentId("agent_1")),
+        AgentDestroy(agent_id=AgentId("agent_1")),
     ]
 
 

@@ -4,7 +4,7 @@ from tests.protocol.fixtures import REQUESTS
 
 from agentvm.operations.table import CODEC, COMMANDS
 from agentvm.protocol.codec import encode
-from agentvm.protocol.commands import Reply
+from agentvm.protocol.requests import Reply
 
 # What a failed command says besides its error: as much as 1.x clients read without checking.
 REFUSALS: dict[str, dict[str, object]] = {

@@ -15,9 +15,11 @@ from agentvm.events.state import ConversationResponding, ToolCompleted
 from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
+from agentvm.operations.agent import AgentGetReply
 from agentvm.operations.message import MessageSendReply
-from agentvm.protocol.commands import AgentGetReply, ImageMessagesReply, ImageReply, Reply
+from agentvm.protocol.commands import ImageMessagesReply, ImageReply
 from agentvm.protocol.dialect_v1 import SLICE_ITEMS, encode_event, encode_hello, encode_reply
+from agentvm.protocol.requests import Reply
 
 CONTEXT = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1"}
 ANSWER = model.AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=(model.TextPart(text="Hello world"),))

@@ -7,6 +7,7 @@ from agentvm.errors import ChannelClosed
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Rewind, Session, Summary
+from agentvm.operations.agent import AgentDestroy, AgentInterrupt
 from agentvm.operations.branch import SessionFork, SessionRewind, SessionRewindReply, SessionRewinds
 from agentvm.operations.compaction import SessionCompact, SessionSummaries
 from agentvm.operations.message import MessageEdit, MessageRegenerate, MessageSend, MessageSendReply
@@ -116,10 +117,10 @@ class AgentHandle:
         raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
 
     async def interrupt(self) -> None:
-        await self._link.ask(ask.AgentInterrupt(agent_id=self.agent_id))
+        await self._link.ask(AgentInterrupt(agent_id=self.agent_id))
 
     async def stop(self) -> None:
-        await self._link.ask(ask.AgentDestroy(agent_id=self.agent_id))
+        await self._link.ask(AgentDestroy(agent_id=self.agent_id))
 
 
 def agent_of(link: RuntimeLink, reply: ask.ImageRunReply) -> AgentHandle:

@@ -18,6 +18,8 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
+from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
+from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
 from agentvm.operations.session import (
     SessionArchive,
     SessionCreate,
@@ -51,15 +53,15 @@ class DefinitionManager:
         self._link = link
 
     async def register(self, definition: Definition) -> Definition:
-        return (await self._link.ask(ask.DefinitionRegister(definition=definition))).definition
+        return (await self._link.ask(DefinitionRegister(definition=definition))).definition
 
     async def list(self) -> tuple[Definition, ...]:
         """Lists registered definitions, then the agents of the resource centre, which are `DefinitionRecord`s."""
-        return tuple(_registered(one) for one in (await self._link.ask(ask.DefinitionList())).definitions)
+        return tuple(_registered(one) for one in (await self._link.ask(DefinitionList())).definitions)
 
     async def get(self, name: str) -> Definition | None:
         """By name, or by the URI of an agent."""
-        found = (await self._link.ask(ask.DefinitionGet(definition_name=name))).definition
+        found = (await self._link.ask(DefinitionGet(definition_name=name))).definition
         return None if found is None else _registered(found)
 
 
@@ -272,17 +274,17 @@ class AgentManager:
         self._link = link
 
     async def exists(self, agent_id: str) -> bool:
-        return (await self._link.ask(ask.AgentGet(agent_id=AgentId(agent_id)))).exists
+        return (await self._link.ask(AgentGet(agent_id=AgentId(agent_id)))).exists
 
     async def list(self, container_id: str) -> tuple[AgentRecord, ...]:
-        return (await self._link.ask(ask.AgentList(container_id=container_id))).agents
+        return (await self._link.ask(AgentList(container_id=container_id))).agents
 
     async def destroy(self, agent_id: str) -> bool:
         """False when there was no such agent."""
-        return (await self._link.ask(ask.AgentDestroy(agent_id=AgentId(agent_id)))).success
+        return (await self._link.ask(AgentDestroy(agent_id=AgentId(agent_id)))).success
 
     async def destroy_all(self, container_id: str) -> None:
-        await self._link.ask(ask.AgentDestroyAll(container_id=container_id))
+        await self._link.ask(AgentDestroyAll(container_id=container_id))
 
 
 class RuntimeView:

@@ -11,10 +11,8 @@ import anyio.to_thread
 import msgspec
 
 from agentvm.commands import (
-    agent,
     attachment,
     container,
-    definition,
     gate,
     image,
     resource,
@@ -44,9 +42,6 @@ TABLE: CommandTable[Call] = CommandTable(
     container_get=container.get,
     container_list=container.list_all,
     container_delete=container.delete,
-    definition_list=definition.list_all,
-    definition_get=definition.get,
-    definition_register=definition.register,
     image_create=image.create,
     image_build=image.build_from,
     image_run=image.run,
@@ -57,11 +52,6 @@ TABLE: CommandTable[Call] = CommandTable(
     image_get=image.get,
     image_delete=image.delete,
     image_messages=image.messages,
-    agent_get=agent.get,
-    agent_list=agent.list_of_container,
-    agent_destroy=agent.destroy,
-    agent_destroy_all=agent.destroy_all,
-    agent_interrupt=agent.interrupt,
     attachment_list=attachment.list_some,
     attachment_get=attachment.get,
     resource_register=resource.register,

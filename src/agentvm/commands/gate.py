@@ -4,16 +4,14 @@ Whose things a command may touch is not checked here but cannot be asked otherwi
 """
 
 from agentvm.model.principal import Principal
-from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.commands import Command
+from agentvm.protocol.requests import Reply
 
 NEEDS: dict[str, str] = {
     "container_create": "agent:use",
     "container_get": "agent:use",
     "container_list": "agent:use",
     "container_delete": "agent:use",
-    "definition_list": "images:read",
-    "definition_get": "images:read",
-    "definition_register": "images:write",
     "image_create": "images:write",
     "image_build": "images:write",
     "image_run": "agent:use",
@@ -24,11 +22,6 @@ NEEDS: dict[str, str] = {
     "image_get": "images:read",
     "image_delete": "images:write",
     "image_messages": "sessions:read",
-    "agent_get": "agent:use",
-    "agent_list": "agent:use",
-    "agent_destroy": "agent:use",
-    "agent_destroy_all": "agent:use",
-    "agent_interrupt": "agent:use",
     "attachment_list": "sessions:read",
     "attachment_get": "sessions:read",
     "resource_register": "resources:write",

@@ -2,7 +2,19 @@
 
 from typing import Any
 
-from agentvm.operations import audit, branch, compaction, draft, erasure, message, secret, session, session_lists
+from agentvm.operations import (
+    agent,
+    audit,
+    branch,
+    compaction,
+    definition,
+    draft,
+    erasure,
+    message,
+    secret,
+    session,
+    session_lists,
+)
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
@@ -13,6 +25,8 @@ GROUPS: tuple[OperationGroup, ...] = (
     erasure.operation,
     secret.operation,
     audit.operation,
+    definition.operation,
+    agent.operation,
     session_lists.operation,
     session.operation,
     branch.operation,

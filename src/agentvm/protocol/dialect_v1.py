@@ -7,7 +7,7 @@ from agentvm.events.message import MessageEvent
 from agentvm.model.base import Record
 from agentvm.model.message import Message
 from agentvm.protocol.codec import Frame, encode
-from agentvm.protocol.commands import Reply
+from agentvm.protocol.requests import Reply
 
 _encoder = msgspec.json.Encoder()
 

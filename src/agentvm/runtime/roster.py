@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId
+from agentvm.protocol.records import AgentStateName
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.busy_agents import BusyAgents
 
@@ -60,6 +61,11 @@ class Roster:
 
     def of_container(self, tenant_id: TenantId, container_id: ContainerId) -> tuple[Present, ...]:
         return tuple(self._by_container.get((tenant_id, container_id), {}).values())
+
+    @staticmethod
+    def activity(present: Present) -> tuple[AgentStateName, int]:
+        """The state of an agent, and the number of messages that wait behind its running turn."""
+        return (present.state.value, len(present.inbox)) if isinstance(present, Agent) else ("asleep", 0)
 
     def add(self, agent: Agent) -> None:
         """In place of the sleeper, if there is one."""

@@ -14,7 +14,6 @@ from agentvm.events.base import Event, EventScope
 from agentvm.events.error import CommandError
 from agentvm.model.ids import DEFAULT_TENANT, Clock
 from agentvm.model.principal import Principal
-from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
     AuthReceived,
@@ -27,6 +26,7 @@ from agentvm.protocol.connection import (
     SubscribeReceived,
 )
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
+from agentvm.protocol.requests import Reply
 from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import Closing
 from agentvm.server.credentials import bearer

@@ -4,17 +4,6 @@ A command is a `Command` subclass, whose members are the request's data, and its
 are additive: older clients never send them.
 """
 
-from agentvm.protocol.commands.agent import (
-    AgentDestroy,
-    AgentDestroyAll,
-    AgentDestroyReply,
-    AgentGet,
-    AgentGetReply,
-    AgentInterrupt,
-    AgentInterruptReply,
-    AgentList,
-    AgentListReply,
-)
 from agentvm.protocol.commands.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
 from agentvm.protocol.commands.container import (
@@ -26,14 +15,6 @@ from agentvm.protocol.commands.container import (
     ContainerIdReply,
     ContainerList,
     ContainerListReply,
-)
-from agentvm.protocol.commands.definition import (
-    DefinitionGet,
-    DefinitionGetReply,
-    DefinitionList,
-    DefinitionListReply,
-    DefinitionRegister,
-    DefinitionRegisterReply,
 )
 from agentvm.protocol.commands.image import (
     ImageBuild,
@@ -67,15 +48,6 @@ from agentvm.protocol.commands.resource import (
 )
 
 __all__ = [
-    "AgentDestroy",
-    "AgentDestroyAll",
-    "AgentDestroyReply",
-    "AgentGet",
-    "AgentGetReply",
-    "AgentInterrupt",
-    "AgentInterruptReply",
-    "AgentList",
-    "AgentListReply",
     "AttachmentGet",
     "AttachmentGetReply",
     "AttachmentList",
@@ -89,12 +61,6 @@ __all__ = [
     "ContainerIdReply",
     "ContainerList",
     "ContainerListReply",
-    "DefinitionGet",
-    "DefinitionGetReply",
-    "DefinitionList",
-    "DefinitionListReply",
-    "DefinitionRegister",
-    "DefinitionRegisterReply",
     "ImageBuild",
     "ImageChange",
     "ImageCreate",

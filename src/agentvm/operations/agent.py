@@ -1,0 +1,171 @@
+"""Agents — show, list, interrupt and stop running agents."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agentvm.errors import InvalidInput
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.operations.operation import OperationGroup
+from agentvm.protocol.commands.container import ContainerIdReply
+from agentvm.protocol.records import AgentRecord, AgentStateName
+from agentvm.protocol.requests import Reply, Request
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+    from agentvm.runtime.agent import Agent
+    from agentvm.runtime.roster import Present
+
+operation = OperationGroup("agents")
+
+USE, READ_SESSIONS = "agent:use", "sessions:read"
+
+
+class AgentGetReply(Reply):
+    """`queued` is the number of messages that wait behind the running turn."""
+
+    exists: bool
+    agent_id: AgentId | None = None
+    container_id: ContainerId | None = None
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+    state: AgentStateName | None = None
+    queued: int | None = None
+
+
+class AgentGet(Request[AgentGetReply]):
+    agent_id: AgentId
+
+    def refused(self) -> Reply:
+        return AgentGetReply(exists=False)
+
+
+@operation("agent.get", needs=USE, command=True)
+async def get(context: "Context", request: AgentGet) -> AgentGetReply:
+    """Show an agent: its `state`, and how many messages wait for it.
+
+    The other fields are absent when it does not exist.
+    """
+    agent = context.find_agent(request.agent_id)
+    if agent is None:
+        return AgentGetReply(exists=False)
+    return AgentGetReply(exists=True, **msgspec.structs.asdict(_record(context, agent)))
+
+
+class AgentListReply(Reply):
+    agents: tuple[AgentRecord, ...]
+
+
+class AgentList(Request[AgentListReply]):
+    container_id: str
+
+    def refused(self) -> Reply:
+        return AgentListReply(agents=())
+
+
+@operation("agent.list", needs=USE, command=True)
+async def list_of_container(context: "Context", request: AgentList) -> AgentListReply:
+    """List the running agents of a container."""
+    container_id = context.workspace.container_id(request.container_id)
+    agents = context.vm.runtime.roster.of_container(context.tenant_id, container_id)
+    return AgentListReply(agents=tuple(_record(context, agent) for agent in agents))
+
+
+class AgentDestroyReply(Reply):
+    agent_id: AgentId
+    success: bool
+
+
+class AgentDestroy(Request[AgentDestroyReply]):
+    agent_id: AgentId
+
+    def refused(self) -> Reply:
+        return AgentDestroyReply(agent_id=self.agent_id, success=False)
+
+
+@operation("agent.destroy", needs=USE, command=True)
+async def destroy(context: "Context", request: AgentDestroy) -> AgentDestroyReply:
+    """Stop an agent; a running turn ends as interrupted.
+
+    `success` is false when there was none. Emits `session_destroyed` and `agent_unregistered`.
+    """
+    agent = context.find_agent(request.agent_id)
+    if agent is not None:
+        context.join(agent.container_id)
+        await context.vm.runtime.stop_agent(agent)
+    return AgentDestroyReply(agent_id=request.agent_id, success=agent is not None)
+
+
+class AgentDestroyAll(Request[ContainerIdReply]):
+    container_id: str
+
+    def refused(self) -> Reply:
+        return ContainerIdReply(container_id=ContainerId(self.container_id))
+
+
+@operation("agent.destroy_all", needs=USE, command=True)
+async def destroy_all(context: "Context", request: AgentDestroyAll) -> ContainerIdReply:
+    """Stop every agent of a container, as `agent_destroy` does."""
+    container_id = context.workspace.container_id(request.container_id)
+    context.join(container_id)
+    for agent in context.vm.runtime.roster.of_container(context.tenant_id, container_id):
+        present = context.find_agent(agent.agent_id)
+        if present is not None:
+            await context.vm.runtime.stop_agent(present)
+    return ContainerIdReply(container_id=container_id)
+
+
+class AgentInterruptReply(Reply):
+    image_id: ImageId | None = None
+    agent_id: AgentId | None = None
+
+
+class AgentInterrupt(Request[AgentInterruptReply]):
+    """`sessionId` names a session of the image; by default it is the default session."""
+
+    image_id: ImageId | None = None
+    agent_id: AgentId | None = None
+    session_id: SessionId | None = None
+
+    def refused(self) -> Reply:
+        return AgentInterruptReply(image_id=self.image_id, agent_id=self.agent_id)
+
+
+@operation("agent.interrupt", needs=USE, command=True)
+async def interrupt(context: "Context", request: AgentInterrupt) -> AgentInterruptReply:
+    """Stop the current turn of an image or of an agent; queued messages run on.
+
+    Emits `interrupted` before the reply. The reply about an image without an agent has no `agentId`. Fails with
+    `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.
+    """
+    agent = await _addressee(context, request)
+    if agent is None:
+        return AgentInterruptReply(image_id=request.image_id)
+    with agent.in_use():
+        current = await agent.interrupt()
+    context.after.append(lambda: agent.cancel(current))
+    return AgentInterruptReply(image_id=agent.image_id, agent_id=agent.agent_id)
+
+
+async def _addressee(context: "Context", request: AgentInterrupt) -> "Agent | None":
+    runtime, tenant_id = context.vm.runtime, context.tenant_id
+    if request.image_id:
+        found = await context.workspace.find_image(request.image_id)
+        present = None if found is None else runtime.agent_of(tenant_id, found[1], request.session_id)
+        return None if present is None else await runtime.wake_agent(tenant_id, present.agent_id)
+    if request.agent_id:
+        return await context.agent(request.agent_id)
+    raise InvalidInput("Either imageId or agentId must be provided")
+
+
+def _record(context: "Context", agent: "Present") -> AgentRecord:
+    state, queued = context.vm.runtime.roster.activity(agent)
+    return AgentRecord(
+        agent_id=agent.agent_id,
+        container_id=agent.container_id,
+        image_id=agent.image_id,
+        # A principal that may not read sessions does not learn which there are.
+        session_id=agent.session_id if context.principal.may(READ_SESSIONS) else None,
+        state=state,
+        queued=queued,
+    )
