@@ -1,4 +1,5 @@
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,17 @@ def test_the_architecture_names_every_folder_and_no_path_that_is_gone() -> None:
     assert top <= told
     for path_text in re.findall(r"`((?:\w+/)+\w+\.(?:py|mjs|md|html))`", text):
         assert (SRC / path_text).exists() or (ROOT / path_text).exists(), path_text
+
+
+def test_the_architecture_shows_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    page = read("ARCHITECTURE.md")
+    shown = re.search(r"<!-- layers.*?```text\n(.*?)```", page, re.DOTALL)
+    assert shown is not None
+    assert shown[1].splitlines() == [re.sub(r"[()]", "", layer) for layer in layers]
+
+
+def test_the_first_pages_are_short() -> None:
+    for page, most in (("README.md", 120), ("README.zh-CN.md", 120), ("ARCHITECTURE.md", 200)):
+        assert len(read(page).splitlines()) <= most, page
