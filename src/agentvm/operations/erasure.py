@@ -4,13 +4,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agentvm.errors import NotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.operations.operation import Empty, Http, OperationGroup
 from agentvm.operations.pages import Page
+from agentvm.protocol.records import OwnedRecord
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context
+    from agentvm.storage.erasing import Owned
 
 operation = OperationGroup("erasures")
 
@@ -43,3 +46,11 @@ async def list_all(context: "Context", request: Empty) -> Page[ErasureView]:
         and (erasure.container_id is None or principal.reaches(erasure.container_id))
     ]
     return Page(items=msgspec.convert(erasures, list[ErasureView], from_attributes=True))
+
+
+def counted(context: "Context", owned: "Owned | None", missing: str) -> OwnedRecord:
+    """Returns the reply to a dry run of a deletion. `NotFound` where there is nothing to delete."""
+    context.is_dry_run = True
+    if owned is None:
+        raise NotFound(missing)
+    return msgspec.convert(owned, OwnedRecord, from_attributes=True)

@@ -10,10 +10,13 @@ from agentvm.operations import (
     definition,
     draft,
     erasure,
+    key,
     message,
     secret,
     session,
     session_lists,
+    tenant,
+    user,
 )
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
@@ -22,6 +25,9 @@ from agentvm.protocol.table import ADDITIVE as OLD_ADDITIVE
 from agentvm.protocol.table import COMMANDS as OLD_COMMANDS
 
 GROUPS: tuple[OperationGroup, ...] = (
+    key.operation,
+    tenant.operation,
+    user.operation,
     erasure.operation,
     secret.operation,
     audit.operation,

@@ -95,6 +95,9 @@ class Access(Authentication):
         old = await self._store.accounts(tenant_id).keys.get(key_id)
         if old is None or old.revoked_at is not None or (old.expires_at is not None and old.expires_at <= now):
             raise NotFound("There is no valid key with this id")
+        if key_id == granter.key_id:
+            # Its holder has all of its rights already, including those that the user's role does not let them use.
+            granter = replace(granter, permissions=granter.permissions | set(old.permissions))
         template = replace(old, created_by=granter.actor, created_at=now, last_used_at=None)
         rotated = await self._make(template, granter)
         if grace_seconds == 0:
@@ -175,7 +178,7 @@ class Access(Authentication):
         A user's keys are managed by that user, and by principals whose own rights cover the user's role: otherwise the creator
         of an owner's key would become an owner.
         """
-        own = granter.user_id is not None and (granter.tenant_id, granter.user_id) == (key.tenant_id, key.user_id)
+        own = _owns(granter, key)
         if not own and granter.user_id is not None and not granter.may("tenants:admin"):
             # A key without a user, or of another user, would escape the limits of its creator.
             raise PermissionDenied("tenants:admin")
@@ -186,6 +189,16 @@ class Access(Authentication):
             return lower_role(granter.role or "viewer", user.role)
         check_covers_role(granter, user.role)
         return user.role
+
+    async def sees(self, principal: Principal, key: ApiKey) -> bool:
+        """Whether the principal may know of the key: its own, or with `keys:admin` one that reaches no more containers."""
+        return _owns(principal, key) or (principal.may("keys:admin") and await self.covers(principal, key))
+
+    async def check_may_revoke(self, principal: Principal, key: ApiKey) -> None:
+        """Refuses to revoke another's key with more rights: otherwise an administrator could lock the operator out."""
+        if not _owns(principal, key):
+            check_permissions(key.permissions, principal)
+            await self.check_manages(principal, key)
 
     async def covers(self, granter: Principal, key: ApiKey) -> bool:
         """Whether the principal reaches every container that the key reaches; the key of a deleted user reaches none."""
@@ -252,3 +265,7 @@ class Access(Authentication):
         )
         await self._store.accounts(DEFAULT_TENANT).keys.add(key, keys.digest(self._pepper, text))
         logger.info("operator_key_added", key_id=key_id, created_by=created_by)
+
+
+def _owns(principal: Principal, key: ApiKey) -> bool:
+    return principal.user_id is not None and (key.tenant_id, key.user_id) == (principal.tenant_id, principal.user_id)

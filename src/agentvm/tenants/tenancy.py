@@ -2,12 +2,18 @@
 
 from dataclasses import dataclass
 
+from agentvm.errors import NotFound
+from agentvm.model.account import Tenant
+from agentvm.model.ids import TenantId
+from agentvm.model.principal import Principal
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.vault import Vault
+
+NO_TENANT = "There is no such tenant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +27,11 @@ class Tenancy:
     own_keys: OwnKeys
     store: Store
     """The store, for callers that only read or write rows."""
+
+    async def find_tenant(self, principal: Principal, name: str) -> Tenant:
+        """Returns a tenant by id or slug. Only the operator finds other tenants than their own; `NotFound` otherwise."""
+        directory = self.store.directory
+        tenant = await directory.get_tenant(TenantId(name)) or await directory.find_tenant(name)
+        if tenant is None or not (principal.may("system:admin") or tenant.tenant_id == principal.tenant_id):
+            raise NotFound(NO_TENANT)
+        return tenant

@@ -15,7 +15,6 @@ from agentvm.server.http import (
     containers,
     errors,
     images,
-    keys,
     logs,
     metrics,
     providers,
@@ -25,10 +24,8 @@ from agentvm.server.http import (
     resource_versions,
     resources,
     retention,
-    tenants,
     turns,
     usage,
-    users,
     wallet,
 )
 from agentvm.server.http.adapter import route_of
@@ -38,9 +35,6 @@ from agentvm.server.http.route import Route
 from agentvm.server.router import HttpRoute
 
 NOUNS = (
-    keys,
-    tenants,
-    users,
     containers,
     quotas,
     usage,

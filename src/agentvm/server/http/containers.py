@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound, NotFound
+from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.operations.http_reply import NO_CONTENT
 from agentvm.protocol.records import OwnedRecord
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
-from agentvm.sessions.containers import Containers, shown
-from agentvm.storage.erasing import Owned
+from agentvm.sessions.containers import Containers
 from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
@@ -81,14 +80,6 @@ async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
         return Answer(content=await containers.weigh(container_id))
     await containers.delete(container_id)
     return NO_CONTENT
-
-
-def counted(ask: Ask[Any], owned: Owned | None, otherwise: str) -> Answer[OwnedRecord]:
-    """The answer to a dry run; `NotFound` where there is nothing to count."""
-    ask.looked_only = True
-    if owned is None:
-        raise NotFound(otherwise)
-    return Answer(content=shown(owned))
 
 
 def _containers(ask: Ask[Any]) -> Containers:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import NotFound
-from agentvm.operations.operation import Http, Operation
-from agentvm.protocol.requests import Reply, SubscribingReply
+from agentvm.operations.operation import Empty, Http, Operation
+from agentvm.protocol.requests import Reply, Request, SubscribingReply
 
 Json = dict[str, Any]
 
@@ -37,8 +37,8 @@ class HttpFace:
     def query(self) -> type[msgspec.Struct]:
         """The struct of the query."""
         fields = [field for field in self._fields if not self.has_body or field.name in self.http.query]
-        names = {field.name: self._query_name(field) for field in fields}
-        return _struct(f"{self.operation.request.__name__}Query", fields, names, self.operation.request)
+        request = self.operation.request if fields else Empty
+        return _part(request, f"{request.__name__}Query", tuple((field.name, self._query_name(field)) for field in fields))
 
     def _query_name(self, field: msgspec.structs.FieldInfo) -> str:
         return self.http.rename.get(field.name) or _QUERY_NAMES.get(field.name) or field.encode_name
@@ -47,8 +47,9 @@ class HttpFace:
     def body(self) -> type[msgspec.Struct]:
         """The struct of a JSON body."""
         fields = [field for field in self._fields if self.has_body and field.name not in self.http.query]
-        name = self.http.names[0] or self.operation.request.__name__
-        return _struct(name, fields, {field.name: field.encode_name for field in fields}, self.operation.request)
+        request = self.operation.request
+        names = tuple((field.name, field.encode_name) for field in fields)
+        return _part(request, self.http.names[0] or request.__name__, names)
 
     @cached_property
     def view(self) -> type[msgspec.Struct] | None:
@@ -95,6 +96,14 @@ class HttpFace:
     def _fields(self) -> list[msgspec.structs.FieldInfo]:
         """The fields that are not in the path."""
         return [field for field in msgspec.structs.fields(self.operation.request) if field.name not in self.path_names]
+
+
+@cache
+def _part(request: type[Request[Any]], name: str, names: tuple[tuple[str, str], ...]) -> type[msgspec.Struct]:
+    """The struct of these fields of a request. Cached: operations with the same query or body share its schema."""
+    encoded = dict(names)
+    fields = [field for field in msgspec.structs.fields(request) if field.name in encoded]
+    return _struct(name, fields, encoded, request)
 
 
 @cache

@@ -8,7 +8,6 @@ that is neither public nor made here is refused when the server starts (`agentvm
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
 from urllib.parse import parse_qsl
 
 import anyio
@@ -18,7 +17,6 @@ from agentvm.errors import (
     AccessDenied,
     AgentVMError,
     InvalidInput,
-    NotFound,
     PermissionDenied,
     Unauthenticated,
     shorten,
@@ -26,8 +24,7 @@ from agentvm.errors import (
 from agentvm.errors.access import AuthenticationOff
 from agentvm.errors.validation import explain
 from agentvm.log import also_concerning, get_logger
-from agentvm.model.account import AuditEntry, Tenant
-from agentvm.model.ids import TenantId
+from agentvm.model.account import AuditEntry
 from agentvm.model.principal import Principal
 from agentvm.operations.http_reply import Streamed
 from agentvm.server import paths
@@ -53,7 +50,6 @@ MAX_PARAMETERS = 50
 GOES_ON = "goes_on"
 """In the state of a request whose answer has no end yet."""
 
-NO_TENANT = "There is no such tenant"
 OPEN = (
     "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
     "first key"
@@ -144,7 +140,7 @@ class Gate:
             raise AuthenticationOff(OPEN)
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
-            ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
+            ask.tenant_id, ask.named = (await self.vm.tenancy.find_tenant(ask.principal, named)).tenant_id, True
             also_concerning(tenant_id=ask.tenant_id)
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
@@ -203,15 +199,6 @@ def routes_of(gate: Gate, route: Route) -> Iterator[HttpRoute]:
             max_body_bytes=MAX_BODY if route.most_body is None else route.most_body,
             is_gated=True,
         )
-
-
-async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
-    """A tenant by id or slug. One that is not the asker's does not exist for them, unless they operate the server."""
-    directory = ask.tenancy.store.directory
-    found = await directory.get_tenant(TenantId(named)) or await directory.find_tenant(named)
-    if found is None or not (ask.principal.may("system:admin") or found.tenant_id == ask.principal.tenant_id):
-        raise NotFound(NO_TENANT)
-    return found
 
 
 def _query(text: bytes) -> dict[str, str]:

@@ -44,7 +44,7 @@ async def test_users_come_in_pages_by_external_id() -> None:
             await world.ask("POST", "/v1/users", {"externalId": name}, key=world.acme.admin)
         first = await world.ask("GET", "/v1/users?limit=2", key=world.acme.admin)
         assert [user["externalId"] for user in first.items] == ["alice", "bob"]
-        rest = await world.ask("GET", f"/v1/users?after={first.body['next']}", key=world.acme.admin)
+        rest = await world.ask("GET", f"/v1/users?cursor={first.body['nextCursor']}", key=world.acme.admin)
         assert [user["externalId"] for user in rest.items] == ["carl"]
         for limit in ("0", "1001", "x", "-1"):
             assert (await world.ask("GET", f"/v1/users?limit={limit}", key=world.acme.admin)).status == 400

@@ -153,11 +153,11 @@ async def test_keys_come_in_pages() -> None:
         while True:
             page = await world.ask("GET", f"/v1/auth/keys?limit=3{after}", key=world.acme.admin)
             seen += [key["keyId"] for key in page.items]
-            if "next" not in page.body:
+            if "nextCursor" not in page.body:
                 break
-            after = f"&after={page.body['next']}"
+            after = f"&cursor={page.body['nextCursor']}"
         assert len(seen) == len(set(seen)) == 7
-        assert (await world.ask("GET", "/v1/auth/keys?after=nope", key=world.acme.admin)).status == 400
+        assert (await world.ask("GET", "/v1/auth/keys?cursor=nope", key=world.acme.admin)).status == 400
 
 
 async def test_a_ws_token_is_no_key_for_http_and_stays_good_for_a_socket() -> None:
