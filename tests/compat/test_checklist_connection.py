@@ -12,12 +12,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.hostile import RawSocket
-from tests.support.serving import Play, Served, serving
+from tests.support.serving import Play, Served, provide_tools, serving
 from tests.support.wire import Browser, Json, client
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-import agentvm.wiring
 from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptStep, reply, tool_calls
 from agentvm.runtime.tools import Run, Tool
@@ -141,7 +140,7 @@ async def test_item_04_a_number_that_json_cannot_say_is_never_emitted(monkeypatc
 
 def odd_tool(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     tool = Tool(spec=ToolSpec(name="odd", description="Odd", input_schema={"type": "object"}), run=run)
-    monkeypatch.setattr(agentvm.wiring, "builtin_tools", lambda clock: (tool,))
+    provide_tools(monkeypatch, tool)
 
 
 async def test_item_04_half_an_emoji_from_javascript_is_replaced_and_the_rest_is_kept() -> None:

@@ -18,7 +18,7 @@ from agentvm.server import websocket
 pytestmark = pytest.mark.anyio
 
 CHUNK = 64 * 1024
-TURNS = 30
+TURNS = 12
 
 
 def loud(prompt: Prompt) -> list[ScriptStep]:
@@ -50,9 +50,11 @@ async def test_a_peer_that_does_not_read_harms_nobody_and_gets_everything_once_i
         assert alice.types.count("text_delta") == TURNS * 16
         # Nothing was kept for Mallory beyond a bounded outbox: the rest comes from the log when she reads.
         heard: list[bytes] = []
-        with anyio.fail_after(20):
-            while sum(b'"turn_response"' in frame for frame in heard) < TURNS:
+        ends = 0
+        with anyio.fail_after(100):
+            while ends < TURNS:
                 heard.append((await mallory.receive_frame())[1])
+                ends += b'"turn_response"' in heard[-1]
         assert sum(b'"text_delta"' in frame for frame in heard) == TURNS * 16
         cursors = [int(event["cursor"]) for event in map(json.loads, heard) if "cursor" in event]
         assert cursors == list(range(1, len(cursors) + 1))
@@ -71,7 +73,7 @@ async def test_a_peer_that_asks_and_asks_and_never_reads_an_answer_is_cut_off() 
                 await mallory.send_frame(json.dumps(ask).encode())
                 await alice.settle()
 
-        with anyio.fail_after(10), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
+        with anyio.fail_after(60), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
             await ask_for_ever()
         await still_serves(server)
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from tests.support.replay import ADDITIVE, Comparison, Difference, expected, load, play, recorded_model, sockets
-from tests.support.serving import DEFAULT_TITLES, Served, serving
+from tests.support.serving import DEFAULT_TITLES, Served, provide_tools, serving
 from tests.support.wire import Json
 
-import agentvm.wiring
 from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import Script
-from agentvm.model.ids import Clock
 from agentvm.runtime.tools import Tool
 
 pytestmark = pytest.mark.anyio
@@ -100,11 +98,9 @@ async def test_a_recorded_tool_turn_is_heard_again(monkeypatch: pytest.MonkeyPat
         assert arguments["command"] == "echo tool-says-hi"
         return "tool-says-hi"
 
-    def tools(clock: Clock) -> tuple[Tool, ...]:
-        return (Tool(spec=ToolSpec(name="Bash", description="Runs a command", input_schema={"type": "object"}), run=run),)
-
     # The recorded server had a shell; ours is given something that answers to the same name.
-    monkeypatch.setattr(agentvm.wiring, "builtin_tools", tools)
+    spec = ToolSpec(name="Bash", description="Runs a command", input_schema={"type": "object"})
+    provide_tools(monkeypatch, Tool(spec=spec, run=run))
     await replay(load("04-tool-turn.jsonl"), (FILLED_TOOL_USE_STOP,))
 
 

@@ -10,10 +10,9 @@ import pytest
 from tests.faults.invariants import check_events, check_messages, check_texts
 from tests.faults.process import read_log, read_messages
 from tests.runtime.fixtures import tool
-from tests.support.serving import serving
+from tests.support.serving import provide_tools, serving
 from tests.support.wire import client
 
-from agentvm import wiring
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.limits import Limits
@@ -77,8 +76,7 @@ def size_of(directory: Path) -> int:
 async def test_f11_tools_that_hang_crash_or_shout_end_in_time_are_cut_short_and_disturb_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = [tool(name, run, DEADLINE) for name, (run, _) in TOOLS.items()]
-    monkeypatch.setattr(wiring, "builtin_tools", lambda clock: tools)
+    provide_tools(monkeypatch, *(tool(name, run, DEADLINE) for name, (run, _) in TOOLS.items()))
     async with serving(script, data_dir=tmp_path) as server, client(server.url) as alice, client(server.url) as bob:
         quiet = await bob.image("bob")
         for name, (_, told) in TOOLS.items():

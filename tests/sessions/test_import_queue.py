@@ -13,7 +13,7 @@ from agentvm.sharing.byte_budget import ByteBudget
 pytestmark = pytest.mark.anyio
 
 ACME, BOLT, CORE = TenantId("acme"), TenantId("bolt"), TenantId("core")
-WAIT = 5.0
+WAIT = 30.0
 
 
 class Running:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.abc
 
-WAIT = 5.0
+WAIT = 30.0
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 
 
@@ -17,7 +17,7 @@ class RawSocket:
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
-        self._buffer = b""
+        self._buffer = bytearray()
 
     @classmethod
     @asynccontextmanager
@@ -112,7 +112,8 @@ class RawSocket:
     async def _take(self, size: int) -> bytes:
         while len(self._buffer) < size:
             self._buffer += await self._stream.receive()
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
         return taken
 
     async def _take_until(self, end: bytes) -> bytes:
@@ -120,4 +121,4 @@ class RawSocket:
             while end not in self._buffer:
                 self._buffer += await self._stream.receive()
         taken, _, self._buffer = self._buffer.partition(end)
-        return taken
+        return bytes(taken)

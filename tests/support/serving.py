@@ -7,14 +7,16 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import pytest
 
-from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
+from agentvm import Definition, ScriptedDriver, ServerConfig, start_server, wiring
 from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.limits import Limits
 from agentvm.model.settings import TitleSource
+from agentvm.runtime.tools import ServerTools, Tool
 from agentvm.server.local import RunningServer
 
 DEFAULT_TITLES: TitleSource = ServerConfig().sessions.titles
@@ -50,6 +52,12 @@ async def serving(
     )
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)
+
+
+def provide_tools(monkeypatch: pytest.MonkeyPatch, *tools: Tool) -> None:
+    """Servers that start from now on have these tools instead of the built-in ones; an image that names none has them all."""
+    source = ServerTools(tools, default=[tool.spec.name for tool in tools])
+    monkeypatch.setattr(wiring, "ServerTools", lambda builtin: source)
 
 
 class Restartable:
