@@ -31,7 +31,7 @@ from agentvm.testing.provider import Answer, Delay, ProviderRequest, ScriptedPro
 
 pytestmark = pytest.mark.anyio
 
-STOPS = int(os.environ.get("AVM_FAULT_STOPS", "60"))
+STOPS = int(os.environ.get("AVM_FAULT_STOPS", "30"))
 KILLS = int(os.environ.get("AVM_FAULT_KILLS", "2"))
 TURNS_A_KILL = 10
 READ, WRITTEN = 1_234, 56

@@ -23,7 +23,7 @@ from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
 
-SESSIONS, BACKUPS = 4, 6
+SESSIONS, BACKUPS = 4, 3
 BETWEEN = (20, 250)
 """Events that are heard between two backups."""
 BEHIND = 1_000

@@ -14,7 +14,7 @@ from tests.support.wire import client
 
 pytestmark = pytest.mark.anyio
 
-FRAMES = int(os.environ.get("AVM_FAULT_FRAMES", "20000"))
+FRAMES = int(os.environ.get("AVM_FAULT_FRAMES", "5000"))
 ATTACKERS = 8
 BURST = 100
 MOST_MEMORY = 96 * 1024 * 1024

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 pytestmark = pytest.mark.anyio
 
-CLIENTS = int(os.environ.get("AVM_FAULT_CLIENTS", "300"))
+CLIENTS = int(os.environ.get("AVM_FAULT_CLIENTS", "100"))
 SESSIONS, TURNS = 15, 3
 MOST_MEMORY = 64 * 1024 * 1024
 """What a storm may cost the server, in bytes: its clients' outboxes are bounded."""
