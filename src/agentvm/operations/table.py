@@ -12,11 +12,14 @@ from agentvm.operations import (
     erasure,
     key,
     message,
+    quota,
     secret,
     session,
     session_lists,
     tenant,
+    usage,
     user,
+    wallet,
 )
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
@@ -29,6 +32,9 @@ GROUPS: tuple[OperationGroup, ...] = (
     tenant.operation,
     user.operation,
     erasure.operation,
+    quota.operation,
+    usage.operation,
+    wallet.operation,
     secret.operation,
     audit.operation,
     definition.operation,

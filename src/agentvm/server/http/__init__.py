@@ -18,15 +18,12 @@ from agentvm.server.http import (
     logs,
     metrics,
     providers,
-    quotas,
     resource_bundles,
     resource_resolve,
     resource_versions,
     resources,
     retention,
     turns,
-    usage,
-    wallet,
 )
 from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
@@ -36,9 +33,6 @@ from agentvm.server.router import HttpRoute
 
 NOUNS = (
     containers,
-    quotas,
-    usage,
-    wallet,
     config,
     logs,
     errors,

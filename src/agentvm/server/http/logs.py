@@ -11,8 +11,8 @@ from agentvm.errors import InvalidInput
 from agentvm.observability.log_book import LogFollower
 from agentvm.observability.log_entry import LogEntry
 from agentvm.observability.log_filter import LogFilter, LogScope, log_scope
+from agentvm.operations.accept import preferred
 from agentvm.operations.http_reply import Streamed, StreamSource
-from agentvm.server.http.accept import preferred
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment
 
 routes = Routes()

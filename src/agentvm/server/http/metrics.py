@@ -15,7 +15,7 @@ from agentvm.model.principal import Principal
 from agentvm.observability.exposition import OPENMETRICS, render
 from agentvm.observability.report import ServerMetrics, TenantMetrics
 from agentvm.observability.status import Status
-from agentvm.server.http.accept import preferred
+from agentvm.operations.accept import preferred
 from agentvm.server.http.route import Answer, Ask, Nothing, Routes
 
 routes = Routes()

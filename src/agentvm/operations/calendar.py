@@ -7,28 +7,28 @@ from agentvm.errors import InvalidInput
 
 Step = Literal["hour", "day", "month"]
 
-HOUR = 3_600_000
-DAY = 24 * HOUR
-MAX_STEPS = 1_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+STEPS_MAX = 1_000
 
 _NAMES: dict[Step, str] = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
 
 def step_name(by: Step, at: int) -> str:
-    """As the ledger names it."""
+    """Returns the name of the step that holds the moment, as in the ledger."""
     return _moment(at).strftime(_NAMES[by])
 
 
 def steps_between(by: Step, first: int, last: int) -> list[int]:
-    """When each step begins, from the one with the first moment to the one with the last; none when that is earlier."""
-    found: list[int] = []
+    """Returns the beginning of each step, from that of the first moment to that of the last; none if `last` is earlier."""
+    starts: list[int] = []
     at = _start(by, _moment(first))
     while (start := int(at.timestamp() * 1000)) <= last:
-        if len(found) == MAX_STEPS:
-            raise InvalidInput(f"There are more than {MAX_STEPS} steps between `since` and `until`; ask for larger ones")
-        found.append(start)
+        if len(starts) == STEPS_MAX:
+            raise InvalidInput(f"There are more than {STEPS_MAX} steps between `since` and `until`; use larger steps")
+        starts.append(start)
         at = _following(by, at)
-    return found
+    return starts
 
 
 def _moment(at: int) -> datetime:

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.server.http.accept import preferred
+from agentvm.operations.accept import preferred
 
 JSON, TEXT, OPEN = "application/json", "text/plain", "application/openmetrics-text"
 

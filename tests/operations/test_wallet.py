@@ -123,9 +123,9 @@ async def test_the_lines_of_a_statement_add_up_to_the_balance() -> None:
         while True:
             page = await world.ask("GET", f"/v1/wallet/statement?limit=2{after}", key=world.acme.admin)
             lines += page.items
-            if "next" not in page.body:
+            if "nextCursor" not in page.body:
                 break
-            after = f"&after={page.body['next']}"
+            after = f"&cursor={page.body['nextCursor']}"
         assert [line["reference"] for line in lines] == ["2023-11-15", "r2", "r1", "r0", "2023-11-14"]
         assert lines[0] == {"kind": "usage", "at": 1_700_006_400_000, "amount": -210, "reference": "2023-11-15", "calls": 2}
         balance = (await world.ask("GET", "/v1/wallet", key=world.acme.admin)).body["balance"]

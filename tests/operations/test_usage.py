@@ -105,8 +105,8 @@ async def test_the_ledger_is_read_in_pages() -> None:
     async with open_world() as world:
         await spend_some(world)
         first = await world.ask("GET", "/v1/usage/entries?limit=2", key=world.acme.admin)
-        rest = await world.ask("GET", f"/v1/usage/entries?after={first.body['next']}", key=world.acme.admin)
-        assert "next" not in rest.body
+        rest = await world.ask("GET", f"/v1/usage/entries?cursor={first.body['nextCursor']}", key=world.acme.admin)
+        assert "nextCursor" not in rest.body
         entries = first.items + rest.items
         assert [entry["key"] for entry in entries] == ["1", "2", "3"]
         assert entries[0]["usage"] == {"inputTokens": 10, "outputTokens": 5}
