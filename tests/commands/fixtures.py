@@ -42,7 +42,7 @@ class Desk:
         received = PeerConnection("c", CODEC).receive(
             json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "req_1"}})
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             if isinstance(received, CommandReceived):
                 await answer(self.peer, received.request, received.request_id)
             else:
@@ -76,7 +76,7 @@ class Desk:
 
     async def hear(self, kind: str, times: int = 1) -> list[Event]:
         """Everything heard so far, once that event was heard that many times."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while self.types().count(kind) < times:
                 self.heard += [msgspec.json.decode(frame.bare) for frame in await self.peer.channel.take()]
         return self.heard

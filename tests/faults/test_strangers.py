@@ -14,8 +14,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.config import SystemSettings
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.setting import Switch
 from agentvm.server import transport
 from agentvm.server.local import RunningServer
 from agentvm.server.pending_sockets import PENDING_PER_ORIGIN_MAX
@@ -24,9 +25,11 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def serving(**about: object) -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
-    config = ServerConfig(system=SystemSettings(port=0, shutdown_seconds=0), **{"data_dir": None, "auth": "on", **about})  # type: ignore[arg-type]
-    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+async def serving(
+    *, auth: Switch = "on", trusted_proxies: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
+    system = SystemSettings(port=0, shutdown_seconds=0, data_dir=MEMORY, auth=auth, trusted_proxies=trusted_proxies)
+    async with start_server(ServerConfig(system=system), drivers={"scripted": ScriptedDriver()}) as server:
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False) as web:
             yield server, web
 
@@ -94,7 +97,7 @@ async def test_f32_connections_that_say_nothing_are_closed_within_seconds(monkey
     monkeypatch.setattr(transport, "HEAD_SECONDS", 0.05)
     async with serving() as (server, web), AsyncExitStack() as crowd:
         streams = [await crowd.enter_async_context(await anyio.connect_tcp("127.0.0.1", server.port)) for _ in range(50)]
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             for stream in streams:
                 await until_closed(stream)
         assert (await web.get("/health")).status_code == 200
@@ -126,7 +129,7 @@ async def test_f32_an_unknown_peers_request_is_refused_by_an_event_and_a_reply()
     async with serving() as (server, _), connect(f"{server.ws_url}/") as socket:
         await socket.recv()
         await socket.send(json.dumps({"type": "image_list_request", "data": {"requestId": "r"}}))
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             event, reply = json.loads(await socket.recv()), json.loads(await socket.recv())
             await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize"}))
             rpc = json.loads(await socket.recv())

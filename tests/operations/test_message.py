@@ -45,6 +45,16 @@ async def test_a_message_may_go_to_a_running_agent() -> None:
         await desk.hear("turn_response")
 
 
+async def test_the_first_message_of_another_peer_to_an_agent_in_memory_is_answered_to_that_peer_too() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("image_run", imageId=image_id)
+        phone = desk.another()
+        await phone.ask("message_send", imageId=image_id, content="Hello")
+        await phone.hear("turn_response")
+        await desk.hear("turn_response")
+
+
 async def test_a_message_to_an_agent_in_memory_does_not_look_for_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
     lookups: list[ImageId] = []
     find_image = TenantStore.find_image

@@ -163,6 +163,7 @@ async def _addressee(context: "Context", request: MessageSend) -> "Agent":
         # No read for an agent in memory: it knows its image, and the commit finds out what is gone.
         awake = runtime.roster.awake(tenant_id, request.image_id, request.session_id)
         if awake is not None and context.principal.reaches(awake.container_id):
+            context.listen(awake.container_id, awake.session_id)
             return awake
         store, image = await context.workspace.image(request.image_id)
         session_id = request.session_id or image.session_id
