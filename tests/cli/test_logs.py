@@ -73,13 +73,13 @@ def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_pages_are_read_until_there_are_enough() -> None:
     def answer(asked: Asked) -> tuple[int, Any]:
-        return 200, {"items": [ENTRY] * 1000, "next": "7"}
+        return 200, {"items": [ENTRY] * 1000, "nextCursor": "7"}
 
     with answering(answer) as (url, asked):
         assert len(avm("logs", "-n", "1500", "--json", url=url).out.splitlines()) == 1500
         assert avm("logs", "-n", "0", url=url).code == 2
         assert avm("logs", "--level", "loud", url=url).code == 2
-    assert [one.path for one in asked] == ["/v1/logs?limit=1000", "/v1/logs?limit=1000&before=7"]
+    assert [one.path for one in asked] == ["/v1/logs?limit=1000", "/v1/logs?limit=1000&cursor=7"]
 
 
 def test_who_follows_is_shown_each_line_and_told_when_the_server_ends_it() -> None:

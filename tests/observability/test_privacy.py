@@ -114,7 +114,7 @@ class Customer:
         logs = await self.ask("GET", "/v1/logs?limit=1000", key=self.reader)
         errors = await self.ask("GET", "/v1/errors?limit=1000", key=self.reader)
         assert (logs.status, errors.status) == (200, 200)
-        assert "next" not in logs.body
+        assert "nextCursor" not in logs.body
         return logs.raw + errors.raw
 
 

@@ -43,7 +43,7 @@ def logs(api: Api, show: Show, /, follow: bool, lines: int, **query: str | int |
         _print_all(api.lines("logs", follow="true", limit=min(lines, PAGE_MAX), **query), show)
         click.echo("The server closed the stream. Run the command again to continue.", err=True)
         return
-    newest = list(api.pages("logs", cursor="before", at_most=lines, query=query))
+    newest = list(api.pages("logs", at_most=lines, query=query))
     if not newest and not show.as_json:
         click.echo("No log entries found.", err=True)
     _print_all(reversed(newest), show)

@@ -93,7 +93,7 @@ def list_turns(
         turns = iter(StoredTurns(data, api.tenant).list(session, limit))
     else:
         order = "slowest" if slowest else None
-        turns = api.pages("turns", cursor="cursor", at_most=limit, session=session, order=order, query=query)
+        turns = api.pages("turns", at_most=limit, session=session, order=order, query=query)
     show.items(turns, TURNS, none="No turns found.")
 
 
@@ -127,7 +127,7 @@ def replay(api: Api, show: Show, turn_id: str, speed: float | None, data: Path |
     """
     previous: int | None = None
     if data is None:
-        events = api.pages("turns", turn_id, "events", cursor="cursor")
+        events = api.pages("turns", turn_id, "events")
     else:
         events = StoredTurns(data, api.tenant).events(turn_id)
     for event in events:

@@ -13,17 +13,11 @@ from agentvm.server.http import (
     carrying,
     config,
     containers,
-    errors,
     images,
-    logs,
-    metrics,
-    providers,
     resource_bundles,
     resource_resolve,
     resource_versions,
     resources,
-    retention,
-    turns,
 )
 from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
@@ -34,18 +28,12 @@ from agentvm.server.router import HttpRoute
 NOUNS = (
     containers,
     config,
-    logs,
-    errors,
-    providers,
-    metrics,
-    turns,
     resources,
     resource_resolve,
     resource_versions,
     resource_bundles,
     images,
     attachments,
-    retention,
     carrying,
 )
 

@@ -44,11 +44,10 @@ def route_of(operation: Operation) -> Route:
                 return reply
             return HttpReply(content=face.content(reply, ask.path), status=http.status)
 
-    serve.__module__ = f"operations.{operation.group}"
-    serve.__name__ = (http.id or f"{operation.group}_{operation.function.__name__}").removeprefix(f"{operation.group}_")
     serve.__doc__ = operation.function.__doc__
     serve.__annotations__ = {"return": face.content_type}
     none = operation.reply is None
+    guard, receiving = http.guard, http.receiving
     return Route(
         method=http.method,
         path=http.path.replace("}", ":str}"),
@@ -61,11 +60,15 @@ def route_of(operation: Operation) -> Route:
         body=http.body,
         most_body=http.max_body_bytes,
         max_values=http.max_values,
+        bound=None if guard is None else lambda ask, size: guard(context_of(ask), size),
+        receiving=None if receiving is None else lambda ask: receiving(context_of(ask)),
         head=http.head,
         statuses=http.statuses or ((204,) if none else (http.status,)),
         media_type=http.media_type,
         raises=operation.raises,
         hidden=http.hidden,
         grants=operation.grants,
+        tag=operation.group,
+        id=http.id or f"{operation.group}_{operation.function.__name__}",
         function=serve,
     )

@@ -22,6 +22,10 @@ _QUERY_NAMES = {"container_id": "container", "image_id": "image", "session_id": 
 """A query names a thing by its noun."""
 
 
+class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query or a body without fields."""
+
+
 class HttpFace:
     """The types of one operation over HTTP."""
 
@@ -122,6 +126,9 @@ def _struct(
     *,
     forbid: bool = True,
 ) -> type[msgspec.Struct]:
+    if not fields:
+        return NoFields
+
     def declared(field: msgspec.structs.FieldInfo) -> tuple[str, Any, Any]:
         declare: Any = msgspec.field
         # A default that is absent is NODEFAULT.

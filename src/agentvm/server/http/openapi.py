@@ -144,7 +144,7 @@ class _Schemas:
 def _operation(route: Route, schemas: _Schemas) -> Json:
     summary, _, more = (inspect.getdoc(route.function) or "").partition("\n")
     operation: Json = {
-        "operationId": f"{_noun(route)}_{route.function.__name__}",
+        "operationId": route.id or f"{_noun(route)}_{route.function.__name__}",
         "tags": [_noun(route)],
         "summary": summary.removesuffix("."),
         "x-permissions": list(route.needs),
@@ -272,7 +272,9 @@ def _without_null(schema: Json) -> Json:
     """A query has no null: what is not given is absent."""
     plain = {name: value for name, value in schema.items() if not (name == "default" and value is None)}
     kinds = [kind for kind in plain.get("anyOf", []) if kind != {"type": "null"}]
-    return {name: value for name, value in plain.items() if name != "anyOf"} | kinds[0] if len(kinds) == 1 else plain
+    if len(kinds) != 1:
+        return {**plain, "anyOf": kinds} if kinds else plain
+    return {name: value for name, value in plain.items() if name != "anyOf"} | dict(kinds[0])
 
 
 def _anything(kind: type) -> Json:
@@ -284,6 +286,8 @@ def _anything(kind: type) -> Json:
 
 def _noun(route: Route) -> str:
     """The file of the route; a noun with many has several: `resources`, `resource_versions` …"""
+    if route.tag:
+        return route.tag
     file = route.function.__module__.rpartition(".")[2]
     first, several, _ = file.partition("_")
     return f"{first}s" if several else file

@@ -56,7 +56,7 @@ def page(document: Json) -> str:
         '<p>For programs: <a href="/openapi.json">/openapi.json</a>. In the examples, <code>$AVM_KEY</code> is an API key.</p>',
     ]
     for noun, operations in nouns.items():
-        parts.append(f'<section><h2 id="{escape(noun)}">{escape(noun.capitalize())}</h2>')
+        parts.append(f'<section><h2 id="{_anchor(noun)}">{escape(noun.capitalize())}</h2>')
         parts += [_operation(document, method, path, about) for method, path, about in operations]
         parts.append("</section>")
     parts.append('<section><h2 id="schemas">Schemas</h2>')
@@ -70,6 +70,10 @@ def addressed(page: bytes, scheme: str, host: str) -> bytes:
     if scheme not in ("http", "https") or not _HOST.fullmatch(host):
         return page
     return page.replace(SERVER.encode(), f"{scheme}://{host}".encode())
+
+
+def _anchor(noun: str) -> str:
+    return escape(noun.replace(" ", "-"))
 
 
 def _operations(document: Json, noun: str) -> Iterator[tuple[str, str, Json]]:
@@ -87,7 +91,7 @@ def _navigation(nouns: dict[str, list[tuple[str, str, Json]]]) -> str:
             f'<a href="#{escape(about["operationId"])}">{escape(about["summary"])}</a></li>'
             for _, _, about in operations
         )
-        head = f'<a href="#{escape(noun)}">{escape(noun.capitalize())}</a>'
+        head = f'<a href="#{_anchor(noun)}">{escape(noun.capitalize())}</a>'
         groups.append(f"<details><summary>{escape(noun.capitalize())}</summary><ul><li>{head}</li>{links}</ul></details>")
     search = '<p id="searching" hidden><input id="search" type="search" aria-label="Search" placeholder="Search (press /)">'
     search += '<output id="found"></output></p>'

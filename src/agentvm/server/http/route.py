@@ -147,6 +147,10 @@ class Route:
     """Served, but in no documentation."""
     grants: bool = False
     """Whether it gives somebody rights, which nobody may while authentication is off: they would be good once it is on."""
+    tag: str = ""
+    """The heading in `/docs`; by default the name of the function's file."""
+    id: str = ""
+    """The `operationId`; by default the heading and the function's name."""
     function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
 
     @property

@@ -57,10 +57,10 @@ async def test_entries_are_filtered_and_read_in_pages() -> None:
         assert await events(world, "turn=u3&session=s1") == ["counted"]
         assert await events(world, f"since={world.clock()}&until={world.clock()}") == []
         first = await world.ask("GET", "/v1/logs?session=s1&limit=3")
-        rest = await world.ask("GET", f"/v1/logs?session=s1&limit=3&before={first.body['next']}")
+        rest = await world.ask("GET", f"/v1/logs?session=s1&limit=3&cursor={first.body['nextCursor']}")
         assert [item["turnId"] for item in first.items + rest.items] == ["u4", "u3", "u2", "u1", "u0"]
-        assert "next" not in rest.body
-        for wrong in ("level=loud", "limit=0", "since=x", "after=1", "follow=true&before=1", "text="):
+        assert "nextCursor" not in rest.body
+        for wrong in ("level=loud", "limit=0", "since=x", "after=1", "follow=true&cursor=1", "text="):
             assert (await world.ask("GET", f"/v1/logs?{wrong}")).status == 400, wrong
 
 

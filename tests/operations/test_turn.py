@@ -2,8 +2,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.operations.test_metric import talk
 from tests.server.http.fixtures import World, open_world
-from tests.server.http.test_metrics import talk
 
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
@@ -25,9 +25,9 @@ async def test_turns_are_listed_newest_first_page_by_page() -> None:
         assert [turn["outcome"] for turn in found] == ["completed"] * 3
         assert [turn["usage"]["outputTokens"] for turn in found] == [3, 2, 1]
         page = (await world.ask("GET", f"/v1/turns?session={session}&limit=2&tenant=acme")).body
-        rest = (await world.ask("GET", f"/v1/turns?session={session}&limit=2&cursor={page['next']}&tenant=acme")).body
+        rest = (await world.ask("GET", f"/v1/turns?session={session}&limit=2&cursor={page['nextCursor']}&tenant=acme")).body
         assert page["items"] + rest["items"] == found
-        assert "next" not in rest
+        assert "nextCursor" not in rest
         refused = await world.ask("GET", f"/v1/turns?session={session}&cursor=x&tenant=acme")
         assert refused.code == "invalid_input"
 
@@ -92,7 +92,7 @@ async def test_what_was_told_of_a_turn_is_told_again_word_for_word() -> None:
                 path = f"/v1/turns/{row['turnId']}/events?limit=3&cursor={cursor}"
                 page = msgspec.json.decode((await world.ask("GET", path)).raw, type=dict[str, msgspec.Raw])
                 again += [bytes(item) for item in msgspec.json.decode(page["items"], type=list[msgspec.Raw])]
-                cursor = msgspec.json.decode(page["next"]) if "next" in page else ""
+                cursor = msgspec.json.decode(page["nextCursor"]) if "nextCursor" in page else ""
             assert again == mine
             assert len(again) > 10
 

@@ -1,0 +1,36 @@
+"""Errors — the errors in the log, grouped by kind."""
+
+from typing import TYPE_CHECKING
+
+from agentvm.observability.error_groups import ErrorGroup
+from agentvm.observability.log_filter import LogFilter, log_scope
+from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.pages import Limit, Page
+from agentvm.operations.times import to_ms
+from agentvm.protocol.requests import Request
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+
+operation = OperationGroup("errors")
+
+
+class ErrorList(Request[Page[ErrorGroup]]):
+    """`since` is inclusive, `until` exclusive."""
+
+    since: str | None = None
+    until: str | None = None
+    limit: Limit = 100
+
+
+@operation("error.list", needs="logs:read", http=Http(method="GET", path="/v1/errors"))
+async def list_all(context: "Context", request: ErrorList) -> Page[ErrorGroup]:
+    """List errors by kind.
+
+    Errors with the same code, event and place are one group, with their count and the first and the last time. The groups
+    seen last come first. Only errors that the log still holds are counted.
+    """
+    criteria = LogFilter(since=to_ms(request.since, "since"), until=to_ms(request.until, "until"))
+    named = context.tenant_id if context.http.names_tenant else None
+    groups = await context.vm.logs.errors(criteria, log_scope(context.principal, named))
+    return Page(items=groups[: request.limit])

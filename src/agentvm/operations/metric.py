@@ -1,0 +1,103 @@
+"""Metrics — counters, latencies and health of the server, or the numbers of one tenant.
+
+The operator sees the whole server: a principal with `system:admin`, or a key of the operator's own tenant that is bound to no
+user, so that a scraper needs no more than `metrics:read`. Everybody else sees their own numbers.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from agentvm.errors import AccessDenied
+from agentvm.model.ids import DEFAULT_TENANT, UserId
+from agentvm.model.ledger import UsageRow
+from agentvm.model.principal import Principal
+from agentvm.observability.exposition import OPENMETRICS, render
+from agentvm.observability.report import ServerMetrics, TenantMetrics
+from agentvm.observability.status import Status
+from agentvm.operations.accept import preferred
+from agentvm.operations.http_reply import HttpReply
+from agentvm.operations.operation import Empty, Http, OperationGroup
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+
+operation = OperationGroup("metrics")
+
+READ = "metrics:read"
+JSON, TEXT = "application/json", "text/plain"
+OPERATOR_ONLY = "The text format covers the whole server and is for its operator; ask for application/json for your own numbers"
+
+
+@operation("metric.show", needs=READ, http=Http(method="GET", path="/v1/metrics", media_type=TEXT))
+async def show(context: "Context", request: Empty) -> ServerMetrics | TenantMetrics | HttpReply[bytes]:
+    """Show the metrics.
+
+    JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers.
+    """
+    media_type = preferred(context.http.accept, (JSON, TEXT, OPENMETRICS))
+    if media_type != JSON:
+        return await _text(context, media_type)
+    if context.http.names_tenant or not is_operator(context.principal):
+        return await _tenant_metrics(context)
+    return context.vm.monitor.report()
+
+
+@operation("metric.scrape", needs=READ, across=False, http=Http(method="GET", path="/metrics", media_type=TEXT))
+async def scrape(context: "Context", request: Empty) -> HttpReply[bytes]:
+    """Show the metrics in the Prometheus text format."""
+    return await _text(context, preferred(context.http.accept, (TEXT, OPENMETRICS)))
+
+
+@operation("metric.status", needs=READ, across=False, http=Http(method="GET", path="/v1/status"))
+async def status(context: "Context", request: Empty) -> Status:
+    """Show whether the server is healthy, and what to do if not.
+
+    The status holds nothing of a tenant. Only the operator sees the address of a provider that fails.
+    """
+    addresses = context.principal.may("system:admin")
+    return context.vm.monitor.status(context.vm.config.limits.disk_free, addresses=addresses)
+
+
+def is_operator(principal: Principal) -> bool:
+    """Whether a principal may see the metrics of the whole server."""
+    if principal.may("system:admin"):
+        return True
+    return principal.tenant_id == DEFAULT_TENANT and principal.user_id is None and principal.containers is None
+
+
+async def _text(context: "Context", media_type: str) -> HttpReply[bytes]:
+    if context.http.names_tenant or not is_operator(context.principal):
+        raise AccessDenied(OPERATOR_ONLY)
+    samples = context.vm.monitor.samples()
+    text, media_type = await anyio.to_thread.run_sync(lambda: render(samples, openmetrics=media_type == OPENMETRICS))
+    return HttpReply(content=text, media_type=media_type)
+
+
+async def _tenant_metrics(context: "Context") -> TenantMetrics:
+    """As in `/v1/usage`, a user who does not administer the tenant sees only their own usage."""
+    principal, tenant_id, roster = context.principal, context.tenant_id, context.vm.runtime.roster
+    whole = principal.may("tenants:admin") or principal.user_id is None
+    day = datetime.fromtimestamp(context.vm.clock() / 1000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    user_id = None if whole else principal.user_id
+    return TenantMetrics(
+        scope="tenant" if whole else "user",
+        turns_running=roster.count_running(tenant_id) if whole else 0,
+        messages_waiting=roster.count_waiting(tenant_id) if whole else 0,
+        connections=context.vm.count_connected(tenant_id) if whole else 0,
+        today=await _usage(context, int(day.timestamp() * 1000), user_id),
+        month=await _usage(context, int(day.replace(day=1).timestamp() * 1000), user_id),
+        total=await _usage(context, 0, user_id),
+    )
+
+
+async def _usage(context: "Context", since: int, user_id: UserId | None) -> UsageRow:
+    ledger, principal = context.accounts.ledger, context.principal
+    containers = None
+    if principal.containers is not None and not principal.may("tenants:admin"):
+        # A key has patterns, the ledger has names.
+        rows = await ledger.usage(by=("container",), since=since, user_id=user_id)
+        containers = [row.container_id for row in rows if row.container_id is not None and principal.reaches(row.container_id)]
+    (row,) = await ledger.usage(by=(), since=since, user_id=user_id, containers=containers)
+    return row

@@ -1,0 +1,123 @@
+"""Turns — the time and the money that a turn has spent, and its events as they were sent."""
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from agentvm.errors import ContainerForbidden, NotFound
+from agentvm.events.base import Event
+from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.turn import Turn
+from agentvm.observability.timeline import Timeline, draw
+from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.pages import Limit, Page, PageRequest, number_of
+from agentvm.operations.times import to_ms
+from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.requests import Request
+from agentvm.runtime.turn_log import TurnLog
+from agentvm.storage.sessions import TurnQuery
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+
+operation = OperationGroup("turns")
+
+READ = "sessions:read"
+DAY_MS = 86_400_000
+TIMELINE_EVENTS_MAX = 500_000
+"""A timeline is drawn of this many events, about a second's work; one of a longer turn is not complete."""
+
+_ONE = "/v1/turns/{turn_id}"
+
+
+class TurnList(PageRequest):
+    """Every field narrows the list. Without `since` and `session`, turns of the last day are listed."""
+
+    session_id: SessionId | None = None
+    container_id: str | None = None
+    order: Literal["newest", "slowest"] = "newest"
+    outcome: Literal["completed", "interrupted", "failed", "running"] | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+@operation(
+    "turn.list", needs=READ, http=Http(method="GET", path="/v1/turns", id="turns_list_some"), raises=(ContainerForbidden,)
+)
+async def list_all(context: "Context", request: TurnList) -> Page[Turn]:
+    """List turns.
+
+    Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running.
+    """
+    now = context.vm.clock()
+    since = to_ms(request.since, "since")
+    if request.session_id is not None:
+        if await context.store.find_session(request.session_id) is None:
+            raise NotFound("There is no such session")
+    elif since is None:
+        since = now - DAY_MS
+    query = TurnQuery(
+        session_id=request.session_id,
+        since=since,
+        until=to_ms(request.until, "until"),
+        outcome=request.outcome,
+        order=request.order,
+        now=now,
+        after=request.cursor,
+        limit=request.limit,
+    )
+    page = await (await context.sessions.within(request.container_id)).turns(query)
+    return Page(items=page.items, next_cursor=page.next)
+
+
+class TurnShow(Request[Timeline]):
+    turn_id: TurnId
+
+
+@operation("turn.show", needs=READ, http=Http(method="GET", path=_ONE))
+async def show(context: "Context", request: TurnShow) -> Timeline:
+    """Show the timeline of a turn: its time, usage and cost.
+
+    Also while it runs. Usage and cost are known even when its events are no longer kept.
+    """
+    turn = await _turn(context, request.turn_id)
+    events, complete = await _log(context, turn).read_all(TIMELINE_EVENTS_MAX, words=False)
+    ledger = await context.accounts.ledger.of_turn(turn.turn_id)
+    return draw(turn, events, ledger, now=context.vm.clock(), complete=complete)
+
+
+class TurnEvents(PageRequest):
+    turn_id: TurnId
+    limit: Limit = 1_000
+
+
+@operation("turn.events", needs=READ, http=Http(method="GET", path=f"{_ONE}/events", id="turns_events"))
+async def list_events(context: "Context", request: TurnEvents) -> Page[msgspec.Raw]:
+    """List the events of a turn.
+
+    As they were sent, in their order, with the same text. No model is called.
+    """
+    log = _log(context, await _turn(context, request.turn_id))
+    after: int | None = max(number_of(request.cursor) or 0, await log.before())
+    events: list[Event] = []
+    while after is not None and len(events) < request.limit:
+        more, after = await log.read(after)
+        events += more
+    if not events and not number_of(request.cursor):
+        raise NotFound("The events of this turn are no longer kept; see limits.logDays")
+    if len(events) > request.limit:
+        events = events[: request.limit]
+        after = events[-1].seq
+    frames = [msgspec.Raw(encode_told(event).bare.encode()) for event in events]
+    return Page(items=frames, next_cursor=None if after is None else str(after))
+
+
+async def _turn(context: "Context", turn_id: TurnId) -> Turn:
+    turn = await context.store.find_turn(turn_id)
+    if turn is None:
+        raise NotFound("There is no such turn")
+    return turn
+
+
+def _log(context: "Context", turn: Turn) -> TurnLog:
+    return TurnLog(context.tenancy.store, context.vm.runtime.replay, context.tenant_id, turn)
