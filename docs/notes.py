@@ -67,14 +67,6 @@ EVENT_NOTES: dict[str, str] = {
 }
 
 COMMAND_NOTES: dict[str, str] = {
-    "container_create": "Get-or-create. Emits `container_created` when the container is new.",
-    "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
-    "container_list": "Lists the containers within reach, oldest first, at most 1,000 per page; `nextCursor` is the "
-    "`cursor` of the next page.",
-    "container_delete": "Deletes a container with all that is in it, for good; its turns are stopped first. Emits "
-    "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
-    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with "
-    "`container_erasing`.",
     "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
     "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
     "`image_created`. Fails with `driver_not_found`, `tool_not_found`, `definition_not_found`, `resource_not_found`, "

@@ -22,6 +22,7 @@ from agentvm.operations.agent import (
     AgentListReply,
 )
 from agentvm.operations.compaction import SessionCompactReply, SessionSummariesReply
+from agentvm.operations.container import ContainerGetReply, ContainerIdReply, ContainerListReply
 from agentvm.operations.definition import (
     DefinitionGet,
     DefinitionGetReply,
@@ -158,12 +159,12 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
         agent_id=AgentId("agent_1"), container_id=ContainerId("c1"), image_id=IMAGE.image_id, session_id=SESSION.session_id
     )
     link = FakeLink(
-        ask.ContainerIdReply(), ask.ContainerGetReply(exists=True),
-        ask.ContainerListReply(container_ids=(ContainerId("c1"),)),
+        ContainerIdReply(), ContainerGetReply(exists=True),
+        ContainerListReply(container_ids=(ContainerId("c1"),)),
         SessionReply(session=SESSION), SessionReply(session=None), SessionReply(session=SESSION),
         SessionListReply(sessions=(SESSION,)), SessionReply(session=titled),
         AgentGetReply(exists=False), AgentListReply(agents=(record,)),
-        AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerIdReply(),
+        AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ContainerIdReply(),
     )  # fmt: skip
     view = AgentX(link, None).runtime
     assert await view.containers.create("c1") == "c1"

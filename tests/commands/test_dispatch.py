@@ -11,8 +11,8 @@ from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.errors import ProviderOverloaded, StoreFailed
 from agentvm.log import concerned
+from agentvm.operations.container import ContainerList
 from agentvm.operations.table import COMMANDS
-from agentvm.protocol.commands import ContainerList
 from agentvm.resources.centre import make_centre
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from tests.protocol.fixtures import HARD_TEXTS
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
+from agentvm.operations.container import ContainerGetReply
 from agentvm.operations.table import CODEC
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
@@ -26,7 +27,7 @@ from agentvm.protocol.codec import (
     encode,
     is_present,
 )
-from agentvm.protocol.commands import ContainerGetReply, ImageRun
+from agentvm.protocol.commands import ImageRun
 from agentvm.protocol.connection import PeerConnection
 
 

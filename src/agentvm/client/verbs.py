@@ -19,6 +19,7 @@ from agentvm.model.image import ImageConfig
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
+from agentvm.operations.container import ContainerCreate, ContainerDelete, ContainerDeleteReply, ContainerGet, ContainerList
 from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
 from agentvm.operations.session import (
     SessionArchive,
@@ -123,25 +124,25 @@ class ContainerManager:
         self._link = link
 
     async def create(self, container_id: str) -> ContainerId:
-        await self._link.ask(ask.ContainerCreate(container_id=container_id))
+        await self._link.ask(ContainerCreate(container_id=container_id))
         return ContainerId(container_id)
 
     async def exists(self, container_id: str) -> bool:
-        return (await self._link.ask(ask.ContainerGet(container_id=container_id))).exists
+        return (await self._link.ask(ContainerGet(container_id=container_id))).exists
 
     async def list(self) -> tuple[ContainerId, ...]:
         """All of them, page by page, oldest first."""
         container_ids: list[ContainerId] = []
         cursor: str | None = None
         while True:
-            page = await self._link.ask(ask.ContainerList(cursor=cursor))
+            page = await self._link.ask(ContainerList(cursor=cursor))
             container_ids += page.container_ids
             if (cursor := page.next_cursor) is None:
                 return tuple(container_ids)
 
-    async def delete(self, container_id: str, *, dry_run: bool = False) -> ask.ContainerDeleteReply:
+    async def delete(self, container_id: str, *, dry_run: bool = False) -> ContainerDeleteReply:
         """With all that is in it, for good; with `dry_run` only says what would go, as `owned`."""
-        return await self._link.ask(ask.ContainerDelete(container_id=container_id, dry_run=dry_run))
+        return await self._link.ask(ContainerDelete(container_id=container_id, dry_run=dry_run))
 
 
 class ImageManager:

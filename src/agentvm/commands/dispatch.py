@@ -12,7 +12,6 @@ import msgspec
 
 from agentvm.commands import (
     attachment,
-    container,
     gate,
     image,
     resource,
@@ -38,10 +37,6 @@ _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A request's id that its sender chose and that can stand in a log; any other is content, for all we know."""
 
 TABLE: CommandTable[Call] = CommandTable(
-    container_create=container.create,
-    container_get=container.get,
-    container_list=container.list_all,
-    container_delete=container.delete,
     image_create=image.create,
     image_build=image.build_from,
     image_run=image.run,

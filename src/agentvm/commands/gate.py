@@ -8,10 +8,6 @@ from agentvm.protocol.commands import Command
 from agentvm.protocol.requests import Reply
 
 NEEDS: dict[str, str] = {
-    "container_create": "agent:use",
-    "container_get": "agent:use",
-    "container_list": "agent:use",
-    "container_delete": "agent:use",
     "image_create": "images:write",
     "image_build": "images:write",
     "image_run": "agent:use",

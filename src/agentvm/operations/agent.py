@@ -6,8 +6,8 @@ import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.operations.container import ContainerIdReply
 from agentvm.operations.operation import OperationGroup
-from agentvm.protocol.commands.container import ContainerIdReply
 from agentvm.protocol.records import AgentRecord, AgentStateName
 from agentvm.protocol.requests import Reply, Request
 

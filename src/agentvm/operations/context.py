@@ -15,6 +15,7 @@ from agentvm.model.session import Session
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Present
 from agentvm.sessions.branches import Branches
+from agentvm.sessions.containers import Containers
 from agentvm.sessions.drafts import DraftLibrary
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender
@@ -118,6 +119,10 @@ class Context:
     @property
     def branches(self) -> Branches:
         return Branches(self.workspace)
+
+    @property
+    def containers(self) -> Containers:
+        return Containers(self.workspace)
 
     @property
     def drafts(self) -> DraftLibrary:

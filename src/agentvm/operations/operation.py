@@ -49,7 +49,7 @@ class Http:
     rename: dict[str, str] = field(default_factory=dict)
     """Fields that the query calls otherwise: `{"container_id": "container"}`."""
     result: str | None = None
-    """The response is this field of the reply; None there is 404."""
+    """The response is this field of the reply; None there is 204 if that is among `statuses`, else 404."""
     items: str | None = None
     """The field of the reply that the response calls `items`."""
     names: tuple[str | None, str | None] = (None, None)

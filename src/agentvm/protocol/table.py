@@ -20,10 +20,6 @@ Answer = Callable[[P, C], Awaitable[R]]
 class CommandTable(Generic[P]):
     """One implementation per command; the field's name is the command's."""
 
-    container_create: Answer[P, ask.ContainerCreate, ask.ContainerIdReply]
-    container_get: Answer[P, ask.ContainerGet, ask.ContainerGetReply]
-    container_list: Answer[P, ask.ContainerList, ask.ContainerListReply]
-    container_delete: Answer[P, ask.ContainerDelete, ask.ContainerDeleteReply]
     image_create: Answer[P, ask.ImageCreate, ask.ImageReply]
     image_build: Answer[P, ask.ImageBuild, ask.ImageReply]
     image_run: Answer[P, ask.ImageRun, ask.ImageRunReply]
@@ -47,7 +43,7 @@ _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
 COMMANDS: dict[str, type[ask.Command[Any]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
 """Every command's type by its name."""
 
-ADDITIVE = frozenset({"container_delete", "image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
+ADDITIVE = frozenset({"image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
     name for name in COMMANDS if name.startswith(("attachment_", "definition_", "session_", "resource_"))
 }
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -14,13 +14,13 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from agentvm.commands.call import call_of
-from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import EventScope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
+from agentvm.operations.container import ensure
 from agentvm.operations.table import CODEC
 from agentvm.protocol.bounds import Scan, cut
 from agentvm.protocol.codec import FRAME_BOUND, Frame

@@ -6,16 +6,6 @@ are additive: older clients never send them.
 
 from agentvm.protocol.commands.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
-from agentvm.protocol.commands.container import (
-    ContainerCreate,
-    ContainerDelete,
-    ContainerDeleteReply,
-    ContainerGet,
-    ContainerGetReply,
-    ContainerIdReply,
-    ContainerList,
-    ContainerListReply,
-)
 from agentvm.protocol.commands.image import (
     ImageBuild,
     ImageChange,
@@ -53,14 +43,6 @@ __all__ = [
     "AttachmentList",
     "AttachmentListReply",
     "Command",
-    "ContainerCreate",
-    "ContainerDelete",
-    "ContainerDeleteReply",
-    "ContainerGet",
-    "ContainerGetReply",
-    "ContainerIdReply",
-    "ContainerList",
-    "ContainerListReply",
     "ImageBuild",
     "ImageChange",
     "ImageCreate",

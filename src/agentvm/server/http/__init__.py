@@ -12,7 +12,6 @@ from agentvm.server.http import (
     attachments,
     carrying,
     config,
-    containers,
     images,
     resource_bundles,
     resource_resolve,
@@ -26,7 +25,6 @@ from agentvm.server.http.route import Route
 from agentvm.server.router import HttpRoute
 
 NOUNS = (
-    containers,
     config,
     resources,
     resource_resolve,

@@ -38,11 +38,10 @@ def route_of(operation: Operation) -> Route:
             finally:
                 ask.target, ask.looked_only = context.target, context.is_dry_run
             context.finish()
-            if reply is None:
-                return NO_CONTENT
             if isinstance(reply, HttpReply):
                 return reply
-            return HttpReply(content=face.content(reply, ask.path), status=http.status)
+            content = face.content(reply, ask.path) if reply is not None else None
+            return NO_CONTENT if content is None else HttpReply(content=content, status=http.status)
 
     serve.__doc__ = operation.function.__doc__
     serve.__annotations__ = {"return": face.content_type}

@@ -84,7 +84,7 @@ class HttpFace:
         """The response's content, made of what the function has returned."""
         if self.http.result is not None:
             result = getattr(reply, self.http.result)
-            if result is None:
+            if result is None and 204 not in self.http.statuses:
                 missing = self.operation.raises[0] if self.operation.raises else NotFound
                 raise missing("/".join(path.values()))
             return result
