@@ -2,7 +2,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Browser
@@ -140,28 +140,34 @@ def test_the_examples_name_the_address_that_the_reader_has_used(scheme: str, hos
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark"), (320, "light")])
-async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser, width: int, scheme: Any) -> None:
+async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser) -> None:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:
-        shown = await browser.new_page(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, is_mobile=width < 600, has_touch=width < 600
-        )
-        complaints: list[str] = []
-        shown.on("console", lambda message: complaints.append(message.text))
-        shown.on("pageerror", lambda error: complaints.append(str(error)))
-        await shown.goto(f"{running.url}/docs")
-        # By the width that was asked for: a phone's browser makes its window as wide as what it shows.
-        assert await shown.evaluate("document.documentElement.scrollWidth") <= width
-        ground = await shown.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 26)")
-        await shown.get_by_text("Users", exact=True).first.click()
-        await shown.get_by_role("link", name="Make a user", exact=True).click()
-        assert await shown.locator("#users_create h3").is_visible()
-        await shown.get_by_label("Search").fill("rotate key")
-        assert await shown.locator("#keys_rotate").is_visible()
-        assert not await shown.locator("#users_create").is_visible()
-        await shown.get_by_label("Search").fill("")
-        assert await shown.locator("#users_create").is_visible()
-        assert f"curl '{running.url}/health'" in await shown.locator("main").inner_text()
-        assert complaints == []
+        await look(browser, running.url, 1200, "light")
+        await look(browser, running.url, 380, "dark")
+        await look(browser, running.url, 320, "light")
+
+
+async def look(browser: Browser, url: str, width: int, scheme: Literal["light", "dark"]) -> None:
+    shown = await browser.new_page(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, is_mobile=width < 600, has_touch=width < 600
+    )
+    complaints: list[str] = []
+    shown.on("console", lambda message: complaints.append(message.text))
+    shown.on("pageerror", lambda error: complaints.append(str(error)))
+    await shown.goto(f"{url}/docs")
+    # By the width that was asked for: a phone's browser makes its window as wide as what it shows.
+    assert await shown.evaluate("document.documentElement.scrollWidth") <= width
+    ground = await shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 26)")
+    await shown.get_by_text("Users", exact=True).first.click()
+    await shown.get_by_role("link", name="Create a user", exact=True).click()
+    assert await shown.locator("#users_create h3").is_visible()
+    await shown.get_by_label("Search").fill("rotate key")
+    assert await shown.locator("#keys_rotate").is_visible()
+    assert not await shown.locator("#users_create").is_visible()
+    await shown.get_by_label("Search").fill("")
+    assert await shown.locator("#users_create").is_visible()
+    assert f"curl '{url}/health'" in await shown.locator("main").inner_text()
+    assert complaints == []
+    await shown.close()

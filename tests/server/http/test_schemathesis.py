@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import GenerationMode
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tests.support.examples import examples
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.server.http import described
 
-EXAMPLES = 8
+EXAMPLES = examples(4, 100)
 """Of each route, besides those that follow from its bounds."""
 
 SCHEMA = schemathesis.openapi.from_dict(described())
