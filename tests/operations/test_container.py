@@ -176,3 +176,12 @@ async def test_a_key_of_the_tenant_deletes_what_it_reaches_and_a_user_only_what_
         service = await world.key(acme.tenant_id, MEMBER, containers=["user-*"])
         assert (await world.ask("DELETE", "/v1/containers/shared", key=service)).code == "container_forbidden"
         assert (await world.ask("DELETE", "/v1/containers/user-bob", key=service)).status == 204
+
+
+async def test_a_deletion_over_a_socket_is_in_the_audit_log_and_a_dry_run_is_not() -> None:
+    async with open_desk() as desk:
+        await desk.ask("container_create", containerId="c1")
+        await desk.ask("container_delete", containerId="c1", dryRun=True)
+        await desk.ask("container_delete", containerId="c1")
+        entries = [entry for _, entry in await desk.peer.workspace.accounts.audit.list()]
+        assert [(entry.action, entry.target, entry.result) for entry in entries] == [("container.delete", "c1", "ok")]

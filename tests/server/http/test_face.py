@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from agentvm.errors import SessionNotFound
+from agentvm.operations import tenant
 from agentvm.operations.operation import Http, Operation
 from agentvm.protocol.requests import Reply, Request
 from agentvm.server.http.face import HttpFace
@@ -65,3 +66,15 @@ def test_a_result_is_one_field_and_its_absence_is_not_found() -> None:
     assert got.content(ListReply(names=(), total=0, best="b"), {"session_id": "s"}) == "b"
     with pytest.raises(SessionNotFound):
         got.content(ListReply(names=(), total=0), {"session_id": "s"})
+
+
+def test_routes_with_the_same_body_share_its_schema() -> None:
+    rows = {row.name: row for row in tenant.operation.rows}
+    faces = [HttpFace(row, row.http) for row in (rows["tenant.create"], rows["tenant.call_create"]) if row.http is not None]
+    assert faces[0].body is faces[1].body
+    assert faces[0].query is faces[1].query
+    update, call = rows["tenant.update"].http, rows["tenant.call_update"].http
+    assert update is not None
+    assert call is not None
+    assert "tenant" not in HttpFace(rows["tenant.update"], update).body.__struct_fields__
+    assert "tenant" in HttpFace(rows["tenant.call_update"], call).body.__struct_fields__
