@@ -24,8 +24,8 @@ from agentvm.model.account import Quota, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, UserId
 from agentvm.model.ledger import Credit
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-from agentvm.protocol import commands as ask
 from agentvm.runtime.billing import Unmetered
 from agentvm.vm import Peer
 from bench.measure import table
@@ -53,7 +53,7 @@ async def opened(metered: bool) -> AsyncIterator[tuple[Peer, ImageId]]:
                 object.__setattr__(vm.runtime._ports, "meter", Unmetered())
             peer = vm.attach(ALICE)
             await peer.store.container(ContainerId("user-alice")).create(1)
-            await answer(peer, ask.ImageCreate(container_id="user-alice"), "r")
+            await answer(peer, ImageCreate(container_id="user-alice"), "r")
             (image,) = await peer.store.container(ContainerId("user-alice")).list_images()
             yield peer, image.image_id
 

@@ -36,7 +36,7 @@ from agentvm.events.stream import TextDelta
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TurnId
 from agentvm.observability.exposition import render
 from agentvm.observability.tracing import Tracing
-from agentvm.protocol import commands as ask
+from agentvm.operations.image_build import ImageCreate
 from agentvm.vm import AgentVM, Peer
 from bench.measure import table
 from bench.metering import play
@@ -98,7 +98,7 @@ async def new_image(peer: Peer, number: int) -> ImageId:
     """With a history of its own: a long one would cost more than what is looked for."""
     home = peer.store.container(ContainerId(f"c{number}"))
     await home.create(1)
-    await answer(peer, ask.ImageCreate(container_id=f"c{number}"), "r")
+    await answer(peer, ImageCreate(container_id=f"c{number}"), "r")
     (image,) = await home.list_images()
     return image.image_id
 

@@ -67,33 +67,6 @@ EVENT_NOTES: dict[str, str] = {
 }
 
 COMMAND_NOTES: dict[str, str] = {
-    "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
-    "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
-    "`image_created`. Fails with `driver_not_found`, `tool_not_found`, `definition_not_found`, `resource_not_found`, "
-    "`prompt_unresolved`, `resource_too_deep`, `permission_denied`, and then creates nothing.",
-    "image_build": "As `image_create`, from the definition of that name, the agent of that URI or name, or the definition "
-    "given.",
-    "image_run": "Starts the agent of the default session, or finds it (`reused`). Subscribes. Emits `agent_registered` for "
-    "a new one. Fails with `image_not_found`, `shutting_down`.",
-    "image_stop": "Ends every agent of the image; a running turn ends as interrupted. Emits `session_destroyed` and "
-    "`agent_unregistered` for each. Fails with `image_not_found`.",
-    "image_update": "Changes what is given and not `null`. All but `name` and `description` is put into the image's config, "
-    "and the image is built anew; its agents use that from their next turn on. References that are not given keep the versions "
-    "they have. Emits `image_updated`. Fails with `image_not_found`, and as `image_create` does.",
-    "image_upgrade": "Follows the references that name no exact version anew, and builds the image of what they mean now. "
-    "`changes` names those that mean another version; without any nothing is built. With `dryRun` it only says so. Emits "
-    "`image_updated`. Fails with `image_not_found`, and as `image_create` does.",
-    "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
-    "has worked with. Subscribes to their default sessions.",
-    "image_get": "`record` is `null` when there is no such image; its `config` is everything that decides how the image "
-    "answers. Subscribes.",
-    "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
-    "succeeds. Emits `image_deleted`.",
-    "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
-    "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
-    "with `container_forbidden`, `invalid_input`.",
-    "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
-    "`container_forbidden`.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "

@@ -65,7 +65,6 @@ TESTED_BY: dict[str, str] = {
     "storage/sql/accounts/__init__.py": "storage/test_conformance.py",
     "storage/sql/definitions.py": "storage/test_conformance.py",
     "storage/sql/resources/__init__.py": "storage/test_conformance.py",
-    "protocol/commands/": "protocol/test_commands.py",  # One table for all of them: what each says when it fails.
 }
 
 # Written so that this file does not mention them itself.

@@ -31,6 +31,26 @@ from agentvm.operations.definition import (
     DefinitionRegister,
     DefinitionRegisterReply,
 )
+from agentvm.operations.image import (
+    ImageDelete,
+    ImageGet,
+    ImageGetReply,
+    ImageIdReply,
+    ImageList,
+    ImageListReply,
+    ImageRun,
+    ImageRunReply,
+    ImageStop,
+)
+from agentvm.operations.image_build import (
+    ImageBuild,
+    ImageCreate,
+    ImageReply,
+    ImageUpdate,
+    ImageUpdates,
+    ImageUpgrade,
+    ImageUpgradeReply,
+)
 from agentvm.operations.message import MessageSend, MessageSendReply
 from agentvm.operations.session import SessionReply
 from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
@@ -63,7 +83,7 @@ SESSION = Session(
     created_at=1,
     updated_at=1,
 )
-RUN = ask.ImageRunReply(image_id=IMAGE.image_id, agent_id="agent_1", reused=False, session_id=SESSION.session_id)
+RUN = ImageRunReply(image_id=IMAGE.image_id, agent_id="agent_1", reused=False, session_id=SESSION.session_id)
 
 
 class FakeLink:
@@ -99,11 +119,11 @@ class FakeLink:
 
 
 async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() -> None:
-    found, gone = ask.ImageReply(record=IMAGE), ask.ImageReply(record=None)
-    deleted = ask.ImageIdReply(image_id=IMAGE.image_id)
+    changed, gone = ImageReply(record=IMAGE), ImageGetReply(record=None)
+    deleted = ImageIdReply(image_id=IMAGE.image_id)
     definition, agent = Definition(name="poet"), DefinitionRecord(name="seller", uri="resource://agents/seller")
     link = FakeLink(
-        found, found, gone, ask.ImageListReply(records=(IMAGE,)), found, deleted, RUN, deleted,
+        changed, changed, gone, ImageListReply(records=(IMAGE,)), changed, deleted, RUN, deleted,
         DefinitionRegisterReply(definition=definition),
         DefinitionListReply(definitions=(DefinitionRecord(name="poet"), agent)),
         DefinitionGetReply(definition=None),
@@ -122,14 +142,14 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
     assert await view.definitions.list() == (definition, agent)
     assert await view.definitions.get("nobody") is None
     assert link.asked == [
-        ask.ImageBuild(container_id="c1", definition="poet", config=ImageConfig(name="x")),
-        ask.ImageCreate(container_id="default"),
-        ask.ImageGet(image_id=ImageId("img_1")),
-        ask.ImageList(container_id="c1"),
-        ask.ImageUpdate(image_id=ImageId("img_1"), updates=ask.ImageUpdates(name="new")),
-        ask.ImageDelete(image_id=ImageId("img_1")),
-        ask.ImageRun(image_id=ImageId("img_1")),
-        ask.ImageStop(image_id=ImageId("img_1")),
+        ImageBuild(container_id="c1", definition="poet", config=ImageConfig(name="x")),
+        ImageCreate(container_id="default"),
+        ImageGet(image_id=ImageId("img_1")),
+        ImageList(container_id="c1"),
+        ImageUpdate(image_id=ImageId("img_1"), updates=ImageUpdates(name="new")),
+        ImageDelete(image_id=ImageId("img_1")),
+        ImageRun(image_id=ImageId("img_1")),
+        ImageStop(image_id=ImageId("img_1")),
         DefinitionRegister(definition=definition),
         DefinitionList(),
         DefinitionGet(definition_name="nobody"),
@@ -137,19 +157,19 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
 
 
 async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
-    upgraded = ask.ImageUpgradeReply(record=IMAGE, changes=(), diff={}, applied=False)
-    link = FakeLink(ask.ImageReply(record=IMAGE), upgraded)
+    upgraded = ImageUpgradeReply(record=IMAGE, changes=(), diff={}, applied=False)
+    link = FakeLink(ImageReply(record=IMAGE), upgraded)
     images = RuntimeView(link).images
     given: dict[str, Any] = {
         "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
         "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
     }  # fmt: skip
-    assert set(given) == set(ask.ImageUpdates.__struct_fields__)
+    assert set(given) == set(ImageUpdates.__struct_fields__)
     assert await images.update("img_1", **given) == IMAGE
     assert await images.upgrade("img_1", dry_run=True) == upgraded
     assert link.asked == [
-        ask.ImageUpdate(image_id=ImageId("img_1"), updates=ask.ImageUpdates(**given)),
-        ask.ImageUpgrade(image_id=ImageId("img_1"), dry_run=True),
+        ImageUpdate(image_id=ImageId("img_1"), updates=ImageUpdates(**given)),
+        ImageUpgrade(image_id=ImageId("img_1"), dry_run=True),
     ]
 
 
@@ -265,9 +285,9 @@ async def test_the_wires_own_words_work_too() -> None:
 
 
 async def test_a_reply_without_its_record_is_a_bug_not_a_none() -> None:
-    view: Any = RuntimeView(FakeLink(ask.ImageReply(record=None)))
+    view: Any = RuntimeView(FakeLink(SessionReply(session=None)))
     with pytest.raises(ValueError, match="record"):
-        await view.images.create()
+        await view.sessions.create("img_1")
 
 
 async def test_a_version_is_published_by_its_number_or_as_the_next() -> None:

@@ -28,8 +28,8 @@ from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability.otlp import Otlp
 from agentvm.observability.spans import span_of, trace_of
 from agentvm.observability.telemetry import REQUEST_TIMEOUT_SECONDS, Snapshot, Telemetry, open_telemetry
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-from agentvm.protocol import commands as ask
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +150,7 @@ async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secre
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver(play)}) as vm:
             peer = vm.attach()
             await peer.store.container(ContainerId("alices-own")).create(1)
-            await answer(peer, ask.ImageCreate(container_id="alices-own"), "r")
+            await answer(peer, ImageCreate(container_id="alices-own"), "r")
             (image,) = await peer.store.container(ContainerId("alices-own")).list_images()
             for word in ("tool", "cut", "plain"):
                 await answer(peer, MessageSend(image_id=image.image_id, content=f"{word} {SAID}"), "r")

@@ -7,8 +7,8 @@ import anyio.lowlevel
 
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import ContainerId
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-from agentvm.protocol import commands as ask
 from agentvm.vm import AgentVM
 
 
@@ -17,7 +17,7 @@ async def one_turn(vm: AgentVM, text: str = "hello") -> float:
     peer = vm.attach()
     container = peer.store.container(ContainerId("c1"))
     if await container.create(1):
-        await answer(peer, ask.ImageCreate(container_id="c1"), "r")
+        await answer(peer, ImageCreate(container_id="c1"), "r")
     image = (await container.list_images())[0]
     before, began = sum(vm.monitor.metrics.turns.values()), time.monotonic()
     await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")

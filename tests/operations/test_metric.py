@@ -9,8 +9,8 @@ from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.observability.sampler import DISK_FULL_BYTES
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-from agentvm.protocol import commands as ask
 from agentvm.version import VERSION
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def talk(world: World, tenant_id: TenantId, user: str, *texts: str) -> str
     peer = world.vm.attach(one)
     container = ContainerId(f"user-{user}")
     await peer.store.container(container).create(1)
-    await answer(peer, ask.ImageCreate(container_id=container), "r")
+    await answer(peer, ImageCreate(container_id=container), "r")
     (image,) = await peer.store.container(container).list_images()
     for text in texts:
         await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")

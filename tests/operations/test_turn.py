@@ -8,8 +8,8 @@ from tests.server.http.fixtures import World, open_world
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-from agentvm.protocol import commands as ask
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +76,7 @@ async def test_what_was_told_of_a_turn_is_told_again_word_for_word() -> None:
         one = Principal(tenant_id=DEFAULT_TENANT, permissions=MEMBER, containers=("c1",))
         peer = world.vm.attach(one)
         await peer.store.container(ContainerId("c1")).create(1)
-        await answer(peer, ask.ImageCreate(container_id="c1"), "r")
+        await answer(peer, ImageCreate(container_id="c1"), "r")
         (image,) = await peer.store.container(ContainerId("c1")).list_images()
         heard: list[bytes] = []
         for number, text in enumerate(("first one", "北京 second"), 1):

@@ -10,6 +10,7 @@ from tests.protocol.fixtures import HARD_TEXTS
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
 from agentvm.operations.container import ContainerGetReply
+from agentvm.operations.image import ImageRun
 from agentvm.operations.table import CODEC
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
@@ -27,7 +28,6 @@ from agentvm.protocol.codec import (
     encode,
     is_present,
 )
-from agentvm.protocol.commands import ImageRun
 from agentvm.protocol.connection import PeerConnection
 
 

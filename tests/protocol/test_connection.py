@@ -8,11 +8,11 @@ from tests.protocol.fixtures import HARD_TEXTS, REQUESTS
 
 from agentvm.errors import InvalidInput, UnknownCommand
 from agentvm.model.ids import SessionId
+from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 from agentvm.operations.table import CODEC, COMMANDS
 from agentvm.protocol.acks import Acks
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.commands import ImageCreate
 from agentvm.protocol.connection import (
     Acked,
     AuthReceived,

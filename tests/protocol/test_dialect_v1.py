@@ -16,8 +16,8 @@ from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.operations.agent import AgentGetReply
+from agentvm.operations.image import ImageGetReply, ImageMessagesReply
 from agentvm.operations.message import MessageSendReply
-from agentvm.protocol.commands import ImageMessagesReply, ImageReply
 from agentvm.protocol.dialect_v1 import SLICE_ITEMS, encode_event, encode_hello, encode_reply
 from agentvm.protocol.requests import Reply
 
@@ -126,7 +126,7 @@ def test_a_long_list_is_encoded_as_a_short_one(count: int) -> None:
 
 
 def test_nothing_found_is_null_but_an_unset_member_is_absent() -> None:
-    assert json.loads(encode_reply("image_get", "r", ImageReply(record=None), 7).bare)["data"] == {
+    assert json.loads(encode_reply("image_get", "r", ImageGetReply(record=None), 7).bare)["data"] == {
         "requestId": "r",
         "record": None,
     }

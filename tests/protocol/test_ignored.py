@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from agentvm.operations.image_build import ImageBuild, ImageCreate, ImageUpdate
 from agentvm.operations.table import CODEC
-from agentvm.protocol.commands import ImageBuild, ImageCreate, ImageUpdate
 from agentvm.protocol.ignored import REPORTED_MAX, describe_ignored
 
 

@@ -13,8 +13,8 @@ from agentvm.client.verbs import AgentX
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, Refused, SessionNotFound
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
+from agentvm.operations.image_build import ImageUpdate, ImageUpdates
 from agentvm.operations.message import MessageSendReply
-from agentvm.protocol import commands as ask
 from agentvm.protocol.link import WireEvent
 from agentvm.protocol.records import FoundRecord, TitleRecord
 
@@ -212,7 +212,7 @@ class ChatSession:
     async def set_model(self, name: str) -> int:
         """Changes the model from the next message on; returns the number of sessions that use it."""
         image_id = self.session.record.image_id
-        update = ask.ImageUpdate(image_id=image_id, updates=ask.ImageUpdates(model=name))
+        update = ImageUpdate(image_id=image_id, updates=ImageUpdates(model=name))
         self._warnings += (await self._agentx.link.ask(update)).warnings or ()
         self._start = self._start.with_model(name)
         return len(await self._agentx.sessions.list(image_id))

@@ -10,10 +10,10 @@ from agentvm.model.session import Rewind, Session, Summary
 from agentvm.operations.agent import AgentDestroy, AgentInterrupt
 from agentvm.operations.branch import SessionFork, SessionRewind, SessionRewindReply, SessionRewinds
 from agentvm.operations.compaction import SessionCompact, SessionSummaries
+from agentvm.operations.image import ImageRunReply
 from agentvm.operations.message import MessageEdit, MessageRegenerate, MessageSend, MessageSendReply
 from agentvm.operations.session import SessionRelease, SessionResume, SessionSetTitle
 from agentvm.operations.session_lists import SessionHistory, SessionMessages
-from agentvm.protocol import commands as ask
 from agentvm.protocol.link import RuntimeLink, WireEvent
 
 HISTORY_PAGE_MAX = 200
@@ -123,7 +123,7 @@ class AgentHandle:
         await self._link.ask(AgentDestroy(agent_id=self.agent_id))
 
 
-def agent_of(link: RuntimeLink, reply: ask.ImageRunReply) -> AgentHandle:
+def agent_of(link: RuntimeLink, reply: ImageRunReply) -> AgentHandle:
     return AgentHandle(link, AgentId(reply.agent_id), reply.image_id, there(reply.session_id))
 
 

@@ -21,6 +21,16 @@ from agentvm.model.semver import Bump
 from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
 from agentvm.operations.container import ContainerCreate, ContainerDelete, ContainerDeleteReply, ContainerGet, ContainerList
 from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
+from agentvm.operations.image import ImageDelete, ImageGet, ImageList, ImageRun, ImageStop
+from agentvm.operations.image_build import (
+    ImageBuild,
+    ImageCreate,
+    ImageReply,
+    ImageUpdate,
+    ImageUpdates,
+    ImageUpgrade,
+    ImageUpgradeReply,
+)
 from agentvm.operations.session import (
     SessionArchive,
     SessionCreate,
@@ -154,16 +164,16 @@ class ImageManager:
     async def build(
         self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
     ) -> ImageRecord:
-        return _warned(await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config)))
+        return _warned(await self._link.ask(ImageBuild(container_id=container_id, definition=definition, config=config)))
 
     async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ImageRecord:
-        return _warned(await self._link.ask(ask.ImageCreate(container_id=container_id, config=config)))
+        return _warned(await self._link.ask(ImageCreate(container_id=container_id, config=config)))
 
     async def get(self, image_id: str) -> ImageRecord | None:
-        return (await self._link.ask(ask.ImageGet(image_id=ImageId(image_id)))).record
+        return (await self._link.ask(ImageGet(image_id=ImageId(image_id)))).record
 
     async def list(self, container_id: str | None = None) -> tuple[ImageRecord, ...]:
-        return (await self._link.ask(ask.ImageList(container_id=container_id))).records
+        return (await self._link.ask(ImageList(container_id=container_id))).records
 
     async def update(
         self,
@@ -182,7 +192,7 @@ class ImageManager:
         thinking: int | None = None,
     ) -> ImageRecord:
         """Changes the fields that are not None. All but the name and the description apply from the next turn on."""
-        updates = ask.ImageUpdates(
+        updates = ImageUpdates(
             name=name,
             description=description,
             system_prompt=system_prompt,
@@ -195,21 +205,21 @@ class ImageManager:
             max_tokens=max_tokens,
             thinking=thinking,
         )
-        return _warned(await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates)))
+        return _warned(await self._link.ask(ImageUpdate(image_id=ImageId(image_id), updates=updates)))
 
-    async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ask.ImageUpgradeReply:
+    async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ImageUpgradeReply:
         """Follows the references that name no exact version anew; with `dry_run` only says what would change."""
-        return await self._link.ask(ask.ImageUpgrade(image_id=ImageId(image_id), dry_run=dry_run))
+        return await self._link.ask(ImageUpgrade(image_id=ImageId(image_id), dry_run=dry_run))
 
     async def delete(self, image_id: str) -> None:
-        await self._link.ask(ask.ImageDelete(image_id=ImageId(image_id)))
+        await self._link.ask(ImageDelete(image_id=ImageId(image_id)))
 
     async def run(self, image_id: str) -> "AgentHandle":
         """The agent of the image's default session."""
-        return agent_of(self._link, await self._link.ask(ask.ImageRun(image_id=ImageId(image_id))))
+        return agent_of(self._link, await self._link.ask(ImageRun(image_id=ImageId(image_id))))
 
     async def stop(self, image_id: str) -> None:
-        await self._link.ask(ask.ImageStop(image_id=ImageId(image_id)))
+        await self._link.ask(ImageStop(image_id=ImageId(image_id)))
 
 
 class SessionManager:
@@ -340,8 +350,8 @@ def _registered(record: DefinitionRecord) -> Definition:
     return Definition(**{name: getattr(record, name) for name in Definition.__struct_fields__})
 
 
-def _warned(reply: ask.ImageReply) -> ImageRecord:
+def _warned(reply: ImageReply) -> ImageRecord:
     """The record with what the server warns of, which Python shows to whoever runs the program."""
-    for warning in reply.warnings or ():
+    for warning in reply.warnings:
         warnings.warn(warning, UserWarning, stacklevel=3)
-    return msgspec.structs.replace(there(reply.record), warnings=reply.warnings)
+    return msgspec.structs.replace(reply.record, warnings=reply.warnings or None)

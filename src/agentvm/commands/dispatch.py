@@ -11,9 +11,7 @@ import anyio.to_thread
 import msgspec
 
 from agentvm.commands import (
-    attachment,
     gate,
-    image,
     resource,
 )
 from agentvm.commands.call import Call, call_of
@@ -37,18 +35,6 @@ _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A request's id that its sender chose and that can stand in a log; any other is content, for all we know."""
 
 TABLE: CommandTable[Call] = CommandTable(
-    image_create=image.create,
-    image_build=image.build_from,
-    image_run=image.run,
-    image_stop=image.stop,
-    image_update=image.update,
-    image_upgrade=image.upgrade,
-    image_list=image.list_some,
-    image_get=image.get,
-    image_delete=image.delete,
-    image_messages=image.messages,
-    attachment_list=attachment.list_some,
-    attachment_get=attachment.get,
     resource_register=resource.register,
     resource_publish=resource.publish,
     resource_list=resource.list_some,

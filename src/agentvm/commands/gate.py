@@ -8,18 +8,6 @@ from agentvm.protocol.commands import Command
 from agentvm.protocol.requests import Reply
 
 NEEDS: dict[str, str] = {
-    "image_create": "images:write",
-    "image_build": "images:write",
-    "image_run": "agent:use",
-    "image_stop": "agent:use",
-    "image_update": "images:write",
-    "image_upgrade": "images:write",
-    "image_list": "images:read",
-    "image_get": "images:read",
-    "image_delete": "images:write",
-    "image_messages": "sessions:read",
-    "attachment_list": "sessions:read",
-    "attachment_get": "sessions:read",
     "resource_register": "resources:write",
     "resource_publish": "resources:write",
     "resource_list": "resources:read",

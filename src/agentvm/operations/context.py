@@ -14,9 +14,11 @@ from agentvm.model.principal import Principal
 from agentvm.model.session import Session
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Present
+from agentvm.sessions.attachments import AttachmentLibrary
 from agentvm.sessions.branches import Branches
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.drafts import DraftLibrary
+from agentvm.sessions.images import ImageLibrary
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender
 from agentvm.sessions.workspace import Workspace
@@ -128,6 +130,14 @@ class Context:
     def drafts(self) -> DraftLibrary:
         return DraftLibrary(self.workspace)
 
+    @property
+    def images(self) -> ImageLibrary:
+        return ImageLibrary(self.workspace)
+
+    @property
+    def attachments(self) -> AttachmentLibrary:
+        return AttachmentLibrary(self.workspace)
+
     def find_agent(self, agent_id: AgentId) -> Present | None:
         """Returns an agent within reach, awake or asleep."""
         present = self.vm.runtime.roster.find(self.tenant_id, agent_id)
@@ -141,10 +151,14 @@ class Context:
             raise AgentNotFound(agent_id)
         return agent
 
-    def join(self, container_id: ContainerId) -> None:
-        """The peer, if there is one, hears of the container from now on."""
+    def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
+        """The peer, if there is one, hears of the container from now on; with `follow` also of its new sessions."""
         if self.peer is not None:
-            self.peer.join(container_id)
+            self.peer.join(container_id, follow=follow)
+
+    def joined(self) -> frozenset[ContainerId]:
+        """The containers that the peer hears of."""
+        return frozenset() if self.peer is None else self.peer.joined()
 
     def subscribe(self, session: Session) -> tuple[SessionId, ...]:
         """Subscribes the peer before the reply leaves, so that clients which never subscribe hear their own turns."""

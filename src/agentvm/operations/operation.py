@@ -47,7 +47,7 @@ class Http:
     """The `operationId`; by default the group and the function's name."""
     query: tuple[str, ...] = ()
     rename: dict[str, str] = field(default_factory=dict)
-    """Fields that the query calls otherwise: `{"container_id": "container"}`."""
+    """Fields that have another name here: `{"container_id": "container"}`."""
     result: str | None = None
     """The response is this field of the reply; None there is 204 if that is among `statuses`, else 404."""
     items: str | None = None

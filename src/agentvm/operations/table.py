@@ -4,6 +4,7 @@ from typing import Any
 
 from agentvm.operations import (
     agent,
+    attachment,
     audit,
     branch,
     compaction,
@@ -12,6 +13,8 @@ from agentvm.operations import (
     draft,
     erasure,
     error,
+    image,
+    image_build,
     key,
     log,
     message,
@@ -46,6 +49,9 @@ GROUPS: tuple[OperationGroup, ...] = (
     secret.operation,
     audit.operation,
     definition.operation,
+    image_build.operation,
+    image.operation,
+    attachment.operation,
     agent.operation,
     retention.operation,
     log.operation,

@@ -20,18 +20,6 @@ Answer = Callable[[P, C], Awaitable[R]]
 class CommandTable(Generic[P]):
     """One implementation per command; the field's name is the command's."""
 
-    image_create: Answer[P, ask.ImageCreate, ask.ImageReply]
-    image_build: Answer[P, ask.ImageBuild, ask.ImageReply]
-    image_run: Answer[P, ask.ImageRun, ask.ImageRunReply]
-    image_stop: Answer[P, ask.ImageStop, ask.ImageIdReply]
-    image_update: Answer[P, ask.ImageUpdate, ask.ImageReply]
-    image_upgrade: Answer[P, ask.ImageUpgrade, ask.ImageUpgradeReply]
-    image_list: Answer[P, ask.ImageList, ask.ImageListReply]
-    image_get: Answer[P, ask.ImageGet, ask.ImageReply]
-    image_delete: Answer[P, ask.ImageDelete, ask.ImageIdReply]
-    image_messages: Answer[P, ask.ImageMessages, ask.ImageMessagesReply]
-    attachment_list: Answer[P, ask.AttachmentList, ask.AttachmentListReply]
-    attachment_get: Answer[P, ask.AttachmentGet, ask.AttachmentGetReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
     resource_publish: Answer[P, ask.ResourcePublish, ask.ResourceRegisterReply]
     resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]

@@ -1,5 +1,7 @@
 """Image library — one principal's images: build, update, upgrade, delete."""
 
+import base64
+import binascii
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ import msgspec
 from agentvm.blueprint.builder import locked_roots, unchanged_pins
 from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import Frozen, build, rebuild
-from agentvm.errors import ImageNotFound
+from agentvm.errors import ImageNotFound, InvalidInput
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId
@@ -20,6 +22,11 @@ from agentvm.model.session import Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.container import ContainerStore
+
+DEFAULT_CONTAINER = ContainerId("default")
+
+Place = tuple[str, int, str]
+"""The place of an image in a list: its container, its age, its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,33 @@ class ImageLibrary:
     """The images in the workspace."""
 
     workspace: Workspace
+
+    def home(self) -> ContainerId:
+        """Returns the container of an image whose request names none."""
+        principal = self.workspace.principal
+        if (home := principal.home) is not None:
+            return home
+        if principal.containers is None:
+            return DEFAULT_CONTAINER
+        raise InvalidInput("Your key is for containers with certain names only: name one with `container`")
+
+    async def page(self, container: str | None, cursor: str | None, limit: int) -> tuple[list[Image], str | None]:
+        """Lists images of one container or of all: by the name of the container, newest first. Returns the next cursor too."""
+        workspace = self.workspace
+        if container is not None:
+            containers = [workspace.container_id(container)]
+        else:
+            containers = sorted(await workspace.store.list_containers())
+        after = None if cursor is None else _read_place(cursor)
+        images: list[Image] = []
+        for container_id in containers:
+            if after is not None and container_id < after[0]:
+                continue
+            listed = sorted(await workspace.store.container(container_id).list_images(), key=_place)
+            images += [image for image in listed if after is None or _place(image) > after]
+            if len(images) > limit:
+                return images[:limit], _write_place(images[limit - 1])
+        return images, None
 
     async def base(self, name: str, config: ImageConfig) -> tuple[Definition | None, ImageConfig]:
         """Returns the registered definition of that name; for an agent of the resource centre, a config that refers to it."""
@@ -172,3 +206,19 @@ class ImageLibrary:
             updated_at=image.updated_at,
         )
         self.workspace.announce(image.container_id, image.image_id, updated)
+
+
+def _place(image: Image) -> Place:
+    return image.container_id, -image.created_at, image.image_id
+
+
+def _write_place(image: Image) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(_place(image))).decode().rstrip("=")
+
+
+def _read_place(cursor: str) -> Place:
+    try:
+        place: Place = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=Place)
+    except (binascii.Error, msgspec.DecodeError, UnicodeError, ValueError):
+        raise InvalidInput("Invalid cursor: pass the `nextCursor` of a previous page unchanged") from None
+    return place

@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceVersion, VersionId
-from agentvm.server.http.resource_views import matches, selector_of, version_shown
+from agentvm.server.http.resource_views import selector_of, version_shown
 
 OWNER, OTHER = TenantId("ten_acme"), TenantId("ten_bolt")
 RESOURCE = Resource(
@@ -31,11 +31,3 @@ def test_a_selector_is_checked_as_in_a_uri() -> None:
     for wrong in ("", "1.0.0#x", "a/b", "??"):
         with pytest.raises(ResourceUriInvalid):
             selector_of(RESOURCE, wrong)
-
-
-@pytest.mark.parametrize(
-    ("header", "same"),
-    [('"d"', True), ('W/"d"', True), ("d", True), ('"x", "d"', True), ("*", True), ('"x"', False), ("", False)],
-)
-def test_a_tag_of_an_answer_is_recognised(header: str, same: bool) -> None:
-    assert matches(header, "d") is same

@@ -4,29 +4,7 @@ A command is a `Command` subclass, whose members are the request's data, and its
 are additive: older clients never send them.
 """
 
-from agentvm.protocol.commands.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
-from agentvm.protocol.commands.image import (
-    ImageBuild,
-    ImageChange,
-    ImageCreate,
-    ImageDelete,
-    ImageDifference,
-    ImageGet,
-    ImageIdReply,
-    ImageList,
-    ImageListReply,
-    ImageMessages,
-    ImageMessagesReply,
-    ImageReply,
-    ImageRun,
-    ImageRunReply,
-    ImageStop,
-    ImageUpdate,
-    ImageUpdates,
-    ImageUpgrade,
-    ImageUpgradeReply,
-)
 from agentvm.protocol.commands.resource import (
     ResourceList,
     ResourceListReply,
@@ -38,30 +16,7 @@ from agentvm.protocol.commands.resource import (
 )
 
 __all__ = [
-    "AttachmentGet",
-    "AttachmentGetReply",
-    "AttachmentList",
-    "AttachmentListReply",
     "Command",
-    "ImageBuild",
-    "ImageChange",
-    "ImageCreate",
-    "ImageDelete",
-    "ImageDifference",
-    "ImageGet",
-    "ImageIdReply",
-    "ImageList",
-    "ImageListReply",
-    "ImageMessages",
-    "ImageMessagesReply",
-    "ImageReply",
-    "ImageRun",
-    "ImageRunReply",
-    "ImageStop",
-    "ImageUpdate",
-    "ImageUpdates",
-    "ImageUpgrade",
-    "ImageUpgradeReply",
     "R_co",
     "Reply",
     "ResourceList",

@@ -9,10 +9,8 @@ import msgspec
 from agentvm.operations.table import OPERATIONS
 from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http import (
-    attachments,
     carrying,
     config,
-    images,
     resource_bundles,
     resource_resolve,
     resource_versions,
@@ -30,8 +28,6 @@ NOUNS = (
     resource_resolve,
     resource_versions,
     resource_bundles,
-    images,
-    attachments,
     carrying,
 )
 

@@ -52,7 +52,7 @@ class HttpFace:
         """The struct of a JSON body."""
         fields = [field for field in self._fields if self.has_body and field.name not in self.http.query]
         request = self.operation.request
-        names = tuple((field.name, field.encode_name) for field in fields)
+        names = tuple((field.name, self.http.rename.get(field.name, field.encode_name)) for field in fields)
         return _part(request, self.http.names[0] or request.__name__, names)
 
     @cached_property
@@ -61,7 +61,8 @@ class HttpFace:
         reply = self.operation.reply
         if self.http.result is not None or not (isinstance(reply, type) and issubclass(reply, Reply)):
             return None
-        return _view(reply, self.http.names[1] or reply.__name__, self.http.items)
+        renamed = {**self.http.rename, **({} if self.http.items is None else {self.http.items: "items"})}
+        return _view(reply, self.http.names[1] or reply.__name__, tuple(renamed.items()))
 
     @property
     def content_type(self) -> Any:
@@ -98,8 +99,9 @@ class HttpFace:
 
     @cached_property
     def _fields(self) -> list[msgspec.structs.FieldInfo]:
-        """The fields that are not in the path."""
-        return [field for field in msgspec.structs.fields(self.operation.request) if field.name not in self.path_names]
+        """The fields that are not in the path, without those that only the server sets (`__ignored`)."""
+        fields = msgspec.structs.fields(self.operation.request)
+        return [field for field in fields if field.name not in self.path_names and not field.encode_name.startswith("__")]
 
 
 @cache
@@ -111,10 +113,10 @@ def _part(request: type[Request[Any]], name: str, names: tuple[tuple[str, str], 
 
 
 @cache
-def _view(reply: type[Reply], name: str, items: str | None) -> type[msgspec.Struct]:
+def _view(reply: type[Reply], name: str, renamed: tuple[tuple[str, str], ...]) -> type[msgspec.Struct]:
     """Cached: operations with the same reply share its schema."""
     fields = [field for field in msgspec.structs.fields(reply) if field.name not in _OF_SOCKETS]
-    names = {field.name: "items" if field.name == items else field.encode_name for field in fields}
+    names = {field.name: dict(renamed).get(field.name, field.encode_name) for field in fields}
     return _struct(name, fields, names, reply, forbid=False)
 
 

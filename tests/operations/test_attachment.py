@@ -1,14 +1,16 @@
 import hashlib
+from io import BytesIO
 from typing import Any
 
 import pytest
+from tests.commands.fixtures import open_desk
 from tests.server.http.fixtures import Account, Reply, World, open_world, request
-from tests.server.http.test_carrying import limit
 
+from agentvm.model.account import Quota
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.principal import MEMBER
-from agentvm.storage.attachments import CHUNK_BYTES
+from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.testing.conformance.attachments import referring
 from agentvm.vm import ATTACHMENT_GRACE_MS
 
@@ -128,7 +130,7 @@ async def test_who_reaches_several_containers_says_which() -> None:
         assert (await upload(world, world.acme.admin)).status == 201
         await home(world, world.acme, "other")
         refused = await upload(world, world.acme.admin)
-        assert (refused.status, "`container` is needed" in refused.body["error"]["message"]) == (400, True)
+        assert (refused.status, "`container` is required" in refused.body["error"]["message"]) == (400, True)
         absent = await upload(world, world.acme.admin, "?container=nowhere")
         assert (absent.status, absent.code) == (404, "container_not_found")
         forbidden = await upload(world, world.acme.user, "?container=other")
@@ -166,8 +168,9 @@ async def test_too_much_is_refused_while_it_comes_and_never_all_taken() -> None:
 async def test_attachments_count_as_storage() -> None:
     async with open_world() as world:
         await home(world, world.acme)
-        stored = await world.vm.tenancy.store.accounts(world.acme.tenant_id).quotas.storage_bytes()
-        await limit(world, "storage_bytes", stored + len(BODY) + 10)
+        quotas = world.vm.tenancy.store.accounts(world.acme.tenant_id).quotas
+        await quotas.put(Quota(metric="storage_bytes", hard=await quotas.storage_bytes() + len(BODY) + 10), 1)
+        await world.vm.tenancy.quotas.reread(world.acme.tenant_id)
         assert (await upload(world, world.acme.user)).status == 201
         refused = await upload(world, world.acme.user, body=b"y" * 11)
         assert (refused.status, refused.code) == (429, "quota_exceeded")
@@ -207,9 +210,9 @@ async def test_a_list_comes_in_pages() -> None:
         while True:
             page = await world.ask("GET", f"/v1/attachments?limit=2{after}", key=world.acme.user)
             found += [item["digest"] for item in page.items]
-            if "next" not in page.body:
+            if "nextCursor" not in page.body:
                 break
-            after = f"&after={page.body['next']}"
+            after = f"&cursor={page.body['nextCursor']}"
         assert len(set(found)) == len(found) == 5
 
 
@@ -232,3 +235,26 @@ async def test_the_operator_reaches_another_tenants_by_its_name() -> None:
         assert (await download(world, world.operator, "?tenant=acme&container=shared")).raw == BODY
         assert (await download(world, world.bolt.admin, "?tenant=acme&container=shared")).status == 404
         assert TenantId("ten_acme") == world.acme.tenant_id
+
+
+async def test_files_are_listed_and_told_of_and_only_to_those_who_have_them() -> None:
+    async with open_desk() as desk:
+        for name in ("c1", "c2"):
+            await desk.ask("container_create", containerId=name)
+        files = desk.vm.tenancy.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).attachments
+        added = [(await files.add(BytesIO(body), Upload(media_type="text/plain", name="n"), 7))[0] for body in (b"a", b"b")]
+        page = await desk.ask("attachment_list", containerId="c1", limit=1)
+        assert [item["digest"] for item in page["records"]] == [added[1].digest]
+        rest = await desk.ask("attachment_list", containerId="c1", cursor=page["nextCursor"])
+        assert rest == {"records": [
+            {"attachment": added[0].reference, "digest": added[0].digest, "containerId": "c1", "size": 1,
+             "mediaType": "text/plain", "createdAt": 7, "name": "n"},
+        ]}  # fmt: skip
+        for named in (added[0].reference, added[0].digest):
+            assert (await desk.ask("attachment_get", containerId="c1", attachment=named))["record"] == rest["records"][0]
+        for asker, container in ((desk, "c2"), (desk.another("other"), "c1")):
+            refused = await asker.ask("attachment_get", containerId=container, attachment=added[0].reference)
+            assert refused["errorCode"] == "attachment_not_found"
+            assert (await asker.ask("attachment_list", containerId=container))["records"] == []
+        assert (await desk.ask("attachment_list", containerId="c1", cursor="?"))["errorCode"] == "invalid_input"
+        assert (await desk.ask("attachment_get", containerId="c1", attachment="?"))["errorCode"] == "attachment_not_found"
