@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from docs.notes import COMMAND_NOTES, EVENT_NOTES
+from docs.notes import EVENT_NOTES
 
 from agentvm.config.catalogue import SETTINGS, expects, find, shown
 from agentvm.config.load import VARIABLES
@@ -24,7 +24,7 @@ from agentvm.events.message import MessageEvent
 from agentvm.model import message
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Setting
-from agentvm.operations.table import ADDITIVE, BY_COMMAND, COMMANDS
+from agentvm.operations.table import ADDITIVE, BY_COMMAND, BY_REQUEST, COMMANDS
 from agentvm.protocol.requests import Request
 from agentvm.version import VERSION
 
@@ -125,24 +125,18 @@ def commands_md() -> str:
 
 
 def _note(name: str) -> str:
-    if name in COMMAND_NOTES:
-        return COMMAND_NOTES[name]
     operation = BY_COMMAND[name]
     return f"{operation.summary} {operation.description}".strip()
 
 
 def _command_tables(kind: type[Request[Any]], records: dict[str, Schema]) -> Iterable[str]:
-    for title, struct in (("request", kind), ("reply", _reply(kind))):
+    for title, struct in (("request", kind), ("reply", BY_REQUEST[kind].reply)):
         schema, defs = schema_of(struct)
         records.update(defs)
         rows = [row for row in _members(schema) if row[0] not in ("`error`?", "`errorCode`?")]
         if rows:
             yield ""
             yield from _table(title, rows)
-
-
-def _reply(kind: type[Request[Any]]) -> Any:
-    return next((row.reply for row in BY_COMMAND.values() if row.request is kind), None) or kind.reply_type  # type: ignore[attr-defined]
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Notes — what a type cannot say of an event or a command; a test keeps them complete."""
+"""Notes — what a type cannot say of an event; a test keeps them complete."""
 
 EVENT_NOTES: dict[str, str] = {
     "container_created": "A container is new.",
@@ -64,16 +64,4 @@ EVENT_NOTES: dict[str, str] = {
     "system_error": "A command failed. Goes to the connection that sent it, before the reply.",
     "error_received": "The turn failed. First of three error events.",
     "error_occurred": "The turn failed. Last of three error events. `recoverable`: sending again may succeed.",
-}
-
-COMMAND_NOTES: dict[str, str] = {
-    "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
-    "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
-    "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
-    "(`bump`). Fails with `resource_not_found`, `resource_version_exists`, `access_denied` for others', and as "
-    "`resource_register` does.",
-    "resource_list": "Searches the tenant's own resources and those that are public; the best first if there is a `q`, else by "
-    "name.",
-    "resource_resolve": "Follows a URI to a version and what it renders to. Fails with `resource_not_found`, "
-    "`resource_uri_invalid`, `prompt_unresolved`.",
 }

@@ -52,17 +52,18 @@ from agentvm.operations.image_build import (
     ImageUpgradeReply,
 )
 from agentvm.operations.message import MessageSend, MessageSendReply
+from agentvm.operations.resource import ResourcePublish
+from agentvm.operations.resource_views import ResourceRegisterReply
 from agentvm.operations.session import SessionReply
 from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
 from agentvm.operations.table import command_name
-from agentvm.protocol import commands as ask
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
-from agentvm.protocol.requests import Request
+from agentvm.protocol.requests import Reply, Request
 
 pytestmark = pytest.mark.anyio
 
-R = TypeVar("R", bound=ask.Reply)
+R = TypeVar("R", bound=Reply)
 
 IMAGE = ImageRecord(
     image_id=ImageId("img_1"),
@@ -89,7 +90,7 @@ RUN = ImageRunReply(image_id=IMAGE.image_id, agent_id="agent_1", reused=False, s
 class FakeLink:
     """Gives the prepared replies, and remembers what was asked."""
 
-    def __init__(self, *replies: ask.Reply, events: Sequence[WireEvent] = ()) -> None:
+    def __init__(self, *replies: Reply, events: Sequence[WireEvent] = ()) -> None:
         self.replies = list(replies)
         self.asked: list[Request[Any]] = []
         self.handlers: list[tuple[str, EventHandler]] = []
@@ -294,12 +295,12 @@ async def test_a_version_is_published_by_its_number_or_as_the_next() -> None:
     record = ResourceRecord(
         id="res_1", uri="u", type="prompts", owner="default", name="x", visibility="private", created_at=1, updated_at=1
     )
-    done = ask.ResourceRegisterReply(record=record, uri="u@1.0.1", version="1.0.1", digest="sha256:0")
+    done = ResourceRegisterReply(id="res_1", record=record, uri="u@1.0.1", version="1.0.1", digest="sha256:0")
     link = FakeLink(done, done)
     resources = RuntimeView(link).resources
     assert await resources.publish("u", {"text": "a"}) == done
     await resources.publish("u", {"text": "a"}, version="3.0.0", tag="stable")
     assert link.asked == [
-        ask.ResourcePublish(uri="u", content={"text": "a"}, bump="patch"),
-        ask.ResourcePublish(uri="u", content={"text": "a"}, version="3.0.0", tag="stable"),
+        ResourcePublish(uri="u", content={"text": "a"}, bump="patch"),
+        ResourcePublish(uri="u", content={"text": "a"}, version="3.0.0", tag="stable"),
     ]

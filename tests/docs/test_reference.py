@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 import click
 import pytest
 from docs.generate import render
-from docs.notes import COMMAND_NOTES, EVENT_NOTES
+from docs.notes import EVENT_NOTES
 from tests.docs.documents import DOCS, ROOT, first_column, read
 
 import agentvm
@@ -23,7 +23,7 @@ from agentvm.errors import BY_CODE
 from agentvm.events import CATALOGUE
 from agentvm.model.definition import Definition
 from agentvm.model.image import ImageConfig
-from agentvm.operations.table import ADDITIVE, BY_COMMAND, COMMANDS, OPERATIONS
+from agentvm.operations.table import ADDITIVE, COMMANDS, OPERATIONS
 
 CONFIGURATION = read("docs/config.md")
 API = read("docs/api.md")
@@ -43,9 +43,8 @@ def test_the_generated_files_are_current(file: str) -> None:
     assert (DOCS / file).read_text(encoding="utf-8") == render()[file], "run: python -m docs.generate"
 
 
-def test_every_event_and_command_has_its_sentence() -> None:
+def test_every_event_has_its_sentence() -> None:
     assert set(EVENT_NOTES) == set(CATALOGUE)
-    assert set(COMMAND_NOTES) == set(COMMANDS) - set(BY_COMMAND)
 
 
 def test_agentx_has_seventeen_of_the_commands() -> None:
@@ -77,7 +76,7 @@ def test_the_codes_are_those_of_the_error_tree() -> None:
 def test_commands_name_only_codes_and_events_that_exist() -> None:
     known = set(BY_CODE) | set(CATALOGUE) | set(COMMANDS)
     texts = [f"{operation.summary} {operation.description}" for operation in OPERATIONS]
-    for note in (*COMMAND_NOTES.values(), *EVENT_NOTES.values(), *texts):
+    for note in (*EVENT_NOTES.values(), *texts):
         assert {word for word in re.findall(r"`(\w+_\w+)`", note) if word != "tool_use"} <= known
 
 

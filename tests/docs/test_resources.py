@@ -18,11 +18,11 @@ from agentvm.model.resource import (
     TYPES,
     URI_MAX,
 )
+from agentvm.operations.resource_resolve import BATCH_MAX, BATCH_MAX_BYTES
 from agentvm.resources import registry
 from agentvm.resources.archive import BUNDLE_MAX_BYTES, UNPACKED_MAX_BYTES
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
-from agentvm.server.http.resource_resolve import MAX_BATCH, MAX_BATCH_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ def test_everything_that_ships_is_documented() -> None:
         ("the contents of a root and of all below it", f"{CLOSURE_MAX_BYTES >> 20} MiB"),
         ("a description", f"{registry.DESCRIPTION_MAX:,} characters"),
         ("tags", f"{registry.TAGS_MAX} of {registry.TAG_MAX} characters"),
-        ("URIs in one request to resolve", f"{MAX_BATCH}, and none after {MAX_BATCH_BYTES >> 20} MiB of answers"),
+        ("URIs in one request to resolve", f"{BATCH_MAX}, and none after {BATCH_MAX_BYTES >> 20} MiB of answers"),
     ],
 )
 def test_the_limits_are_the_real_ones(name: str, said: str) -> None:

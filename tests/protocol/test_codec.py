@@ -116,7 +116,11 @@ def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
     [
         ("image_upgrade", {"imageId": "i", "dry_run": True}, "there is no field dry_run; did you mean dryRun?"),
         ("image_upgrade", {"image_id": "i"}, "there is no field image_id; did you mean imageId?"),
-        ("resource_list", {"zzzzzz": 1}, "there is no field zzzzzz; there are cursor, limit, owner, q, scope, tag, type"),
+        (
+            "resource_list",
+            {"zzzzzz": 1},
+            "there is no field zzzzzz; there are cursor, dependsOn, limit, owner, q, scope, tag, type, visibility",
+        ),
         ("definition_list", {"text": "a"}, "there is no field text; it takes none"),
     ],
 )

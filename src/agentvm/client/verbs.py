@@ -31,6 +31,9 @@ from agentvm.operations.image_build import (
     ImageUpgrade,
     ImageUpgradeReply,
 )
+from agentvm.operations.resource import ResourceList, ResourcePublish, ResourceRegister
+from agentvm.operations.resource_resolve import ResourceResolve, ResourceResolveReply
+from agentvm.operations.resource_views import ResourceRegisterReply
 from agentvm.operations.session import (
     SessionArchive,
     SessionCreate,
@@ -52,7 +55,6 @@ from agentvm.operations.session_lists import (
     SessionSearch,
     SessionSearchReply,
 )
-from agentvm.protocol import commands as ask
 from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
@@ -93,11 +95,11 @@ class ResourceVerbs:
         tags: tuple[str, ...] | None = None,
         visibility: Visibility | None = None,
         tag: str | None = None,
-    ) -> ask.ResourceRegisterReply:
+    ) -> ResourceRegisterReply:
         """`kind` is a type of resources: `prompts`, `tools` …"""
-        command = ask.ResourceRegister(
+        command = ResourceRegister(
             type=kind,
-            resource_name=name,
+            name=name,
             content=content,
             version=version,
             description=description,
@@ -114,17 +116,17 @@ class ResourceVerbs:
         version: str | None = None,
         bump: Bump = "patch",
         tag: str | None = None,
-    ) -> ask.ResourceRegisterReply:
+    ) -> ResourceRegisterReply:
         """A new version of an own resource: that one, or the next."""
         number = None if version is not None else bump
-        return await self._link.ask(ask.ResourcePublish(uri=uri, content=content, version=version, bump=number, tag=tag))
+        return await self._link.ask(ResourcePublish(uri=uri, content=content, version=version, bump=number, tag=tag))
 
     async def list(self, text: str | None = None, *, kind: str | None = None, limit: int = 20) -> tuple[ResourceRecord, ...]:
         """The first that are found."""
-        return (await self._link.ask(ask.ResourceList(q=text, type=kind, limit=limit))).records
+        return (await self._link.ask(ResourceList(q=text, type=kind, limit=limit))).records
 
-    async def resolve(self, uri: str, args: dict[str, object] | None = None) -> ask.ResourceResolveReply:
-        return await self._link.ask(ask.ResourceResolve(uri=uri, args=args))
+    async def resolve(self, uri: str, args: dict[str, object] | None = None) -> ResourceResolveReply:
+        return await self._link.ask(ResourceResolve(uri=uri, args=args))
 
 
 class ContainerManager:

@@ -10,10 +10,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from agentvm.commands import (
-    gate,
-    resource,
-)
 from agentvm.commands.call import Call, call_of
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.events.base import Event, EventScope
@@ -24,7 +20,6 @@ from agentvm.operations.gate import carry_out as run_operation
 from agentvm.operations.table import BY_REQUEST, command_name
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.requests import R_co, Reply, Request
-from agentvm.protocol.table import CommandTable
 from agentvm.vm import Peer
 
 logger = get_logger(__name__)
@@ -34,22 +29,10 @@ _encoders = anyio.CapacityLimiter(2)
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A request's id that its sender chose and that can stand in a log; any other is content, for all we know."""
 
-TABLE: CommandTable[Call] = CommandTable(
-    resource_register=resource.register,
-    resource_publish=resource.publish,
-    resource_list=resource.list_some,
-    resource_resolve=resource.resolve,
-)
-
 
 async def carry_out(call: Call, request: Request[R_co]) -> R_co:
     """Runs the command; the caller has counted it, sends the reply and then calls `call.finish`."""
-    operation = BY_REQUEST.get(type(request))
-    if operation is not None:
-        result: R_co = await run_operation(operation, call, request)
-        return result
-    gate.check(call.peer.principal, request)  # type: ignore[arg-type]
-    reply: R_co = await getattr(TABLE, command_name(request))(call, request)
+    reply: R_co = await run_operation(BY_REQUEST[type(request)], call, request)
     return reply
 
 

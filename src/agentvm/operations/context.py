@@ -20,6 +20,7 @@ from agentvm.sessions.containers import Containers
 from agentvm.sessions.drafts import DraftLibrary
 from agentvm.sessions.images import ImageLibrary
 from agentvm.sessions.library import SessionLibrary
+from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.sender import MessageSender
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.request_reservation import RequestReservation
@@ -137,6 +138,10 @@ class Context:
     @property
     def attachments(self) -> AttachmentLibrary:
         return AttachmentLibrary(self.workspace)
+
+    @property
+    def resources(self) -> ResourceLibrary:
+        return ResourceLibrary(self.workspace)
 
     def find_agent(self, agent_id: AgentId) -> Present | None:
         """Returns an agent within reach, awake or asleep."""

@@ -43,6 +43,8 @@ class Http:
     """The status of a response with content; one without is 204."""
     statuses: tuple[int, ...] = ()
     """All statuses of success, when the function chooses among several by returning an `HttpReply`."""
+    status_of: Callable[[Any], int] | None = None
+    """Chooses among `statuses` by the reply."""
     id: str | None = None
     """The `operationId`; by default the group and the function's name."""
     query: tuple[str, ...] = ()

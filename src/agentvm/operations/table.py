@@ -21,6 +21,10 @@ from agentvm.operations import (
     metric,
     provider,
     quota,
+    resource,
+    resource_bundle,
+    resource_resolve,
+    resource_version,
     retention,
     secret,
     session,
@@ -34,8 +38,6 @@ from agentvm.operations import (
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
-from agentvm.protocol.table import ADDITIVE as OLD_ADDITIVE
-from agentvm.protocol.table import COMMANDS as OLD_COMMANDS
 
 GROUPS: tuple[OperationGroup, ...] = (
     key.operation,
@@ -52,6 +54,10 @@ GROUPS: tuple[OperationGroup, ...] = (
     image_build.operation,
     image.operation,
     attachment.operation,
+    resource.operation,
+    resource_resolve.operation,
+    resource_version.operation,
+    resource_bundle.operation,
     agent.operation,
     retention.operation,
     log.operation,
@@ -73,13 +79,13 @@ BY_NAME = {row.name: row for row in OPERATIONS}
 BY_COMMAND = {row.command: row for row in OPERATIONS if row.command is not None}
 BY_REQUEST = {row.request: row for row in OPERATIONS if row.command is not None}
 
-COMMANDS: dict[str, type[Request[Any]]] = {**OLD_COMMANDS, **{name: row.request for name, row in BY_COMMAND.items()}}
+COMMANDS: dict[str, type[Request[Any]]] = {name: row.request for name, row in BY_COMMAND.items()}
 """The type of every command's request, by the command's name."""
 
 _ADDITIVE_OF_1X = {"container_delete", "image_build", "image_upgrade", "message_edit", "message_regenerate"}
 _ADDITIVE_NOUNS = ("attachment_", "definition_", "session_", "resource_")
 
-ADDITIVE = OLD_ADDITIVE | {name for name in COMMANDS if name in _ADDITIVE_OF_1X or name.startswith(_ADDITIVE_NOUNS)}
+ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or name.startswith(_ADDITIVE_NOUNS))
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on ignored fields."""
 
 CODEC = CommandCodec(COMMANDS, ADDITIVE)
@@ -87,10 +93,9 @@ CODEC = CommandCodec(COMMANDS, ADDITIVE)
 
 def command_name(request: Request[Any]) -> str:
     """The command that a request is the data of."""
-    old: str | None = getattr(request, "name", None) if type(request) not in BY_REQUEST else None
-    return old or str(BY_REQUEST[type(request)].command)
+    return str(BY_REQUEST[type(request)].command)
 
 
 def reply_type(request: Request[Any]) -> Any:
     """The type of the reply to a request."""
-    return BY_REQUEST[type(request)].reply if type(request) in BY_REQUEST else request.reply_type  # type: ignore[attr-defined]
+    return BY_REQUEST[type(request)].reply

@@ -7,10 +7,13 @@ import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
+from agentvm.model.resource import CONTENT_MAX_BYTES
 from agentvm.protocol.bounds import Bound
 
 REQUEST_BOUND = Bound(max_bytes=1024 * 1024, max_values=50_000)
 """Enough for the longest system prompt with its tools."""
+RESOURCE_BOUND = Bound(max_bytes=2 * CONTENT_MAX_BYTES, max_values=200_000)
+"""Of a resource: text in JSON, and binary parts in base64, take more than their bytes."""
 
 
 class Reply(Record):

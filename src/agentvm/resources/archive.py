@@ -24,7 +24,7 @@ from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.resource import CONTENT_MAX_BYTES, NODES_MAX, ResourceType, Visibility, canonical, digest_of, version_digest
 from agentvm.protocol.bounds import check
-from agentvm.protocol.commands.resource import RESOURCE_BOUND
+from agentvm.protocol.requests import RESOURCE_BOUND
 
 FORMAT: Literal[1] = 1
 

@@ -11,10 +11,6 @@ from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http import (
     carrying,
     config,
-    resource_bundles,
-    resource_resolve,
-    resource_versions,
-    resources,
 )
 from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
@@ -24,10 +20,6 @@ from agentvm.server.router import HttpRoute
 
 NOUNS = (
     config,
-    resources,
-    resource_resolve,
-    resource_versions,
-    resource_bundles,
     carrying,
 )
 

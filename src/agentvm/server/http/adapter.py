@@ -41,7 +41,8 @@ def route_of(operation: Operation) -> Route:
             if isinstance(reply, HttpReply):
                 return reply
             content = face.content(reply, ask.path) if reply is not None else None
-            return NO_CONTENT if content is None else HttpReply(content=content, status=http.status)
+            status = http.status if http.status_of is None else http.status_of(reply)
+            return NO_CONTENT if content is None else HttpReply(content=content, status=status)
 
     serve.__doc__ = operation.function.__doc__
     serve.__annotations__ = {"return": face.content_type}

@@ -2,14 +2,13 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
 
-from agentvm.commands.gate import NEEDS as OLD
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, PERMISSIONS, Principal
 from agentvm.operations.table import BY_COMMAND, COMMANDS
 
 pytestmark = pytest.mark.anyio
 
-NEEDS = {**OLD, **{name: row.needs[0] for name, row in BY_COMMAND.items()}}
+NEEDS = {name: row.needs[0] for name, row in BY_COMMAND.items()}
 
 
 def test_every_command_says_what_it_needs() -> None:
