@@ -78,6 +78,8 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
         await keyboard.see(ASKING)
         await guarded.server.vm.tenancy.access.revoke(DEFAULT_TENANT, key_id)
         await keyboard.see("Connection closed")
+        # The terminal is given back to the line editor with the prompt.
+        await keyboard.see(ASKING)
         keyboard.press("hello?\r")
         await keyboard.see("Error: The server no longer accepts these credentials")
         assert await keyboard.wait() == 4

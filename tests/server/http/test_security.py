@@ -39,28 +39,28 @@ async def test_two_authorization_headers_are_refused_even_if_both_are_good() -> 
         assert (await request(world.app, "GET", WHOAMI, [HOST, good, bearer("x")], b"")).status == 400
 
 
-@pytest.mark.parametrize("name", [b"x-api-key", b"api-key", b"cookie", b"proxy-authorization", b"x-forwarded-user"])
-async def test_a_key_elsewhere_is_not_read(name: bytes) -> None:
+async def test_a_key_elsewhere_is_not_read() -> None:
     async with open_world() as world:
-        reply = await request(world.app, "GET", WHOAMI, [HOST, (name, world.acme.user.encode())], b"")
-        assert (reply.status, reply.code) == (401, "unauthenticated")
+        for name in (b"x-api-key", b"api-key", b"cookie", b"proxy-authorization", b"x-forwarded-user"):
+            reply = await request(world.app, "GET", WHOAMI, [HOST, (name, world.acme.user.encode())], b"")
+            assert (reply.status, reply.code) == (401, "unauthenticated"), name
 
 
-@pytest.mark.parametrize("parameter", ["token", "key", "access_token", "api_key"])
-async def test_a_key_in_the_address_is_not_read(parameter: str) -> None:
+async def test_a_key_in_the_address_is_not_read() -> None:
     async with open_world() as world:
-        reply = await world.ask("GET", f"{WHOAMI}?{parameter}={world.acme.user}", key="")
-        assert reply.status == 401
-        assert world.acme.user not in str(reply)
+        for parameter in ("token", "key", "access_token", "api_key"):
+            reply = await world.ask("GET", f"{WHOAMI}?{parameter}={world.acme.user}", key="")
+            assert reply.status == 401, parameter
+            assert world.acme.user not in str(reply), parameter
 
 
-@pytest.mark.parametrize("value", ["{}", "Basic {}", "Token {}", "Bearer", "Bearer ", "Bearer x {}", "Bearer {} x"])
-async def test_another_scheme_is_no_credential(value: str) -> None:
+async def test_another_scheme_is_no_credential() -> None:
     async with open_world() as world:
-        header = (b"authorization", value.format(world.acme.user).encode())
-        reply = await request(world.app, "GET", WHOAMI, [HOST, header], b"")
-        assert reply.status == 401
-        assert reply.headers["www-authenticate"] == "Bearer"
+        for value in ("{}", "Basic {}", "Token {}", "Bearer", "Bearer ", "Bearer x {}", "Bearer {} x"):
+            header = (b"authorization", value.format(world.acme.user).encode())
+            reply = await request(world.app, "GET", WHOAMI, [HOST, header], b"")
+            assert reply.status == 401, value
+            assert reply.headers["www-authenticate"] == "Bearer", value
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,12 @@ async def test_a_key_with_one_wrong_letter_is_refused_like_any_other() -> None:
 TAKING = [route for route in ROUTES if route.method in ("POST", "PUT") and route.body == "json"]
 
 
-@pytest.mark.parametrize("route", TAKING, ids=lambda route: route.name)
-async def test_no_body_may_bring_a_member_that_nobody_knows(route: object) -> None:
+async def test_no_body_may_bring_a_member_that_nobody_knows() -> None:
     async with open_world() as world:
-        method, _, path = str(getattr(route, "name", "")).partition(" ")
-        path = path.replace("{", "").replace(":str}", "")
-        reply = await world.ask(method, path, {"isAdmin": True, "tenantId": "ten_bolt"})
-        assert (reply.status, reply.code) == (400, "invalid_input")
+        for route in TAKING:
+            path = route.path.replace("{", "").replace(":str}", "")
+            reply = await world.ask(route.method, path, {"isAdmin": True, "tenantId": "ten_bolt"})
+            assert (reply.status, reply.code) == (400, "invalid_input"), route.name
 
 
 @pytest.mark.parametrize(
