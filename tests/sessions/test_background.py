@@ -20,7 +20,7 @@ async def test_it_goes_on_until_it_is_cancelled() -> None:
             choose=lambda *_: None,  # type: ignore[arg-type]  # It is never asked.
             meter=Unmetered(),
         )
-        assert len(background.effectors) == 3
+        assert len(background.effectors) == 4
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(background.run, lambda *_: None)
             await anyio.wait_all_tasks_blocked()

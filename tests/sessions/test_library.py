@@ -21,7 +21,8 @@ async def test_sessions_are_browsed_searched_and_read_by_page() -> None:
         history = await desk.ask("session_history", sessionId=image["sessionId"], order="newest", limit=1)
         assert (len(history["messages"]), history["total"]) == (1, 2)
         marked = await desk.ask("session_mark_read", sessionId=image["sessionId"], cursor=listed["cursor"])
-        assert marked == {"sessionId": image["sessionId"], "unread": 0}
+        assert (marked["sessionId"], marked["unread"]) == (image["sessionId"], 0)
+        assert marked["session"]["sessionId"] == image["sessionId"]
 
 
 async def test_a_search_finds_titles_too() -> None:
