@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.commands.fixtures import Desk, open_desk
+from tests.support.examples import examples
 
 from agentvm.blueprint.builder import locked_roots
 from agentvm.blueprint.definition import MAX_SIZE
@@ -256,7 +257,7 @@ configs = st.builds(
 
 
 @given(config=configs)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_the_same_build_comes_to_the_same_and_its_lock_reproduces_it(config: ImageConfig) -> None:
     async with open_desk() as desk:
         peer, source = desk.peer, Definition(name="x", variables={"who": "Ann"})

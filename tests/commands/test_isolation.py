@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.commands.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
+from tests.support.examples import examples
 
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
@@ -126,7 +127,7 @@ class Two:
 steps = st.tuples(st.integers(0, 1), st.sampled_from(sorted(REQUESTS)), st.integers(0, 5), st.booleans())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=25))
 def test_f16_however_two_tenants_interleave_no_frame_carries_the_others_ids(acts: list[tuple[int, str, int, bool]]) -> None:
     async def run() -> None:

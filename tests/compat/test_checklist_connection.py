@@ -11,6 +11,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.hostile import RawSocket
 from tests.support.serving import Play, Served, provide_tools, serving
 from tests.support.wire import Browser, Json, client
@@ -88,7 +89,7 @@ def server(portal: BlockingPortal) -> Iterator[Served]:
         yield server
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50, 1000), deadline=None)
 @given(said=st.lists(TEXT, min_size=1, max_size=4))
 def test_item_04_whatever_is_said_every_frame_is_text_and_strict_json(
     portal: BlockingPortal, server: Served, said: list[str]

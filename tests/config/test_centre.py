@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.config.fakes import Recording, Reversing, layer, made, open_centre
 from tests.config.values import flat_values, plainly
+from tests.support.examples import examples
 
 from agentvm.config.catalogue import Value, plain
 from agentvm.config.centre import ChangeRequest, ConfigCentre
@@ -188,7 +189,7 @@ def as_changes(values: dict[str, Value], taken: list[str]) -> dict[str, object]:
 
 
 @given(st.lists(flat_values(), min_size=1, max_size=5), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10, 250), deadline=None)
 def test_the_history_gives_the_present_and_going_back_gives_the_past(
     edits: list[dict[str, Value]], data: st.DataObject
 ) -> None:

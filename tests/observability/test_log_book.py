@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.observability.test_log_filter import FILTERS, naive
+from tests.support.examples import examples
 
 from agentvm.log import concerning, get_logger
 from agentvm.model.ids import DEFAULT_TENANT
@@ -205,7 +206,7 @@ FACTS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEVELS), FACTS), max_size=40), FILTERS, st.integers(1, 10), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(30, 600))
 def test_pages_of_a_filter_equal_a_naive_filter(
     tmp_path_factory: pytest.TempPathFactory,
     said: list[tuple[str, dict[str, str]]],

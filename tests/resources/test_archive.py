@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.resources.archives import blob, bundle, entry, files, hexed, pack
+from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
@@ -184,7 +185,7 @@ def bundles(texts: list[str]) -> Bundle:
 
 
 @given(st.lists(st.text(max_size=50), min_size=1, max_size=5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 def test_what_was_written_is_read_and_the_same_has_the_same_bytes(texts: list[str]) -> None:
     one = bundles(texts)
     written = write_archive(one)
@@ -229,7 +230,7 @@ def test_what_could_not_be_read_is_not_written() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 3000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150, 3000), deadline=None)
 def test_no_bytes_do_anything_but_be_refused_or_read(noise: bytes, at: int) -> None:
     damaged = GOOD_TAR[:at] + noise + GOOD_TAR[at + len(noise) :]
     for data in (noise, gzip.compress(noise), gzip.compress(damaged)):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.resources.fixtures import World, open_world
+from tests.support.examples import examples
 
 from agentvm.errors.resource import ResourceNotFound, ResourceTooLarge
 from agentvm.model.resource import parse_uri
@@ -135,7 +136,7 @@ graphs = st.lists(st.lists(st.integers(0, 5), max_size=3, unique=True), min_size
     graphs,
     st.lists(st.text(st.characters(exclude_characters="{}\\", codec="utf-8"), max_size=20), min_size=7, max_size=7),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10, 250), deadline=None)
 def test_any_graph_survives_the_journey(graph: list[list[int]], texts: list[str]) -> None:
     async def travel() -> None:
         async with open_world() as world, open_world() as other:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.resources.fixtures import open_world
+from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
@@ -238,7 +239,7 @@ items = st.sampled_from(sorted(contents)).flatmap(
 
 
 @given(items)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100, 2000), deadline=None)
 def test_whatever_is_written_is_read_again(item: FolderItem) -> None:
     with TemporaryDirectory() as folder:
         write_folder(Path(folder), item)

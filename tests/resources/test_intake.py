@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.resources.archives import Raw, blob, bundle, entry, hexed, pack
 from tests.resources.fixtures import open_world
 from tests.resources.test_archive import UNREADABLE
+from tests.support.examples import examples
 
 from agentvm.errors import AgentVMError, InvalidInput, PermissionDenied
 from agentvm.errors.resource import (
@@ -361,7 +362,7 @@ anything = st.none() | st.integers() | st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), anything), min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75, 1500), deadline=None)
 def test_whatever_a_bundle_says_it_is_taken_or_refused(changes: list[tuple[int, object]]) -> None:
     """One member after another is replaced by something that looks right or does not."""
     entries = [json.loads(json.dumps(raw)) for raw, _ in (TONE, SALES)]

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from agentvm.errors import StoreFailed
 from agentvm.events.base import EventData, EventScope
@@ -366,7 +367,7 @@ async def compare(policy: Retention, told: Sequence[Told]) -> None:
         assert await kept.run() == Due()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30, 600))
 @given(policy=policies, told=st.lists(sessions, min_size=1, max_size=4))
 def test_what_stays_is_what_a_naive_model_says(policy: Retention, told: list[Told]) -> None:
     anyio.run(compare, policy, told)

@@ -7,6 +7,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sessions.histories import TENANT, archive, history, put, take_in
+from tests.support.examples import examples
 
 from agentvm.model.attachment import reference_to
 from agentvm.model.attachment import references as references_of
@@ -117,7 +118,9 @@ async def carry(said: Said, other: Said, title: str | None) -> None:
         assert await archive(there) == before
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(20, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.lists(messages, max_size=8), st.lists(turns, max_size=2), st.lists(messages, max_size=3), titles)
 def test_whatever_was_said_is_the_same_elsewhere(
     said: list[Message], ended: list[Turn], other: list[Message], title: str | None

@@ -11,6 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.examples import examples
 
 from agentvm.errors import ContainerNotFound, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
@@ -217,7 +218,9 @@ class CollectMachine(RuleBasedStateMachine):
 
 
 TestCollectingAgainstItsModel = CollectMachine.TestCase
-TestCollectingAgainstItsModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None, database=None)
+TestCollectingAgainstItsModel.settings = settings(
+    max_examples=examples(10, 200), stateful_step_count=30, deadline=None, database=None
+)
 
 
 async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(store: Store) -> None:

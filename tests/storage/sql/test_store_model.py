@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.examples import examples
 
 from agentvm.errors import ImageNotFound, SessionNotFound, StoreFailed
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
@@ -116,4 +117,6 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreAgainstItsModel = StoreMachine.TestCase
-TestStoreAgainstItsModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None, database=None)
+TestStoreAgainstItsModel.settings = settings(
+    max_examples=examples(10, 200), stateful_step_count=30, deadline=None, database=None
+)

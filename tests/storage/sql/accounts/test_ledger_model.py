@@ -14,6 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
+from tests.support.examples import examples
 
 from agentvm.errors import Conflict
 from agentvm.model.ids import SessionId, TenantId
@@ -150,4 +151,6 @@ def total(used: Iterable[LedgerEntry]) -> UsageRow:
 
 
 TestLedgerAgainstItsModel = LedgerMachine.TestCase
-TestLedgerAgainstItsModel.settings = settings(max_examples=20, stateful_step_count=15, deadline=None, database=None)
+TestLedgerAgainstItsModel.settings = settings(
+    max_examples=examples(8, 200), stateful_step_count=15, deadline=None, database=None
+)

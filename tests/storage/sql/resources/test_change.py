@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.examples import examples
 
 from agentvm.errors import Conflict
 from agentvm.errors.resource import ResourceInUse, ResourceVersionExists
@@ -170,4 +171,6 @@ class ResourceMachine(RuleBasedStateMachine):
 
 
 TestResourcesAgainstTheirModel = ResourceMachine.TestCase
-TestResourcesAgainstTheirModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None, database=None)
+TestResourcesAgainstTheirModel.settings = settings(
+    max_examples=examples(10, 200), stateful_step_count=30, deadline=None, database=None
+)

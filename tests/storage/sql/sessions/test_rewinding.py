@@ -6,6 +6,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId, SessionId
@@ -104,7 +105,7 @@ async def test_it_goes_with_its_session() -> None:
         assert await store._database.read(lambda connection: connection.fetch(left)) == [(0,)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30, 600), deadline=None)
 @given(st.lists(st.integers(-1, 6), max_size=12))
 def test_a_history_as_it_stood_is_what_a_model_remembers(acts: Sequence[int]) -> None:
     """-1 says something; any other number takes back so many from the end, and remembers what stood before."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ContainerId, MessageId, SessionId
@@ -77,7 +78,7 @@ async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: Store, 
     assert "active_at>?" in plan
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20, 400), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.none() | st.integers(0, 30), st.booleans()), max_size=12),
     st.sampled_from(["newest", "slowest"]),
