@@ -179,7 +179,7 @@ def history(api: Api, show: Show, limit: int) -> None:
         "CHANGES": lambda item: ", ".join(map(describe_change, item["changes"])),
         "NOTE": "note",
     }
-    show.items(api.pages("config", "history", cursor="before", at_most=limit), columns, none="No changes found.")
+    show.items(api.pages("config", "history", at_most=limit), columns, none="No changes found.")
 
 
 @config.command("diff")

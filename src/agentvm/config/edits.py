@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import islice, takewhile
 
-from agentvm.config.catalogue import SETTINGS, InvalidValue, Value, convert, describe_error, find, is_group, unknown
+from agentvm.config.catalogue import SETTINGS, InvalidValue, Value, convert, describe_error, find, is_group, shown, unknown
 from agentvm.config.layers import Values
 from agentvm.errors import AccessDenied, InvalidInput, shorten
 from agentvm.errors.access import AuthenticationOff
@@ -54,6 +54,19 @@ def read_edit(changes: Mapping[str, object], overridden: Iterable[str]) -> Edit:
 def leaves(tree: Mapping[str, object], overridden: Iterable[str] = ()) -> Iterable[tuple[str, object]]:
     """Each setting of a tree under its dotted key. None for a group stands for each of the `overridden` keys below it."""
     return _flat(tree, "", sorted(overridden))
+
+
+def changed_leaves(tree: Mapping[str, object], values: Values) -> dict[str, object]:
+    """The settings of an edited tree that differ from the effective values. Unknown ones are kept, to be refused.
+
+    At most one more than a change may have.
+    """
+
+    def differs(key: str, value: object) -> bool:
+        setting, resolved = find(key), values.get(key)
+        return setting is None or resolved is None or shown(setting, resolved.value) != value
+
+    return dict(islice(((key, value) for key, value in leaves(tree) if differs(key, value)), EDIT_KEYS_MAX + 1))
 
 
 def _flat(tree: Mapping[str, object], prefix: str, overridden: list[str]) -> Iterable[tuple[str, object]]:

@@ -10,7 +10,6 @@ from agentvm.operations.table import OPERATIONS
 from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http import (
     carrying,
-    config,
 )
 from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
@@ -18,10 +17,7 @@ from agentvm.server.http.reference import HEADERS, addressed, page
 from agentvm.server.http.route import Route
 from agentvm.server.router import HttpRoute
 
-NOUNS = (
-    config,
-    carrying,
-)
+NOUNS = (carrying,)
 
 ROUTES: tuple[Route, ...] = (
     *(route for noun in NOUNS for route in noun.routes.all),

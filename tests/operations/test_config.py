@@ -9,7 +9,7 @@ from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.edits import EDIT_KEYS_MAX, own_keys
-from agentvm.server.http import config
+from agentvm.operations import config
 
 pytestmark = pytest.mark.anyio
 
@@ -160,9 +160,9 @@ async def test_history_difference_and_the_way_back() -> None:
         world.clock.now += 1000
         await put(world, {"limits.steps": 11, "limits.inbox": 5}, note="second")
         found = (await world.ask("GET", "/v1/config/history?limit=1")).body
-        assert (found["items"][0]["revision"], found["items"][0]["note"], found["next"]) == (2, "second", "2")
+        assert (found["items"][0]["revision"], found["items"][0]["note"], found["nextCursor"]) == (2, "second", "2")
         assert found["items"][0]["changes"] == [{"key": "limits.inbox", "to": 5}, {"key": "limits.steps", "to": 11}]
-        rest = (await world.ask("GET", "/v1/config/history?before=2")).body
+        rest = (await world.ask("GET", "/v1/config/history?cursor=2")).body
         assert [item["revision"] for item in rest["items"]] == [1]
         diff = (await world.ask("GET", "/v1/config/diff?from=1")).body
         assert diff == {
