@@ -31,6 +31,7 @@ from agentvm.operations import (
     session,
     session_lists,
     tenant,
+    transfer,
     turn,
     usage,
     user,
@@ -73,6 +74,7 @@ GROUPS: tuple[OperationGroup, ...] = (
     message.operation,
     compaction.operation,
     draft.operation,
+    transfer.operation,
 )
 
 OPERATIONS: tuple[Operation, ...] = tuple(row for group in GROUPS for row in group.rows)

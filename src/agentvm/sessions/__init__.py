@@ -1,1 +1,1 @@
-"""Sessions — what goes on beside the turns: titles and the upkeep of the search; and carrying sessions out and in."""
+"""Sessions — what goes on beside the turns: titles and the upkeep of the search; and the import and export of sessions."""

@@ -1,4 +1,4 @@
-"""HTTP — the management API: one file per noun, all of them behind one gate; and the documents that tell of it."""
+"""HTTP — the management API: the routes of all operations, behind one gate; and the documents that describe it."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -8,21 +8,13 @@ import msgspec
 
 from agentvm.operations.table import OPERATIONS
 from agentvm.server.exchange import HttpRequest, HttpResponse
-from agentvm.server.http import (
-    carrying,
-)
 from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
 from agentvm.server.http.reference import HEADERS, addressed, page
 from agentvm.server.http.route import Route
 from agentvm.server.router import HttpRoute
 
-NOUNS = (carrying,)
-
-ROUTES: tuple[Route, ...] = (
-    *(route for noun in NOUNS for route in noun.routes.all),
-    *(route_of(operation) for operation in OPERATIONS if operation.http is not None),
-)
+ROUTES: tuple[Route, ...] = tuple(route_of(operation) for operation in OPERATIONS if operation.http is not None)
 
 
 @cache
