@@ -1,4 +1,4 @@
-"""Commits — how long the longest commit of each large deletion holds the one writer.
+"""Commits — how long the longest commit of each large change holds the one writer.
 
     python -m bench.commits [--messages 20000] [--directory DIR]
 
@@ -16,10 +16,10 @@ from pathlib import Path
 import anyio
 import apsw
 
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId
 from agentvm.model.message import UserMessage
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
@@ -73,6 +73,16 @@ async def delete_image(store: Store) -> None:
     assert await store.tenant(DEFAULT_TENANT).container(HOME).delete_image(IMAGE)
 
 
+async def rewind(store: Store) -> None:
+    ids = [message.id for message in await store.tenant(DEFAULT_TENANT).container(HOME).list_messages(SESSION)]
+    taken = Rewinding(RewindId("r"), ids[1:], 2)
+    await store.commit(
+        [SessionWrite(tenant_id=DEFAULT_TENANT, container_id=HOME, session_id=SESSION, now=2, rewind=taken)], entry=b"x"
+    )
+    while await store.tend_search():
+        pass
+
+
 async def purge(store: Store) -> None:
     await store.tenant(DEFAULT_TENANT).sessions((HOME,)).delete(SESSION, 8)
     assert await store.purge_sessions(8)
@@ -104,6 +114,7 @@ async def delete_file(store: Store) -> None:
 Deletion = Callable[[Store], Awaitable[None]]
 DELETIONS: dict[str, Deletion] = {
     "delete an image": delete_image,
+    "rewind": rewind,
     "purge a deleted session": purge,
     "erase a container": erase,
     "trim the log": trim,

@@ -5,8 +5,9 @@ import pytest
 from tests.protocol.fixtures import event
 
 from agentvm.errors import StoreFailed
+from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.turn import TurnResponse
-from agentvm.model.ids import MessageId, SessionId, TenantId, TurnId
+from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.usage import Usage
 from agentvm.sessions import upkeep
 from agentvm.sessions.upkeep import SearchUpkeep, purge
@@ -30,9 +31,9 @@ class Tended:
         return self.times == 1
 
 
-async def test_the_search_is_tended_at_the_start_and_after_turns_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_search_is_tended_at_the_start_and_after_turns_and_rewinds_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "PAUSE", 0.0)
-    reached = {2: anyio.Event(), 3: anyio.Event()}
+    reached = {2: anyio.Event(), 3: anyio.Event(), 4: anyio.Event()}
     store = Tended(lambda times: reached[times].set() if times in reached else None)
     kept = SearchUpkeep(store)  # type: ignore[arg-type]  # It only tends.
     ended = TurnResponse(
@@ -44,6 +45,7 @@ async def test_the_search_is_tended_at_the_start_and_after_turns_whatever_fails(
         usage=Usage(input_tokens=1, output_tokens=1),
         timestamp=1,
     )
+    rewound = SessionRewound(session_id=SessionId("s"), rewind_id=RewindId("r"), message_ids=(), rewound_at=1)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(kept.run)
@@ -51,6 +53,9 @@ async def test_the_search_is_tended_at_the_start_and_after_turns_whatever_fails(
             await anyio.wait_all_tasks_blocked()
             kept.react(event(ended))
             await reached[3].wait()
+            await anyio.wait_all_tasks_blocked()
+            kept.react(event(rewound))
+            await reached[4].wait()
             tasks.cancel_scope.cancel()
 
 

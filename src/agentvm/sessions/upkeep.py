@@ -1,6 +1,6 @@
 """Upkeep — what sessions need beside the turns: the search put together, and the deleted gone for good.
 
-An idle server does nothing here: the search is tended after turns, and once at the start.
+An idle server does nothing here: the search is tended after turns and rewinds, and once at the start.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import anyio
 
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event
+from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, SessionId, TenantId
@@ -17,7 +18,7 @@ from agentvm.storage.sql.store import Store
 logger = get_logger(__name__)
 
 PAUSE = 1.0
-"""Seconds after a turn until the search is tended, for all turns that ended meanwhile."""
+"""Seconds after a turn or a rewind until the search is tended, for all that ended meanwhile."""
 BREATH = 0.02
 """Seconds between two steps, so that turns are stored in between."""
 SOME = 100
@@ -27,7 +28,7 @@ SOME = 100
 class SearchUpkeep:
     """An effector; `run` is its task."""
 
-    kinds = (TurnResponse,)
+    kinds = (TurnResponse, SessionRewound)
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -36,7 +37,7 @@ class SearchUpkeep:
         self._wanted.set()
 
     def react(self, event: Event) -> None:
-        if isinstance(event.data, TurnResponse):
+        if isinstance(event.data, self.kinds):
             self._wanted.set()
 
     async def run(self) -> None:

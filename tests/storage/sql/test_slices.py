@@ -9,10 +9,10 @@ import anyio
 import apsw
 import pytest
 
-from agentvm.model.ids import SessionId, TenantId
+from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
@@ -95,6 +95,22 @@ async def test_deleting_an_image_goes_in_slices(tmp_path: Path, commits: Commits
         assert largest(commits)
         assert await home.get_image(IMAGE) is None
         assert await home.get_session(SESSION) is None
+
+
+async def test_rewinding_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        home = await settle(store, image())
+        await add_messages(store)
+        taken = Rewinding(RewindId("r"), [MessageId(f"m{number}") for number in range(1, MANY)], 8)
+        commits.rows.clear()
+        await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=8, rewind=taken)])
+        assert largest(commits) < 10
+        assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
+        while await store.tend_search():
+            pass
+        assert len(commits.rows) > MANY // 100
+        assert largest(commits)
+        assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
 
 
 async def test_purging_goes_in_slices(tmp_path: Path, commits: Commits) -> None:

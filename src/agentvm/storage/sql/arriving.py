@@ -62,7 +62,7 @@ _KEY_OF = """
 SELECT session_key FROM sessions
 WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND session_id = ? AND deleted_at IS NULL
 """
-_LAST = "SELECT message_id, rewind_key IS NULL FROM all_messages WHERE session_key = ? ORDER BY position DESC LIMIT 1"
+_LAST = "SELECT message_id, rewind_key IS NULL FROM placed_messages WHERE session_key = ? ORDER BY position DESC LIMIT 1"
 _RUNS = "SELECT 1 FROM turns WHERE session_key = ? AND outcome IS NULL"
 # What came aside, in the session that is here: what the search and the lists know of it goes along.
 _MOVE_FACTS = """

@@ -42,8 +42,8 @@ SELECT s.container_id, s.image_id,
        (SELECT count(*) FROM turns AS t WHERE t.session_key = s.session_key),
        (SELECT message_id FROM messages AS m WHERE m.session_key = s.session_key ORDER BY position DESC LIMIT 1),
        s.deleted_at IS NOT NULL,
-       EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key AND rewind_key IS NOT NULL),
-       (SELECT count(*) FROM all_messages AS m JOIN all_messages AS known ON m.position <= known.position
+       EXISTS (SELECT 1 FROM placed_messages AS m WHERE m.session_key = s.session_key AND rewind_key IS NOT NULL),
+       (SELECT count(*) FROM placed_messages AS m JOIN placed_messages AS known ON m.position <= known.position
         -- Those that stood together with the known one.
         WHERE (m.rewind_key IS NULL OR m.rewind_key >= known.rewind_key)
           AND m.session_key = s.session_key AND known.session_key = s.session_key AND known.message_id = ?3)
@@ -53,7 +53,7 @@ FROM sessions AS s WHERE s.tenant_id = ?1 AND s.session_id = ?2
 _PAGE = """
 SELECT position, body FROM (
     SELECT position, body, sum(length(body)) OVER (ORDER BY position) - length(body) AS before
-    FROM (SELECT position, body FROM sessions JOIN all_messages USING (session_key)
+    FROM (SELECT position, body FROM sessions JOIN placed_messages USING (session_key)
           WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND position > ? AND position <= ?
             AND (rewind_key IS NULL OR rewind_key > ?)
           ORDER BY position LIMIT ?) AS next_messages

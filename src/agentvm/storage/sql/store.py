@@ -35,6 +35,7 @@ from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
 from agentvm.storage.sql.sessions.index import tend
 from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.settings import SettingsStore, read_all
 from agentvm.storage.sql.trimming import trim_log
 
@@ -349,7 +350,7 @@ class Store:
         return left
 
     async def tend_search(self, *, limit: int = 200) -> bool:
-        """Does some of what keeps the search complete and quick. Whether there may be more to do.
+        """Does some of what keeps the search complete and quick, and settles large rewinds. Whether there may be more to do.
 
         Asked for after a start, until there is no more, and now and then while messages are stored.
         """
@@ -357,7 +358,7 @@ class Store:
             return await self._database.write(lambda connection: self._forget(connection, before)) or True
         if await take_in(self._database):
             return True
-        return await self._database.write(lambda connection: tend(connection, limit))
+        return await self._database.write(lambda connection: settle_ranges(connection) or tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many.

@@ -5,7 +5,7 @@ from agentvm.model.ids import MessageId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageQuery
 from agentvm.storage.sql.sessions.places import write_place
-from agentvm.storage.sql.sessions.reading import find, mark, read_messages
+from agentvm.storage.sql.sessions.reading import find, mark, read_messages, standing
 from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import SESSION, image
 from agentvm.testing.conformance.sessions import ANN, answered, mine, said
@@ -41,9 +41,9 @@ async def test_nobody_has_read_further_than_there_is_something(store: Store, dat
 async def test_a_message_of_another_session_is_not_there(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image(), image("other"))
     await home.log(SESSION).record(messages=[said("m", "x")], now=2)
-    assert await database.read(lambda connection: find(connection, (1, None), MessageId("m"))) == 1
+    assert await database.read(lambda connection: find(connection, standing(1), MessageId("m"))) == 1
     with pytest.raises(NotFound, match="no message m"):
-        await database.read(lambda connection: find(connection, (2, None), MessageId("m")))
+        await database.read(lambda connection: find(connection, standing(2), MessageId("m")))
 
 
 async def test_answers_from_before_they_were_counted_are_not_unread(store: Store, database: SqliteDatabase) -> None:

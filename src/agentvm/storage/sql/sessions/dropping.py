@@ -33,6 +33,7 @@ _KEYED = (
     ("read_marks", "reader, device"),
     ("readers", "tenant_id, client_id"),
     ("refused_parts", "message_id, part"),
+    ("rewound_ranges", "first, rewind_key"),
 )
 _WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
 _DROP_PLACE = "DELETE FROM {table} WHERE position = ?"

@@ -1,6 +1,6 @@
 """Reading — the messages of a session page by page, and how far somebody has read them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId
@@ -11,12 +11,12 @@ from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
-# Not `=`, so that those that stand are found by the same index as those that a rewind took.
-_OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS NOT DISTINCT FROM ?"
 # Sizes are known without reading the bodies; a body that does not fit is not read.
 _PAGE = """
 WITH
-    page AS MATERIALIZED (SELECT position, length(body) AS size {of} AND position {beyond} ? ORDER BY position {order} LIMIT ?),
+    page AS MATERIALIZED (
+        SELECT position, length(body) AS size FROM {of} AND position {beyond} ? ORDER BY position {order} LIMIT ?
+    ),
     summed AS MATERIALIZED (
         SELECT position, sum(size) OVER (ORDER BY position {order} ROWS UNBOUNDED PRECEDING) AS total,
                row_number() OVER (ORDER BY position {order}) AS number
@@ -26,10 +26,11 @@ SELECT summed.position, m.body
 FROM summed LEFT JOIN all_messages AS m ON m.position = summed.position AND (summed.total <= ? OR summed.number = ?)
 ORDER BY summed.number
 """
-_AFTER = _PAGE.format(of=_OF, beyond=">", order="")
-_BEFORE = _PAGE.format(of=_OF, beyond="<", order="DESC")
-_PLACE = f"SELECT position {_OF} AND message_id = ?"
-_COUNT = f"SELECT count(*) {_OF}"
+_AFTER = {"beyond": ">", "order": ""}
+_BEFORE = {"beyond": "<", "order": "DESC"}
+_PLACE = "SELECT position FROM {of} AND message_id = ?"
+_COUNT = "SELECT count(*) FROM {of}"
+_IS_SETTLED = "SELECT NOT EXISTS (SELECT 1 FROM rewound_ranges WHERE session_key = ? AND rewind_key = ?)"
 _REWIND = "SELECT rewind_key FROM rewinds WHERE session_key = ? AND rewind_id = ?"
 _LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
 _ANSWERS = "SELECT answers FROM sessions WHERE session_key = ?"
@@ -56,20 +57,28 @@ MARKS_MAX = 100
 _POSITION_MAX = 2**62
 
 Row = tuple[int, Message]
-Of = tuple[int, int | None]
-"""A session, and what of it: what a rewind took back, or what stands."""
+
+
+class MessageSource(NamedTuple):
+    """The messages of a session that stand, or those that a rewind took back."""
+
+    rows: str
+    values: tuple[int, ...]
+
+    def fetch(self, connection: Connection, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return connection.fetch(query.replace("{of}", self.rows), (*self.values, *values))
 
 
 def read_messages(connection: Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
-    of = (session_key, None if wanted.rewind is None else _find_rewind(connection, session_key, wanted.rewind))
-    total: int = connection.fetch(_COUNT, of)[0][0]
+    of = standing(session_key) if wanted.rewind is None else _rewound(connection, session_key, wanted.rewind)
+    total: int = of.fetch(connection, _COUNT)[0][0]
     if wanted.around is not None:
         return _around(connection, of, wanted, wanted.around, total)
     newest = wanted.order == "newest"
     start = _POSITION_MAX if newest else 0
     if wanted.cursor is not None:
         (start,) = read_place(wanted.cursor, tuple[int])
-    page, more, cut = _read(connection, _BEFORE if newest else _AFTER, (*of, start), wanted, wanted.limit, wanted.max_bytes)
+    page, more, cut = _read(connection, of, _BEFORE if newest else _AFTER, start, wanted, wanted.limit, wanted.max_bytes)
     return MessagePage(
         messages=tuple(message for _, message in page),
         total=total,
@@ -94,7 +103,7 @@ def mark(
         # No further than there is something to be read.
         position = min(last, read_place(cursor, tuple[int])[0])
     elif message_id is not None:
-        position = find(connection, (session_key, None), message_id)
+        position = find(connection, standing(session_key), message_id)
     answers: int = connection.fetch(_ANSWERS, (session_key,))[0][0]
     # Not below: those from before answers were counted are none.
     known = max(0, answers - connection.fetch(_ANSWERS_AFTER, (session_key, position))[0][0])
@@ -104,25 +113,32 @@ def mark(
     connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
 
 
-def _find_rewind(connection: Connection, session_key: int, rewind_id: RewindId) -> int:
+def standing(session_key: int) -> MessageSource:
+    return MessageSource("messages WHERE session_key = ?", (session_key,))
+
+
+def _rewound(connection: Connection, session_key: int, rewind_id: RewindId) -> MessageSource:
     found = connection.fetch(_REWIND, (session_key, rewind_id))
     if not found:
         raise NotFound(f"There is no rewind {rewind_id} of this session")
-    return int(found[0][0])
+    values = (session_key, found[0][0])
+    # The index knows those that name their rewind.
+    table = "all_messages" if connection.fetch(_IS_SETTLED, values)[0][0] else "placed_messages"
+    return MessageSource(f"{table} WHERE session_key = ? AND rewind_key = ?", values)
 
 
-def find(connection: Connection, of: Of, message_id: MessageId) -> int:
-    found = connection.fetch(_PLACE, (*of, message_id))
+def find(connection: Connection, of: MessageSource, message_id: MessageId) -> int:
+    found = of.fetch(connection, _PLACE, (message_id,))
     if not found:
         raise NotFound(f"There is no message {message_id} in this session")
     return int(found[0][0])
 
 
-def _around(connection: Connection, of: Of, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
+def _around(connection: Connection, of: MessageSource, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
     place = find(connection, of, message_id)
     half_bytes = wanted.max_bytes // 2
-    before, more_before, cut_before = _read(connection, _BEFORE, (*of, place), wanted, wanted.limit // 2, half_bytes)
-    after, more_after, cut_after = _read(connection, _AFTER, (*of, place - 1), wanted, wanted.limit - len(before), half_bytes)
+    before, more_before, cut_before = _read(connection, of, _BEFORE, place, wanted, wanted.limit // 2, half_bytes)
+    after, more_after, cut_after = _read(connection, of, _AFTER, place - 1, wanted, wanted.limit - len(before), half_bytes)
     page = [*reversed(before), *after]
     return MessagePage(
         messages=tuple(message for _, message in page),
@@ -134,9 +150,16 @@ def _around(connection: Connection, of: Of, wanted: MessageQuery, message_id: Me
 
 
 def _read(
-    connection: Connection, query: str, where: tuple[Any, ...], wanted: MessageQuery, limit: int, max_bytes: int
+    connection: Connection,
+    of: MessageSource,
+    direction: dict[str, str],
+    start: int,
+    wanted: MessageQuery,
+    limit: int,
+    max_bytes: int,
 ) -> tuple[list[Row], bool, bool]:
     """The rows that fit, whether there are more, and whether that is because of their size."""
-    found = connection.fetch(query, (*where, limit + 1, max_bytes, 0 if wanted.strict else 1))
+    query = _PAGE.format(of=of.rows, **direction)
+    found = of.fetch(connection, query, (start, limit + 1, max_bytes, 0 if wanted.strict else 1))
     fitting = [(position, decode_message(body)) for position, body in found[:limit] if body is not None]
     return fitting, len(found) > len(fitting), len(found[:limit]) > len(fitting)

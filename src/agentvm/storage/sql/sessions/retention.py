@@ -68,7 +68,14 @@ FROM sessions AS s
 WHERE {_OF} AND s.session_key > :after AND s.session_key IN (SELECT session_key FROM rewinds WHERE at < :before)
 ORDER BY s.session_key LIMIT :limit
 """
-_REWINDS = "SELECT rewind_key, at FROM rewinds WHERE session_key = ? AND at < ? ORDER BY rewind_key"
+# One whose messages do not name it yet waits for the next time.
+_REWINDS = """
+SELECT rewind_key, at FROM rewinds AS w
+WHERE session_key = ? AND at < ? AND NOT EXISTS (
+    SELECT 1 FROM rewound_ranges AS r WHERE r.session_key = w.session_key AND r.rewind_key = w.rewind_key
+)
+ORDER BY rewind_key
+"""
 _DROP_REWOUND = """
 DELETE FROM all_messages
 WHERE position IN (
@@ -113,7 +120,7 @@ _CLEAR_DRAFTS = f"""
 DELETE FROM drafts WHERE session_key = :key
   AND updated_at < (SELECT {_CUT} FROM sessions WHERE session_key = :key)
 """
-_OF_SESSION = ("all_messages", "rewinds", "summaries", "turns", "read_marks")
+_OF_SESSION = ("all_messages", "rewinds", "rewound_ranges", "summaries", "turns", "read_marks")
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 

@@ -3,8 +3,12 @@
 Theory of operation. A message that was taken back names the rewind that did it, and `messages` shows those that name none.
 Rewinds are numbered in their order, so a history as it stood before one of them is what stands now, and what that rewind or a
 later one took, of all that had been said by then.
+
+A rewind of many messages stores only the ranges of positions that it took, which `messages` leaves out from that commit on.
+Its messages get their rewind later, a slice in each commit (`rewound_ranges`). `placed_messages` shows either the same way.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -14,48 +18,52 @@ from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, items_of, lesser
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
+from agentvm.storage.sql.sessions.rewound_ranges import POSITION_MAX, add_ranges, leave_search
 from agentvm.storage.sql.sessions.summaries import drop_summaries
 
 LISTED_MAX = 200
+TAKEN_MAX = 200
+"""Messages that get their rewind in the commit of the rewind itself."""
 
 _LAST = "SELECT coalesce(max(position), 0) FROM all_messages WHERE session_key = ?"
 _ADD = "INSERT INTO rewinds (session_key, rewind_id, at, last) VALUES (?, ?, ?, ?) RETURNING rewind_key"
 _TAKE = """
-UPDATE all_messages SET rewind_key = ? WHERE session_key = ? AND message_id = ? AND rewind_key IS NULL RETURNING position
+UPDATE all_messages SET rewind_key = ?
+WHERE position = (SELECT position FROM messages WHERE session_key = ? AND message_id = ?)
+RETURNING position
 """
 _KIND = "SELECT kind FROM message_facts WHERE position = ?"
-_LEAVE_SEARCH = (
-    "DELETE FROM message_facts WHERE position = ?",
-    "DELETE FROM search_pending WHERE position = ?",
-)
 _SAID_LAST = f"""
 SELECT m.body
 FROM messages AS m {ORDERED_JOIN} message_facts AS f ON f.position = m.position
-WHERE m.session_key = ? AND f.kind IN ('user', 'assistant')
+WHERE m.session_key = ? AND m.position < ? AND f.kind IN ('user', 'assistant')
 ORDER BY m.position DESC LIMIT 1
 """
 _SET_SAID = f"""
 UPDATE sessions SET preview = ?1, answers = {greater("answers - ?2", "0")} WHERE session_key = ?3
 """
+_STANDS_LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ? AND position < ?"
 _MARKS = "SELECT reader, device, position FROM read_marks WHERE session_key = ?"
 _LOWER_MARK = f"""
 UPDATE read_marks SET answers = {greater("answers - ?1", "0")}, position = {lesser("position", "?2")}
 WHERE session_key = ?3 AND reader = ?4 AND device = ?5
 """
 _REWINDS = """
-SELECT rewind_id, at, count(position)
-FROM rewinds LEFT JOIN all_messages USING (session_key, rewind_key)
-WHERE session_key = ?
-GROUP BY rewind_key, rewind_id, at ORDER BY rewind_key DESC LIMIT ?
+WITH taken AS MATERIALIZED (
+    SELECT rewind_key, count(*) AS messages FROM placed_messages WHERE session_key = ?1 GROUP BY rewind_key
+)
+SELECT rewind_id, at, coalesce(messages, 0)
+FROM rewinds LEFT JOIN taken USING (rewind_key)
+WHERE session_key = ?1
+ORDER BY rewind_key DESC LIMIT ?2
 """
-_REWIND_OF = "SELECT rewind_key, position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_REWIND_OF = "SELECT rewind_key, position FROM placed_messages WHERE session_key = ? AND message_id = ?"
 _STANDING = "SELECT position, length(body) FROM messages WHERE session_key = ?1 ORDER BY position"
 _AS_IT_STOOD = """
-SELECT position, length(body) FROM all_messages
+SELECT position, length(body) FROM placed_messages
 WHERE session_key = ?1 AND (rewind_key IS NULL OR rewind_key >= ?2)
   AND position <= (SELECT last FROM rewinds WHERE rewind_key = ?2)
 ORDER BY position
@@ -67,25 +75,32 @@ def take_back(connection: Connection, session_key: int, rewinding: Rewinding) ->
     """Rewinds the messages that stand. To be done before the new ones are added."""
     last = connection.fetch(_LAST, (session_key,))[0][0]
     rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
+    if len(rewinding.message_ids) > TAKEN_MAX:
+        taken = add_ranges(connection, session_key, rewind_key, rewinding.message_ids)
+        if taken is not None:
+            drop_summaries(connection, session_key, taken.first)
+            settle(connection, session_key, taken.counted, taken.end)
+        return
     counted: list[int] = []
     first: int | None = None
     for message_id in rewinding.message_ids:
         for (position,) in connection.fetch(_TAKE, (rewind_key, session_key, message_id)):
             first = position if first is None else min(first, position)
             counted += [position for (kind,) in connection.fetch(_KIND, (position,)) if kind in COUNTED]
-            search_index.drop_message(connection, position)
-            for leave in _LEAVE_SEARCH:
-                connection.execute(leave, (position,))
+            leave_search(connection, position)
     if first is not None:
         drop_summaries(connection, session_key, first)
     settle(connection, session_key, counted)
 
 
-def settle(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
-    """Updates previews and unread counts after messages were removed; `counted` are the positions of answers and errors."""
-    said = connection.fetch(_SAID_LAST, (session_key,))
+def settle(connection: Connection, session_key: int, counted: Sequence[int], end: int = POSITION_MAX) -> None:
+    """Updates previews and unread counts after messages were removed; `counted` are the positions of answers and errors.
+
+    No message stands from `end` on.
+    """
+    said = connection.fetch(_SAID_LAST, (session_key, end))
     connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
-    _lower_marks(connection, session_key, counted)
+    _lower_marks(connection, session_key, sorted(counted), end)
 
 
 def _preview(body: bytes) -> str | None:
@@ -131,9 +146,9 @@ def read_as_it_stood(
     return tuple(decode_message(body) for (body,) in connection.fetch(_BODIES, (msgspec.json.encode(positions).decode(),)))
 
 
-def _lower_marks(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
+def _lower_marks(connection: Connection, session_key: int, counted: Sequence[int], end: int) -> None:
     """Lowers the read marks of readers who had read the removed messages."""
-    last: int = connection.fetch("SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?", (session_key,))[0][0]
+    last: int = connection.fetch(_STANDS_LAST, (session_key, end))[0][0]
     for reader, device, place in connection.fetch(_MARKS, (session_key,)):
-        known = sum(position <= place for position in counted)
+        known = bisect_right(counted, place)
         connection.execute(_LOWER_MARK, (known, last, session_key, reader, device))

@@ -22,6 +22,7 @@ from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
 from agentvm.storage.sql.sessions.question import SearchPiece, match_of, pieces_of
+from agentvm.storage.sql.sessions.rewound_ranges import HIDDEN_HIT
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.sessions.titles import search_titles
 
@@ -108,7 +109,7 @@ def _hits(
     values: dict[str, Any] = {"most": RANKED_MAX + 1, "now": now, "month": float(MONTH_MS)}
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
-    where = scope(tenant_id, containers, values) + _narrow(wanted, values)
+    where = f"{scope(tenant_id, containers, values)} AND NOT ({HIDDEN_HIT}){_narrow(wanted, values)}"
     return _weighed(connection.fetch(MESSAGE_HITS.format(where=where), values)[0][0])
 
 
