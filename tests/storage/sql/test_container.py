@@ -87,7 +87,7 @@ async def test_no_statement_scans_or_sorts_a_table(traced: tuple[SqliteDatabase,
 async def test_the_plan_shows_a_scan_where_there_is_one(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, _ = traced
     with anyio.fail_after(5):
-        assert await database.write(plan("SELECT body FROM messages WHERE message_id = ?")) == ["SCAN all_messages"]
+        assert (await database.write(plan("SELECT body FROM messages WHERE message_id = ?")))[0] == "SCAN all_messages"
 
 
 async def test_every_statement_on_what_tenants_own_names_tenant_and_container(traced: tuple[SqliteDatabase, set[str]]) -> None:

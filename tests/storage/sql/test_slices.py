@@ -9,14 +9,19 @@ import anyio
 import apsw
 import pytest
 
-from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId
+from agentvm.model.ids import KeyId, MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
+from agentvm.model.retention import RetentionCutoffs
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sql.store import Store
+from agentvm.testing.conformance.accounts import key, tenant
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
-from agentvm.testing.conformance.sessions import said
+from agentvm.testing.conformance.resources import publication, put
+from agentvm.testing.conformance.retention import say
+from agentvm.testing.conformance.sessions import mine, said
 from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
@@ -123,6 +128,61 @@ async def test_purging_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
         assert await store.purge_sessions(7) == ()
         assert await store.purge_sessions(8) == ((ACME, SESSION),)
         assert largest(commits)
+
+
+async def test_deleting_a_tenant_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        await store.directory.add_tenant(tenant())
+        for number in range(300):
+            await store.accounts(ACME).keys.add(key(f"k{number}"), b"digest")
+            await put(store, publication(f"prompt{number}"))
+        commits.rows.clear()
+        assert await store.directory.delete_tenant(ACME, now=9)
+        for erasure in await store.erasing.pending():
+            while (await store.erasing.advance(erasure)).more:
+                pass
+        assert largest(commits) < 500
+        assert not await store.directory.has_keys()
+
+
+async def test_keys_of_a_deleted_tenant_open_nothing_though_they_are_still_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.directory.add_tenant(tenant())
+        await store.accounts(ACME).keys.add(key("k1"), b"digest")
+        assert await store.directory.find_key(KeyId("k1")) is not None
+        mark = "UPDATE tenants SET deleted_at = 9"
+        await store._database.write(lambda connection: connection.execute(mark))
+        assert await store.directory.find_key(KeyId("k1")) is None
+        assert not await store.directory.has_keys()
+
+
+async def test_emptying_a_session_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        home = await settle(store, image())
+        await add_messages(store)
+        await add_log(store, 2_500)
+        taken = Rewinding(RewindId("r"), [MessageId(f"m{number}") for number in range(MANY)], 8)
+        await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=8, rewind=taken)])
+        await store.tend_search()
+        commits.rows.clear()
+        cutoffs = RetentionCutoffs(sessions=10**6, archived=None, rewound=None, messages=None)
+        assert await store.tenant(ACME).retention().clear(SESSION, cutoffs, 9) is not None
+        assert largest(commits) < 700
+        assert await home.log(SESSION).range() == (2_501, 2_500)
+        assert await mine(store).rewinds(SESSION) == ()
+
+
+async def test_the_log_of_old_turns_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        home = await settle(store, image())
+        await say(store, SESSION, "t", 2_399)
+        await add_log(store, 2_500)
+        place, retention = SessionPlace(HOME, SESSION), store.tenant(ACME).retention()
+        turns = await retention.old_turns(place, None)
+        commits.rows.clear()
+        assert (await retention.drop_turns(place, turns)).messages == 2
+        assert largest(commits) < 100
+        assert await home.log(SESSION).range() == (2_402, 2_500)
 
 
 async def test_trimming_a_log_goes_in_slices(tmp_path: Path, commits: Commits) -> None:

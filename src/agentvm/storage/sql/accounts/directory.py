@@ -6,7 +6,7 @@ from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
-from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
+from agentvm.storage.sql.accounts.keys import FIND_KEY, OF_A_TENANT, decode_key
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_tenant
 from agentvm.storage.sql.erasing.rows import drop_accounts
@@ -17,6 +17,7 @@ SELECT tenant_id, slug, name, description, status, plan, created_at, updated_at
 FROM tenants
 WHERE deleted_at IS NULL
 """
+_ANY_KEY = f"SELECT 1 FROM api_keys WHERE revoked_at IS NULL AND {OF_A_TENANT} LIMIT 1"
 _TENANT = _TENANTS + "AND tenant_id = ?"
 _TENANT_BY_SLUG = _TENANTS + "AND slug = ?"
 _TENANTS_AFTER = _TENANTS + "AND slug > ? ORDER BY slug LIMIT ?"
@@ -95,7 +96,6 @@ class Directory:
             if not connection.execute(_DELETE_TENANT, (now, now, tenant_id)):
                 return False
             begin_tenant(connection, tenant_id, now)
-            connection.execute("DELETE FROM api_keys WHERE tenant_id = ?", (tenant_id,))
             return True
 
         deleted = await self._database.write(begin)
@@ -118,7 +118,7 @@ class Directory:
         """Whether there is any key that was not revoked: if not, the server prints a first one."""
 
         def read(connection: Connection) -> bool:
-            return bool(connection.fetch("SELECT 1 FROM api_keys WHERE revoked_at IS NULL LIMIT 1"))
+            return bool(connection.fetch(_ANY_KEY))
 
         return await self._database.read(read)
 

@@ -24,7 +24,11 @@ _KEY = _KEYS + "AND key_id = ?"
 _NEWEST_FIRST = "ORDER BY created_at DESC, position DESC"
 _KEYS_OF_ALL = _KEYS + _NEWEST_FIRST
 _KEYS_OF_USER = _KEYS + "AND user_id = ? " + _NEWEST_FIRST
-FIND_KEY = f"{_COLUMNS}, digest FROM api_keys WHERE key_id = ?"
+OF_A_TENANT = """
+NOT EXISTS (SELECT 1 FROM tenants AS t WHERE t.tenant_id = api_keys.tenant_id AND t.deleted_at IS NOT NULL)
+"""
+"""A condition: the tenant of the key was not deleted. Keys of a deleted one go some at a time."""
+FIND_KEY = f"{_COLUMNS}, digest FROM api_keys WHERE key_id = ? AND {OF_A_TENANT}"
 _ADD_KEY = """
 INSERT INTO api_keys (tenant_id, key_id, digest, user_id, name, permissions, containers, expires_at, created_by, created_at,
                       last_used_at, revoked_at, role)

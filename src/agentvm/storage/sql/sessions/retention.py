@@ -6,7 +6,7 @@ of the log before. The newest chunk of a log stays, emptied, because it says how
 an event that it no longer holds is told to begin anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, 
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
-from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS
+from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.sessions.rewinding import settle
@@ -108,6 +108,15 @@ FROM log WHERE session_key = ?1 AND made_at >= ?2
 """
 _LAST_TOLD = "SELECT max(last_seq) FROM log WHERE session_key = ?"
 _DROP_CHUNKS = "DELETE FROM log WHERE session_key = ? AND last_seq <= ? AND last_seq < ?"
+_SOME_CHUNKS = """
+SELECT position, length(body) FROM log WHERE session_key = ? AND last_seq < ? ORDER BY last_seq LIMIT ?
+"""
+_DROP_CHUNK = "DELETE FROM log WHERE position = ?"
+_SOME_REWOUND = """
+SELECT position, length(body) FROM placed_messages WHERE session_key = ? AND rewind_key IS NOT NULL LIMIT ?
+"""
+_REWOUND_LAST = "SELECT max(at) FROM rewinds WHERE session_key = ? AND at < ?"
+_ENDED_LAST = f"SELECT max(ended_at) FROM turns WHERE session_key = ? AND turn_id IN ({items_of('?')})"
 _EMPTY_CHUNK = "UPDATE log SET first_seq = last_seq + 1, body = ? WHERE session_key = ? AND last_seq = ? AND last_seq <= ?"
 _CLEAR = f"""
 SELECT s.session_key FROM sessions AS s WHERE {_IDLE} AND {_IS_DEFAULT} AND s.session_id = :session
@@ -170,6 +179,7 @@ class RetentionStore:
 
     async def drop_rewound(self, place: SessionPlace, before: int, *, limit: int = 500) -> Weight:
         """Drops that, at most so many messages, of each rewind the last first; less than `limit` when nothing is left."""
+        await self._forget_told(place, _REWOUND_LAST, before)
 
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
@@ -192,6 +202,7 @@ class RetentionStore:
 
     async def drop_turns(self, place: SessionPlace, turns: Sequence[OldTurn]) -> Weight:
         """Drops those turns with what was told of them, in one commit. Nothing if a turn has begun meanwhile."""
+        await self._forget_told(place, _ENDED_LAST, _encode([turn.turn_id for turn in turns]).decode())
 
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
@@ -202,6 +213,12 @@ class RetentionStore:
     async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         """Makes a default session as new whose turns were dropped; None if something was said in it meanwhile."""
         values = {**self._cut(cut), "session": session_id}
+
+        def some(connection: Connection) -> bool:
+            return any(_clear_slice(connection, key) for (key,) in connection.fetch(_CLEAR, values))
+
+        while await self._database.write(some):
+            pass
 
         def work(connection: Connection) -> Session | None:
             for (key,) in connection.fetch(_CLEAR, values):
@@ -214,6 +231,17 @@ class RetentionStore:
             return None
 
         return await self._database.write(work)
+
+    async def _forget_told(self, place: SessionPlace, query: str, value: str | int) -> None:
+        """Drops the log up to the moment that the query finds, a slice in each commit: the rest goes with what was told."""
+
+        def some(connection: Connection) -> bool:
+            key = self._find(connection, place)
+            until = None if key is None else connection.fetch(query, (key, value))[0][0]
+            return key is not None and until is not None and _forget_slice(connection, key, until)
+
+        while await self._database.write(some):
+            pass
 
     async def _places(self, query: str, before: int, after: int, limit: int) -> SomePlaces:
         values = {"tenant": self._tenant_id, "before": before, "after": after, "limit": limit}
@@ -273,9 +301,38 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
 
 def _forget_told(connection: Connection, session_key: int, until: int | None) -> None:
     """Drops the log up to what was told then, or all of it. What comes after can be told as before."""
+    for last, newest in _told(connection, session_key, until):
+        connection.execute(_DROP_CHUNKS, (session_key, last, newest))
+        connection.execute(_EMPTY_CHUNK, (b"", session_key, newest, last))
+
+
+def _told(connection: Connection, session_key: int, until: int | None) -> Iterator[tuple[int, int]]:
+    """The last seq that was told then, and the last of all; nothing for an empty log."""
     newest: int | None = connection.fetch(_LAST_TOLD, (session_key,))[0][0]
-    if newest is None:
-        return
-    last: int = newest if until is None else connection.fetch(_TOLD_UNTIL, (session_key, until))[0][0]
-    connection.execute(_DROP_CHUNKS, (session_key, last, newest))
-    connection.execute(_EMPTY_CHUNK, (b"", session_key, newest, last))
+    if newest is not None:
+        last: int = newest if until is None else connection.fetch(_TOLD_UNTIL, (session_key, until))[0][0]
+        yield last, newest
+
+
+def _forget_slice(connection: Connection, session_key: int, until: int | None) -> bool:
+    """Drops some chunks that `_forget_told` would drop, but not the last, by which they are found; whether others are left."""
+    for last, _ in _told(connection, session_key, until):
+        return _drop_rows(connection, _DROP_CHUNK, connection.fetch(_SOME_CHUNKS, (session_key, last, ROWS_MAX)))
+    return False
+
+
+def _clear_slice(connection: Connection, session_key: int) -> bool:
+    """Drops some of the rewound messages and of the log; whether there may be more."""
+    rewound = connection.fetch(_SOME_REWOUND, (session_key, ROWS_MAX))
+    return _drop_rows(connection, _DROP_MESSAGE, rewound) or _forget_slice(connection, session_key, None)
+
+
+def _drop_rows(connection: Connection, drop: str, rows: Sequence[tuple[int, int]]) -> bool:
+    """Drops as many rows, each a position and a size, as one commit may; whether so many that others may be left."""
+    size = 0
+    for position, weight in rows:
+        connection.execute(drop, (position,))
+        size += weight
+        if size >= BYTES_MAX:
+            return True
+    return len(rows) == ROWS_MAX

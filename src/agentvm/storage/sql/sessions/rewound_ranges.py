@@ -52,7 +52,7 @@ _LEAVE_SEARCH = (
     "DELETE FROM search_pending WHERE position = ?",
 )
 HIDDEN_HIT = """
-EXISTS (SELECT 1 FROM rewound_ranges) AND EXISTS (
+EXISTS (SELECT 1 FROM rewound_ranges WHERE session_key > 0) AND EXISTS (
     SELECT 1 FROM rewound_ranges AS r WHERE r.session_key = f.session_key AND f.position BETWEEN r.first AND r.last
 )
 """

@@ -13,11 +13,11 @@ CREATE TABLE rewound_ranges (
 DROP VIEW messages;
 CREATE VIEW messages AS
 SELECT position, session_key, message_id, body
-FROM all_messages AS m
+FROM all_messages
 WHERE rewind_key IS NULL AND (
-    NOT EXISTS (SELECT 1 FROM rewound_ranges)
+    NOT EXISTS (SELECT 1 FROM rewound_ranges WHERE session_key > 0)
     OR NOT EXISTS (
-        SELECT 1 FROM rewound_ranges AS r WHERE r.session_key = m.session_key AND m.position BETWEEN r.first AND r.last
+        SELECT 1 FROM rewound_ranges AS r WHERE r.session_key = all_messages.session_key AND position BETWEEN r.first AND r.last
     )
 );
 
@@ -25,6 +25,6 @@ WHERE rewind_key IS NULL AND (
 CREATE VIEW placed_messages AS
 SELECT position, session_key, message_id, body, coalesce(rewind_key, (
     SELECT min(r.rewind_key) FROM rewound_ranges AS r
-    WHERE r.session_key = m.session_key AND m.position BETWEEN r.first AND r.last
+    WHERE r.session_key = all_messages.session_key AND position BETWEEN r.first AND r.last
 )) AS rewind_key
-FROM all_messages AS m;
+FROM all_messages;
