@@ -1,1 +1,1 @@
-"""Commands — what a peer can ask: one file per noun, one function per command."""
+"""Commands — carries out the operations that a WebSocket or a program in the same process asks for."""

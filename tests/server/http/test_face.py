@@ -78,3 +78,10 @@ def test_routes_with_the_same_body_share_its_schema() -> None:
     assert call is not None
     assert "tenant" not in HttpFace(rows["tenant.update"], update).body.__struct_fields__
     assert "tenant" in HttpFace(rows["tenant.call_update"], call).body.__struct_fields__
+
+
+def test_fields_may_have_another_name_here_than_over_a_socket() -> None:
+    renamed = face(Http(method="POST", path="/v1/names", rename={"limit": "most", "best": "first"}))
+    assert {field.encode_name for field in msgspec.structs.fields(renamed.body)} >= {"most", "containerId"}
+    content = renamed.content(ListReply(names=(), total=1, best="a"), {})
+    assert msgspec.to_builtins(content) == {"names": (), "total": 1, "first": "a"}
