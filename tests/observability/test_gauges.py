@@ -26,10 +26,9 @@ async def test_what_runs_and_what_waits_is_seen(tmp_path: Path) -> None:
         agent = world.start()
         for _ in range(3):
             await world.say(agent, "hello")
-        with anyio.fail_after(5):
-            while instruments.read().messages_waiting != 2:
+        with anyio.fail_after(60):
+            while (now := instruments.read()).messages_waiting != 2 or now.journal_waiting or now.database_waiting:
                 await anyio.lowlevel.checkpoint()
-        now = instruments.read()
         assert (now.turns_running, now.messages_waiting, now.agents, now.containers) == (1, 2, 1, 1)
         assert (now.journal_waiting, now.database_waiting, now.evicted, now.failing, now.hindrance) == (0, 0, 0, False, None)
         assert now.wal_bytes > 0
