@@ -51,6 +51,17 @@ def called(call_id: str, tokens: int) -> ModelCalled:
     return ModelCalled(call_id=call_id, model="m", usage=Usage(input_tokens=tokens, output_tokens=0))
 
 
+def plan(*, most_input: int = 0, most_output: int = 0) -> Planned:
+    return Planned(
+        tenant_id=DEFAULT_TENANT,
+        user_id=None,
+        driver="openai",
+        model="gpt",
+        most_input=most_input,
+        most_output=most_output,
+    )
+
+
 async def entries(world: World) -> list[LedgerEntry]:
     return [entry for _, entry in await world.store.accounts(DEFAULT_TENANT).ledger.list()]
 
@@ -58,7 +69,7 @@ async def entries(world: World) -> list[LedgerEntry]:
 async def test_a_call_is_entered_once_with_what_it_used() -> None:
     till = Till()
     bill = Bill(till, lambda: 7, DEFAULT_TENANT, UserId("alice"), SCOPE)
-    await bill.admit("openai", "gpt", most_input=100, most_output=50)
+    await bill.admit(plan(most_input=100, most_output=50))
     (told,) = bill.enter((called("msg_1", 30),))
     assert isinstance(told, ModelCalled)
     assert told.entry == bill.entries[0]
@@ -73,7 +84,7 @@ async def test_a_call_is_entered_once_with_what_it_used() -> None:
 async def test_what_was_set_aside_for_a_call_that_never_began_is_given_back() -> None:
     till = Till()
     bill = Bill(till, lambda: 7, DEFAULT_TENANT, None, SCOPE)
-    await bill.admit("openai", "gpt")
+    await bill.admit(plan())
     bill.close()
     bill.close()
     assert till.open == 0
@@ -81,7 +92,7 @@ async def test_what_was_set_aside_for_a_call_that_never_began_is_given_back() ->
 
 async def test_without_a_meter_calls_are_counted_and_have_no_price() -> None:
     bill = Bill(Unmetered(), lambda: 7, DEFAULT_TENANT, None, SCOPE)
-    assert await bill.admit("openai", "gpt") == ()
+    assert await bill.admit(plan()) == ()
     bill.enter((called("msg_1", 30),))
     assert (bill.entries[0].price, bill.price) == (None, 0)
 

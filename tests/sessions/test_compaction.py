@@ -19,7 +19,7 @@ from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
 from agentvm.model.ledger import LedgerEntry, Planned
 from agentvm.model.limits import Compaction, Defaults
 from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.sessions.asking import Asking
+from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor, Work
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
@@ -172,7 +172,7 @@ async def test_nobody_may_pay_for_it_and_the_chat_goes_on() -> None:
     async with open_chat(by="model") as (desk, driver):
         vm = desk.vm
         # The server's own is replaced, before anything was said.
-        vm.compactor._asking = Asking(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=Poor())
+        vm.compactor._calls = BackgroundCalls(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=Poor())
         image = await desk.create_image()
         await say(desk, image, FACT, *[WORDS] * 30)
         await anyio.wait_all_tasks_blocked()
@@ -326,8 +326,8 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
         image = await desk.create_image()
         await say(desk, image, FACT, *[WORDS] * 30)
         vm, settings = desk.vm, ServerConfig(defaults=Defaults(max_tokens=400), compaction=Compaction(max_tokens=100, keep=2))
-        asking = Asking(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=vm.compactor._asking._meter)
-        compactor = Compactor(vm.tenancy.store, vm.clock, vm.new_id, asking, settings=lambda _: settings)
+        calls = BackgroundCalls(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=vm.compactor._calls.meter)
+        compactor = Compactor(vm.tenancy.store, vm.clock, vm.new_id, calls, settings=lambda _: settings)
         work = Work(
             tenant_id=desk.peer.tenant_id,
             container_id=ContainerId("c1"),

@@ -13,7 +13,7 @@ from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.ledger import Planned
 from agentvm.model.usage import Usage
-from agentvm.sessions.asking import Asking
+from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.titles import SYSTEM, Titles
 
 pytestmark = pytest.mark.anyio
@@ -130,8 +130,8 @@ async def test_over_the_quota_the_first_words_must_do() -> None:
     async with open_desk(driver) as desk:
         vm = desk.vm
         store = vm.tenancy.store
-        asking = Asking(store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=Poor())
-        titles = Titles(store, vm.clock, asking, by=lambda _: "model")
+        calls = BackgroundCalls(store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=Poor())
+        titles = Titles(store, vm.clock, calls, by=lambda _: "model")
         session_id = await exchange(desk)
         (turn,) = await store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).log(SessionId(session_id)).list_turns()
         scope = EventScope(

@@ -31,7 +31,7 @@ from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
 from agentvm.server.websocket import LINGER, House, Knock, serve_socket
-from agentvm.sessions.asking import Asking
+from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import Retainer
 from agentvm.storage.sql.store import Store
@@ -154,8 +154,8 @@ class Process:
         access = Access(store, pepper=b"", clock=hardware.clock)
         own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
         meter = Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
-        asking = Asking(store, hardware.clock, choose=own_keys.choose, meter=meter)
-        compactor = Compactor(store, hardware.clock, hardware.new_id, asking, settings=lambda tenant_id: SETTINGS)
+        calls = BackgroundCalls(store, hardware.clock, choose=own_keys.choose, meter=meter)
+        compactor = Compactor(store, hardware.clock, hardware.new_id, calls, settings=lambda tenant_id: SETTINGS)
         async with open_runtime(
             store=store,
             models=models,

@@ -1,33 +1,26 @@
 """Answering — one turn at work: model call, tools, model call … until the model is done or the budget is."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.abc
 import msgspec
 
-from agentvm.drivers.base import Prompt
+from agentvm.drivers.base import ModelOutput, Prompt
 from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
-from agentvm.drivers.sending import Sending
-from agentvm.drivers.weighing import hidden_tokens, most_input
-from agentvm.errors import (
-    AgentVMError,
-    ProviderBadRequest,
-    ProviderError,
-    ProviderProtocolError,
-    ProviderTimeout,
-    Refused,
-)
+from agentvm.drivers.weighing import hidden_tokens
+from agentvm.errors import AgentVMError, ProviderBadRequest, ProviderProtocolError
 from agentvm.errors.bounds import TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
+from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime import attached, budget, context, refusal, turn
+from agentvm.runtime import attached, budget, context, model_call, refusal, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.provider_chain import Asked, ProviderChain
@@ -45,7 +38,7 @@ LEAST_ANSWER_TOKENS = 256
 
 
 class Answering:
-    """Carries out one turn. What it says is posted to the log; how it ends is its agent's business."""
+    """Carries out one turn, and records its model calls with events. How the turn ends is its agent's business."""
 
     def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted) -> None:
         self._ports = ports
@@ -55,6 +48,9 @@ class Answering:
         # As they are when the turn begins: it ends under the rules it began with.
         settings = ports.settings_of(log.tenant_id)
         self._limits, self._defaults = settings.limits, settings.defaults
+        self._history = Recalled()
+        self._entered = 0
+        """Entries of the bill before the call in progress."""
         self._composed = context.Composed([], 0, 0)
         """The conversation that the model was told last, and in which messages each thing was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
@@ -83,57 +79,64 @@ class Answering:
         """The tools the model has asked for, then the model: the first candidate that answers."""
         if self._accepted.state.pending:
             # What a tool does cannot be taken back, so that it was called is on disk first.
-            await self._settle()
+            await self._flush()
             await self._run_tools()
             # The next prompt is made from the history: the results must be in it.
-            await self._settle()
-        history = await self._history(candidates)
+            await self._flush()
+        self._history = history = await self._recall(candidates)
         budget.check(self._limits, progress.review(history.messages, self._accepted.state.turn_id), self._cost)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
-                while not await self._try(chain, await chain.next(), history):
-                    pass
+                await model_call.ask(chain, self)
                 break
             except ProviderBadRequest as error:
                 if self._accepted.state.message_id is not None:
                     raise
-                history = await self._refusals.set_aside(error, candidates[0].provider, self._composed.told, history)
+                first, told = candidates[0], self._composed.told
+                self._history = await self._refusals.set_aside(error, first.provider, told, self._history)
+        # Not kept in memory while tools run.
+        self._history = Recalled()
         await self._refusals.confirm()
 
-    async def _try(self, chain: ProviderChain, asked: Asked, history: Recalled) -> bool:
-        """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
-        try:
-            # The slot first: who waits for it holds no files in memory.
-            async with asked.chosen.slot(self._log.tenant_id), self._filled(asked.chosen, history) as filled:
-                try:
-                    filled.replace(await self._admit(asked.chosen, filled.prompt))
-                except Refused:
-                    if asked.instead_of is None:
-                        raise
-                    # Who may not be paid for does not stand in for anybody.
-                    chain.skip(asked)
-                    return False
-                self._tell_fallback(asked)
-                await self._announce(asked, filled.prompt, chain.attempts)
-                await self._ask(asked, filled, chain.patience(asked))
-        except ProviderError as error:
-            if asked.attempt.spoken:
-                asked.attempt.failed(error)
-                raise
-            await self._charge_unanswered(asked.chosen)
-            chain.failed(asked, error)
-            return False
-        finally:
-            asked.attempt.leave()
-        return True
+    @property
+    def tenant_id(self) -> TenantId:
+        return self._log.tenant_id
 
-    async def _announce(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
-        """That this call is made is committed before its request leaves: whatever happens then, it is billed."""
+    @property
+    def heard(self) -> bool:
+        """Whether the call in progress is answered, or has ended."""
+        return self._accepted.state.asked_key is None or self._accepted.state.message_id is not None
+
+    @asynccontextmanager
+    async def prompt(self, chosen: Chosen) -> AsyncGenerator[attached.Filled]:
+        """The prompt, with the bytes of the attachments in the part of the history that fits."""
+        store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
+        sizes = await attached.weigh(store, self._history.messages)
+        prompt = self._compose(chosen, self._history, sizes)
+        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
+            yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
+
+    async def admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
+        """The prompt, with as long an answer as there is room for. Nothing is called that could not be paid for."""
+        bill, thinking = self._accepted.bill, prompt.thinking or 0
+        least = min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking
+        weight = self._composed.most
+        planned = model_call.plan(chosen, prompt, self.tenant_id, bill.user_id, conversation=weight, least_output=least)
+        if warnings := await bill.admit(planned):
+            self._ports.journal.post(self._log, warnings, self._accepted.scope)
+        if bill.most_output is None or bill.most_output >= planned.most_output:
+            return prompt
+        return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
+
+    async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+        """Commits that the call is made, with an event."""
+        self._tell_fallback(asked)
         accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt, self._composed.weight)
         call_id = turn.next_id(accepted.state)
         key = f"{call_id}.{attempt}"
         await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        self._entered = len(accepted.bill.entries)
         accepted.state = msgspec.structs.replace(
             accepted.state,
             asked=asked.chosen.name,
@@ -145,58 +148,34 @@ class Answering:
             spoken_at=None,
         )
 
-    async def _ask(self, asked: Asked, filled: attached.Filled, until: float) -> None:
-        now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sending, refused = Sending(), False
-        try:
-            asked.attempt.sent()
-            with sending.watch():
-                await self._hear(asked, filled, until)
-        except ProviderError as error:
-            refused = not error.unanswered
-            raise
-        finally:
-            if now.state.asked_key is not None and now.state.message_id is None and (refused or not sending.left):
-                self._unask(now.state.asked_key)
-        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
-        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
-            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+    async def receive(self, output: ModelOutput) -> None:
+        self._post(turn.step(self._accepted.state, output, self._ports.clock()))
+        if self._ports.journal.crowded:
+            await self._flush()
 
-    async def _hear(self, asked: Asked, filled: attached.Filled, until: float) -> None:
-        now, chosen = self._accepted, asked.chosen
-        async with aclosing(chosen.driver.run(filled.take())) as outputs:
-            # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
-            began = anyio.current_time()
-            with anyio.CancelScope(deadline=until) as silent:
-                first = await anext(outputs, None)
-            if silent.cancelled_caught:
-                waited = anyio.current_time() - began
-                error = ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
-                error.unanswered = True
-                raise error
-            filled.sent()
-            if first is not None:
-                asked.attempt.answered()
-                await self._advance(turn.step(now.state, first, self._ports.clock()))
-                async for output in outputs:
-                    await self._advance(turn.step(now.state, output, self._ports.clock()))
-
-    async def _charge_unanswered(self, chosen: Chosen) -> None:
-        """A call of which nothing was heard has been read all the same, unless it was taken back."""
-        bill, entered = self._accepted.bill, len(self._accepted.bill.entries)
-        await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
-        self._cost += sum(self._price(chosen, entry.usage) for entry in bill.entries[entered:])
-        bill.close()
-
-    def _unask(self, key: str) -> None:
+    async def withdraw(self) -> None:
         """The call that was announced never left, or was refused: it used nothing."""
-        accepted = self._accepted
+        accepted, key = self._accepted, self._accepted.state.asked_key or ""
         accepted.state = msgspec.structs.replace(accepted.state, asked_key=None)
         try:
             self._ports.journal.post(self._log, (accepted.bill.unask(key),), accepted.scope)
         except AgentVMError as error:
             # The turn's end says it once more.
             logger.info("call_not_taken_back", call=key, code=error.code)
+
+    async def settle(self, chosen: Chosen, *, cut: bool) -> None:
+        """Adds up what the call cost. The end of the turn settles a call that it cuts off, or that failed half-way."""
+        if cut:
+            return
+        if not self.heard:
+            # Nothing was heard of it, and it has been read all the same.
+            await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
+        self._cost += sum(self._price(chosen, entry.usage) for entry in self._accepted.bill.entries[self._entered :])
+
+    def check(self, chosen: Chosen) -> None:
+        now = self._accepted.state
+        if not now.ended and (now.message_id is not None or not now.pending):
+            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
     def _tell_fallback(self, asked: Asked) -> None:
         """Who watches the turn sees who answers it, and why it is not who they chose."""
@@ -214,30 +193,6 @@ class Answering:
 
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
-
-    async def _admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
-        """The prompt, with as long an answer as there is room for. Nothing is called that could not be paid for."""
-        driver, thinking, bill = chosen.driver, prompt.thinking or 0, self._accepted.bill
-        warnings = await bill.admit(
-            driver.name,
-            prompt.model,
-            most_input=most_input(
-                prompt,
-                driver=driver.name,
-                window=driver.context_window(prompt.model),
-                conversation=self._composed.most,
-            ),
-            most_output=prompt.max_tokens + thinking,
-            least_output=min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking,
-            own_key=chosen.own_key,
-            hosted=chosen.hosted,
-            provider=chosen.provider,
-        )
-        if warnings:
-            self._ports.journal.post(self._log, warnings, self._accepted.scope)
-        if bill.most_output is None or bill.most_output >= prompt.max_tokens + thinking:
-            return prompt
-        return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
     async def _begin_again(self) -> None:
         accepted = self._accepted
@@ -257,23 +212,14 @@ class Answering:
                 at = self._ports.clock()
                 await self._advance(turn.tool_finished(accepted.state, pending.call, progress.LOST, True, at))
 
-    async def _history(self, candidates: Sequence[Chosen]) -> Recalled:
+    async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
         log = self._log
         window = max(one.driver.context_window(one.model) for one in candidates)
         current = self._accepted.state.user_message_id
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
-    @asynccontextmanager
-    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
-        """The prompt, with the bytes of what is kept of the history."""
-        store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
-        sizes = await attached.weigh(store, history.messages)
-        prompt = self._prompt(chosen, history, sizes)
-        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
-            yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
-
-    def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
+    def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._tools.specs
         wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
@@ -333,13 +279,16 @@ class Answering:
             outcome = ToolOutcome(f"{pending.call.name} failed because of an internal error", True)
         await done.send((pending.call, outcome))
 
-    async def _advance(self, made: turn.Step) -> None:
-        state, told = made
+    async def _advance(self, step: turn.Step) -> None:
+        self._post(step)
+        if self._ports.journal.crowded:
+            await self._flush()
+
+    def _post(self, step: turn.Step) -> None:
+        state, told = step
         told = self._accepted.timed(told) if state.ended else told
         self._ports.journal.post(self._log, self._accepted.bill.enter(told), self._accepted.scope)
         self._accepted.state = state
-        if self._ports.journal.crowded:
-            await self._settle()
 
-    async def _settle(self) -> None:
+    async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

@@ -1,4 +1,4 @@
-"""Billing — what a turn's model calls cost: admitted before each call, settled after it, once.
+"""Billing — what model calls cost: admitted before each call, settled after it, once.
 
 That a call is asked is committed before its request leaves. Every call that left has one ledger entry, named after the message
 it answers with, or after how it was asked if nothing was heard. It is committed together with what the call said. If that
@@ -64,7 +64,7 @@ class Unmetered:
 
 
 class Bill:
-    """The account of one turn."""
+    """The account of one turn, or of one call beside the turns."""
 
     def __init__(self, meter: Meter, clock: Clock, tenant_id: TenantId, user_id: UserId | None, scope: EventScope) -> None:
         self._meter = meter
@@ -80,65 +80,17 @@ class Bill:
         self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked] = []
         """The calls that ended, in case the commit they were in was lost."""
 
-    async def admit(
-        self,
-        driver: str,
-        model: str,
-        *,
-        most_input: int = 0,
-        most_output: int = 0,
-        least_output: int | None = None,
-        own_key: bool = False,
-        hosted: bool = False,
-        provider: str = "",
-        force: bool = False,
-    ) -> Events:
+    async def admit(self, planned: Planned, *, force: bool = False) -> Events:
         """Sets aside what the next call may use; says what its user should be warned of."""
-        self._planned = Planned(
-            tenant_id=self._tenant_id,
-            user_id=self.user_id,
-            driver=driver,
-            model=model,
-            most_input=most_input,
-            most_output=most_output,
-            least_output=least_output,
-            own_key=own_key,
-            hosted=hosted,
-            provider=provider,
-        )
-        self._hold = await self._meter.admit(self._planned, force=force)
+        self._planned = planned
+        self._hold = await self._meter.admit(planned, force=force)
         return self._hold.warnings
-
-    async def admit_again(self, call: AskedCall) -> None:
-        """A call that was made before a restart: it is charged, whatever remains."""
-        self._planned = call.planned
-        self._hold = await self._meter.admit(self._planned, force=True)
 
     def ask(self, key: str, call_id: str, input_tokens: int) -> turn_events.ModelAsked:
         """The call that was admitted, to be committed before its request leaves."""
-        planned, scope = self._planned, self._scope
-        if planned is None or scope.container_id is None or scope.image_id is None:
+        if self._planned is None:
             raise ValueError(f"{key} was not admitted")
-        if scope.session_id is None or scope.turn_id is None:
-            raise ValueError(f"{key} belongs to no turn")
-        call = AskedCall(
-            key=key,
-            call_id=call_id,
-            at=self._clock(),
-            tenant_id=self._tenant_id,
-            user_id=self.user_id,
-            container_id=scope.container_id,
-            image_id=scope.image_id,
-            session_id=scope.session_id,
-            turn_id=scope.turn_id,
-            driver=planned.driver,
-            model=planned.model,
-            provider=planned.provider,
-            own_key=planned.own_key,
-            hosted=planned.hosted,
-            input_tokens=input_tokens,
-        )
-        return turn_events.ModelAsked(call=call)
+        return turn_events.ModelAsked(call=self._call(self._planned, key, call_id, input_tokens))
 
     def unask(self, key: str) -> turn_events.ModelUnasked:
         """The call used nothing."""
@@ -171,7 +123,8 @@ class Bill:
             case turn_events.ModelCalled(entry=None) if self._planned is not None:
                 charge = Charge(None, None) if self._hold is None else self._hold.settle(data.usage)
                 self._hold = None
-                entry = self._entry(self._planned, data, charge)
+                call = self._call(self._planned, data.call_id, data.call_id, 0)
+                entry = call.entry(data.usage, charge, call.at)
                 self.entries.append(entry)
                 self.price += charge.price or 0
                 called = msgspec.structs.replace(data, entry=entry)
@@ -182,12 +135,13 @@ class Bill:
             case _:
                 return data
 
-    def _entry(self, planned: Planned, called: turn_events.ModelCalled, charge: Charge) -> LedgerEntry:
+    def _call(self, planned: Planned, key: str, call_id: str, input_tokens: int) -> AskedCall:
         scope = self._scope
         if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
-            raise ValueError(f"{called.call_id} belongs to no turn")
-        return LedgerEntry(
-            key=called.call_id,
+            raise ValueError(f"{key} belongs to no turn")
+        return AskedCall(
+            key=key,
+            call_id=call_id,
             at=self._clock(),
             tenant_id=self._tenant_id,
             user_id=self.user_id,
@@ -197,7 +151,8 @@ class Bill:
             turn_id=scope.turn_id,
             driver=planned.driver,
             model=planned.model,
-            usage=called.usage,
-            cost=charge.cost,
-            price=charge.price,
+            provider=planned.provider,
+            own_key=planned.own_key,
+            hosted=planned.hosted,
+            input_tokens=input_tokens,
         )

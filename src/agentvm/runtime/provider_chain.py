@@ -2,6 +2,7 @@
 
 The first in order that may be asked is asked. When none may, the call waits for the provider that is available first, if that
 is soon; otherwise it fails with the last error of the chosen one. Each is asked a few times at most, so a call always ends.
+A call that nobody waits for asks each once, and waits for none of them.
 """
 
 import math
@@ -34,37 +35,53 @@ class Asked:
 class ProviderChain:
     """The candidates of one model call, in order; at least one."""
 
-    def __init__(self, candidates: Sequence[Chosen], *, silence_seconds: float | None = None) -> None:
+    def __init__(self, candidates: Sequence[Chosen], *, silence_seconds: float | None = None, patient: bool = True) -> None:
         """`silence_seconds` is the operator's own timeout: giving up earlier says nothing about the provider."""
         self._candidates = candidates
         self._silence_seconds = silence_seconds
-        self._asks = [one.asks for one in candidates]
+        self._patient = patient
+        self._asks = [one.asks if patient else 1 for one in candidates]
         self._first_hand: ProviderError | None = None
         """What the chosen one said to this call."""
+        self._first_failure: ProviderError | None = None
+        """Why the first of them that could be asked anything has not answered."""
         self._until: float | None = None
         self.attempts = 0
         """How often somebody was asked."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether each of them was passed over, and none has failed."""
+        return self._first_failure is None and not any(self._asks)
 
     async def next(self) -> Asked:
         """Who is to be asked; the attempt has begun. Raises a ProviderError when nobody can be."""
         while True:
             for place, one in enumerate(self._candidates):
-                if self._asks[place] > 0 and one.health.wait <= 0:
+                if self._asks[place] <= 0:
+                    continue
+                if one.health.wait <= 0:
                     again = self._asks[place] < one.asks
                     self._asks[place] -= 1
                     self.attempts += 1
                     return Asked(one, one.health.begin(), place, self._candidates[0] if place else None, again)
+                if not self._patient:
+                    self._asks[place] = 0
+                    self._first_failure = self._first_failure or one.health.error()
+            if not self._patient and self._first_failure is not None:
+                raise self._first_failure
             await self._wait()
 
     def patience(self, asked: Asked) -> float:
         """Until when it may be silent, in the loop's time: half of what is left, so that who stands in has as much."""
-        if not any(asks > 0 for place, asks in enumerate(self._asks) if place != asked.place):
+        if not self._patient or not any(asks > 0 for place, asks in enumerate(self._asks) if place != asked.place):
             return math.inf
         now = anyio.current_time()
         return now + (anyio.current_effective_deadline() - now) / 2
 
     def failed(self, asked: Asked, error: ProviderError) -> None:
         """It said nothing but this. Raises the error when that is not for others to make good."""
+        self._first_failure = self._first_failure or error
         if not asked.attempt.failed(error, silence_seconds=self._silence_seconds):
             # It was too slow for this call, and would be so again.
             self._asks[asked.place] = 0

@@ -9,7 +9,7 @@ from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.limits import TurnSettings
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Choose
-from agentvm.sessions.asking import Asking, Billed, Tell
+from agentvm.sessions.background_call import BackgroundCalls, Billed, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.titles import Titles, TitlesBy
@@ -31,16 +31,16 @@ class BackgroundWork:
         choose: Choose,
         meter: Meter,
     ) -> None:
-        self._asking = asking = Asking(store, clock, choose=choose, meter=meter)
-        self._titles = Titles(store, clock, asking, by=by)
+        self._calls = calls = BackgroundCalls(store, clock, choose=choose, meter=meter)
+        self._titles = Titles(store, clock, calls, by=by)
         self._search = SearchUpkeep(store)
-        self.compactor = Compactor(store, clock, new_id, asking, settings=settings)
+        self.compactor = Compactor(store, clock, new_id, calls, settings=settings)
         self.imports = ImportQueue()
         self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor, self.imports)
 
     def count(self, billed: Billed) -> None:
         """From now on this hears of what is billed."""
-        self._asking.billed = billed
+        self._calls.billed = billed
 
     async def run(self, tell: Tell) -> None:
         """Until cancelled."""

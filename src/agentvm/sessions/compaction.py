@@ -9,7 +9,7 @@ this, and none fails because of it: without a summary the oldest exchanges are l
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -27,11 +27,11 @@ from agentvm.log import get_logger
 from agentvm.model.attachment import references
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, SummaryId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
-from agentvm.model.limits import TurnSettings
 from agentvm.model.message import UserMessage
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
-from agentvm.sessions.asking import Asking, Errand, Tell
+from agentvm.runtime.ports import SettingsOf
+from agentvm.sessions.background_call import BackgroundCalls, CallOwner, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
 from agentvm.storage.base import ReadingLimits, Recalled
@@ -99,13 +99,11 @@ class Compactor:
 
     kinds = (TurnResponse,)
 
-    def __init__(
-        self, store: Store, clock: Clock, new_id: NewId, asking: Asking, *, settings: Callable[[TenantId | None], TurnSettings]
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, new_id: NewId, calls: BackgroundCalls, *, settings: SettingsOf) -> None:
         self._store = store
         self._clock = clock
         self._new_id = new_id
-        self._asking = asking
+        self._calls = calls
         self._settings = settings
         self._waiting: OrderedDict[tuple[TenantId, SessionId], Work] = OrderedDict()
         self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
@@ -245,7 +243,7 @@ class Compactor:
     async def _room(self, work: Work, image: Image) -> int:
         """Tokens that who answers has for a history."""
         definition, settings = image.definition, self._settings(work.tenant_id)
-        async with self._asking.choose(work.tenant_id, definition.model) as (first, *_):
+        async with self._calls.choose(work.tenant_id, definition.model) as (first, *_):
             window = first.driver.context_window(first.model)
         _, room = share_window(
             window, definition.max_tokens or settings.defaults.max_tokens, thinking_tokens(definition.thinking)
@@ -260,7 +258,7 @@ class Compactor:
         """One more summary, stored; None when none could be made, or nobody needs it any more."""
         rules = self._settings(work.tenant_id).compaction
         summary_id = SummaryId(self._new_id("sum"))
-        errand = await self._errand(work, summary_id)
+        owner = await self._owner(work, summary_id)
         pieces: dict[str, Piece] = {}
 
         def write(one: Chosen) -> Prompt | None:
@@ -272,8 +270,8 @@ class Compactor:
 
         self._busy[work.key].calling = True
         with anyio.move_on_after(SECONDS) as patience:
-            async with self._asking.choose(work.tenant_id, rules.model or image.definition.model) as candidates:
-                heard = await self._asking.ask(errand, candidates, write)
+            async with self._calls.choose(work.tenant_id, rules.model or image.definition.model) as candidates:
+                heard = await self._calls.ask(owner, candidates, write)
         if patience.cancelled_caught:
             raise ProviderTimeout(f"The summary was not written within {SECONDS:.0f} s; try again")
         if heard is None:
@@ -290,7 +288,7 @@ class Compactor:
             tokens=estimate_tokens(text),
             model=heard[0].name,
             made_at=self._clock(),
-            user_id=errand.user_id,
+            user_id=owner.user_id,
         )
         if await log.add_summary(summary, covered, recalled):
             return summary
@@ -299,11 +297,11 @@ class Compactor:
             raise Conflict(f"{work.session_id} was changed while it was summed up; try again")
         return None
 
-    async def _errand(self, work: Work, summary_id: SummaryId) -> Errand:
+    async def _owner(self, work: Work, summary_id: SummaryId) -> CallOwner:
         user_id = work.user_id
         if user_id is None and work.turn_id is not None:
-            user_id = await self._asking.sender(work.tenant_id, work.turn_id)
-        return Errand(
+            user_id = await self._calls.sender(work.tenant_id, work.turn_id)
+        return CallOwner(
             key=f"summary_{summary_id}",
             tenant_id=work.tenant_id,
             container_id=work.container_id,

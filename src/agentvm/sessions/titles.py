@@ -22,7 +22,7 @@ from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.sessions.asking import Asking, Errand, Tell
+from agentvm.sessions.background_call import BackgroundCalls, CallOwner, Tell
 from agentvm.sessions.wording import first_words, tidy
 from agentvm.storage.base import ReadingLimits
 from agentvm.storage.sql.store import Store
@@ -62,11 +62,11 @@ class Titles:
 
     kinds = (TurnResponse,)
 
-    def __init__(self, store: Store, clock: Clock, asking: Asking, *, by: Callable[[TenantId], TitlesBy]) -> None:
+    def __init__(self, store: Store, clock: Clock, calls: BackgroundCalls, *, by: Callable[[TenantId], TitlesBy]) -> None:
         self._store = store
         self._clock = clock
         self._by = by
-        self._asking = asking
+        self._calls = calls
         self._waiting: deque[_Turn] = deque()
         self._heard = anyio.Event()
         self._known: OrderedDict[tuple[TenantId, SessionId], None] = OrderedDict()
@@ -144,13 +144,13 @@ class Titles:
         image = await self._store.tenant(turn.tenant_id).container(turn.container_id).get_image(turn.image_id)
         if image is None:
             return None
-        errand = Errand(
+        owner = CallOwner(
             key=f"title_{turn.session_id}",
             tenant_id=turn.tenant_id,
             container_id=turn.container_id,
             image_id=turn.image_id,
             session_id=turn.session_id,
-            user_id=await self._asking.sender(turn.tenant_id, turn.turn_id),
+            user_id=await self._calls.sender(turn.tenant_id, turn.turn_id),
         )
         said = f"User: {asked[:MOST_READ]}\n\nAssistant: {answered[:MOST_READ]}"
 
@@ -163,8 +163,8 @@ class Titles:
                 silence=SECONDS,
             )
 
-        async with self._asking.choose(turn.tenant_id, image.definition.model) as candidates:
-            heard = await self._asking.ask(errand, candidates, write)
+        async with self._calls.choose(turn.tenant_id, image.definition.model) as candidates:
+            heard = await self._calls.ask(owner, candidates, write)
         return None if heard is None else tidy(heard[1])
 
 

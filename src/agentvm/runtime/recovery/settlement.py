@@ -11,7 +11,7 @@ from agentvm.events.turn import ModelCalled
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.image import Image
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import AskedCall, Planned
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import context
 from agentvm.runtime.accepted import Accepted
@@ -40,7 +40,7 @@ async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: A
         heard, cut = (cut, None) if cut is not None and cut.call_id == call.call_id else (None, cut)
         usage = call.unanswered if heard is None else _with_estimate(heard, call)
         key = call.key if heard is None else call.call_id
-        await accepted.bill.admit_again(call)
+        await accepted.bill.admit(call.planned, force=True)
         accepted.bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
         used += usage
     if cut is not None:
@@ -74,15 +74,29 @@ async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acce
     """The call is billed for who was really asked, which need not be who would be asked now; its window."""
     try:
         async with ports.choose(tenant_id, cut.asked or image.definition.model) as (chosen, *_):
-            name, own_key, hosted, provider = chosen.driver.name, chosen.own_key, chosen.hosted, chosen.provider
-            await accepted.bill.admit(name, chosen.model, own_key=own_key, hosted=hosted, provider=provider, force=True)
+            planned = Planned(
+                tenant_id=tenant_id,
+                user_id=accepted.bill.user_id,
+                driver=chosen.driver.name,
+                model=chosen.model,
+                most_input=0,
+                most_output=0,
+                own_key=chosen.own_key,
+                hosted=chosen.hosted,
+                provider=chosen.provider,
+            )
+            await accepted.bill.admit(planned, force=True)
             return chosen.driver.context_window(chosen.model)
     except DriverNotFound:
         if cut.asked is None:
             raise
         # It was taken out of the configuration meanwhile. What it used, it used.
-        provider, _, model = cut.asked.partition("/")
-        await accepted.bill.admit(provider, model, provider=provider, force=True)
+        name, _, model = cut.asked.partition("/")
+        user_id = accepted.bill.user_id
+        planned = Planned(
+            tenant_id=tenant_id, user_id=user_id, driver=name, model=model, most_input=0, most_output=0, provider=name
+        )
+        await accepted.bill.admit(planned, force=True)
         return GONE_WINDOW
 
 
