@@ -8,23 +8,25 @@ import pytest
 from tests.docs.documents import read
 from tests.server.http.fixtures import open_world
 
+from agentvm.operations.http_face import HttpFace
 from agentvm.operations.table import OPERATIONS
-from agentvm.server.http import ROUTES
+from agentvm.server.http import FACES
 from agentvm.server.http.api import PUBLIC
-from agentvm.server.http.route import Route
 
 PAGE = read("docs/http-api.md")
 
 
-def row(route: Route) -> tuple[str, str, str]:
-    needs = " or ".join(f"`{name}`" for name in route.needs) or "known"
+def row(route: HttpFace) -> tuple[str, str, str]:
+    row = route.operation
+    needs = " or ".join(f"`{name}`" for name in row.needs) or "known"
+    body = msgspec.structs.fields(route.body if route.has_body else route.query)
+    query = msgspec.structs.fields(route.query) if route.has_body else ()
     takes = ", ".join(
-        (["bytes"] if route.body != "json" else [])
-        + [f"`{member.encode_name}`{'' if member.required else '?'}" for member in msgspec.structs.fields(route.takes)]
-        + [f"`?{member.encode_name}`{'' if member.required else '?'}" for member in msgspec.structs.fields(route.query)]
+        (["bytes"] if route.http.body != "json" else [])
+        + [f"`{member.encode_name}`{'' if member.required else '?'}" for member in body]
+        + [f"`?{member.encode_name}`{'' if member.required else '?'}" for member in query]
     )
-    path = re.sub(r"\{(\w+):str\}", r"{\1}", route.path)
-    return f"`{route.method} {path}`", f"{needs}, or own" if route.own else needs, takes
+    return f"`{route.name}`", f"{needs}, or own" if row.own else needs, takes
 
 
 def told() -> list[tuple[str, str, str]]:
@@ -33,7 +35,7 @@ def told() -> list[tuple[str, str, str]]:
 
 
 def test_the_page_tells_of_every_route_and_no_other() -> None:
-    assert sorted(told()) == sorted(row(route) for route in ROUTES if not route.hidden)
+    assert sorted(told()) == sorted(row(route) for route in FACES if not route.http.hidden)
 
 
 def test_the_page_tells_of_the_public_paths() -> None:
@@ -53,6 +55,6 @@ async def test_the_error_on_the_page_is_what_the_server_says() -> None:
 
 
 def test_the_page_tells_how_each_action_is_called_in_the_audit_log() -> None:
-    hidden = {route.action for route in ROUTES if route.hidden}
+    hidden = {route.operation.audit for route in FACES if route.http.hidden}
     actions = {operation.audit for operation in OPERATIONS if operation.audit} - hidden
     assert actions == set(re.findall(r"`(\w+\.\w+)`", PAGE.split("\n## Audit\n")[1]))

@@ -2,8 +2,8 @@ import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.operations import secret
+from agentvm.operations.http_face import HttpFace
 from agentvm.operations.secret import SecretPut
-from agentvm.server.http.face import HttpFace
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -41,19 +42,26 @@ async def carry_out(operation: Operation, context: Context, request: Request[Any
         return await operation.function(context, request)
 
 
+@dataclass(slots=True)
+class Outcome:
+    """The result of an operation in the audit log."""
+
+    result: str = f"refused:{AgentVMError.code}"
+
+
 @asynccontextmanager
-async def audited(operation: Operation, context: Context) -> AsyncIterator[None]:
+async def audited(operation: Operation, context: Context) -> AsyncIterator[Outcome]:
     """Enters the outcome of the block in the audit log, if the operation writes; refusals too."""
-    result = f"refused:{AgentVMError.code}"
+    outcome = Outcome()
     try:
-        yield
-        result = "ok"
+        yield outcome
+        outcome.result = "ok"
     except AgentVMError as error:
-        result = f"refused:{error.code}"
+        outcome.result = f"refused:{error.code}"
         raise
     finally:
         if operation.audit is not None and not context.is_dry_run:
-            await _enter(operation.audit, context, result)
+            await _enter(operation.audit, context, outcome.result)
 
 
 async def _enter(action: str, context: Context, result: str) -> None:

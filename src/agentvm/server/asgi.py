@@ -17,9 +17,9 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import request_id_of, status_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
-from agentvm.server.http import ROUTES, documents
+from agentvm.server.http import FACES, documents
 from agentvm.server.http.api import ManagementApi
-from agentvm.server.http.gate import GOES_ON, Gate, routes_of
+from agentvm.server.http.gate import ENDLESS, HttpGate
 from agentvm.server.origin import refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
@@ -47,8 +47,8 @@ class Application:
         self._house = House(vm, watch, Readers())
         self.bound_to = vm.config.system.host
         """The address peers come to."""
-        self.gate = Gate(vm, lambda: self.bound_to)
-        gated = (served for route in ROUTES for served in routes_of(self.gate, route))
+        self.gate = HttpGate(vm, lambda: self.bound_to)
+        gated = (route for face in FACES for route in self.gate.routes(face))
         self.http = ManagementApi([*public_routes(vm), *documents(), *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
@@ -95,7 +95,7 @@ class Application:
         finally:
             if scope["type"] == "http":
                 route = scope.get("path_template") or OTHER
-                took = None if scope["state"].get(GOES_ON) else (time.perf_counter_ns() - began) // 1000
+                took = None if scope["state"].get(ENDLESS) else (time.perf_counter_ns() - began) // 1000
                 self._vm.monitor.metrics.served(scope["method"], route, status, took)
 
     def _refuse_forwarded(self, request: HttpRequest) -> None:

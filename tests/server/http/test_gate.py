@@ -3,16 +3,20 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 import pytest
+from tests.server.http.faces import face
 from tests.server.http.fixtures import Reply, World, open_world, request
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import DEFAULT_TENANT
-from agentvm.server.http import ROUTES
+from agentvm.operations.context import Context
+from agentvm.operations.http_face import HttpFace
+from agentvm.operations.http_reply import HttpReply
+from agentvm.operations.operation import Empty, Http
+from agentvm.protocol.requests import Request
+from agentvm.server.http import FACES
 from agentvm.server.http.api import PUBLIC, ManagementApi
 from agentvm.server.http.body import MAX_BODY
-from agentvm.server.http.gate import routes_of
-from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.storage.sql.accounts import Accounts
 
 pytestmark = pytest.mark.anyio
@@ -23,22 +27,22 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
         served = {
             f"{route.method} {route.path}" for route in world.app.http.routes if route.is_gated and route.method != "HEAD"
         }
-        assert served == {route.name for route in ROUTES}
+        assert served == {one.name for one in FACES}
         assert {"/health", "/ready", "/ws", "/openapi.json", "/docs"} == PUBLIC
         for path in PUBLIC:
             assert (await world.ask("GET", path, key="")).status in (200, 426)
 
 
 def test_what_writes_is_audited() -> None:
-    silent = {route.name for route in ROUTES if route.method != "GET" and route.action is None}
+    silent = {one.name for one in FACES if one.method != "GET" and one.operation.audit is None}
     reading = {"POST /v1/tenants/get", "POST /v1/tenants/list", "POST /v1/resources/resolve"}
     # Saved with every pause in somebody's typing, and read by nobody else.
-    drafts = {f"{method} /v1/sessions/{{session_id:str}}/draft" for method in ("PUT", "DELETE")}
+    drafts = {f"{method} /v1/sessions/{{session_id}}/draft" for method in ("PUT", "DELETE")}
     # A mark of how far somebody has read is theirs alone.
-    marks = {"POST /v1/sessions/{session_id:str}/read"}
+    marks = {"POST /v1/sessions/{session_id}/read"}
     assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks}
     # What leaves the server is no less than what is written.
-    assert {route.name for route in ROUTES if route.method == "GET" and route.action} == {"GET /v1/export"}
+    assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {"GET /v1/export"}
 
 
 async def test_a_request_has_one_id_in_its_answer_its_error_and_the_audit_log() -> None:
@@ -169,12 +173,13 @@ class _Silent:
         return getattr(self._accounts, name)
 
 
-class Wish(Given):
+class Wish(Request[object]):
     name: str = "none"
-
-
-class Manner(Given):
     dry_run: bool = False
+
+
+class Named(Request[object]):
+    thing: str
 
 
 class Asking(Protocol):
@@ -184,10 +189,10 @@ class Asking(Protocol):
 
 
 @asynccontextmanager
-async def serving(routes: Routes) -> AsyncIterator[tuple[World, Asking]]:
-    """A world where these routes are served, and how its operator asks them."""
+async def serving(*faces: HttpFace) -> AsyncIterator[tuple[World, Asking]]:
+    """A world where these operations are served, and how its operator asks for them."""
     async with open_world() as world:
-        served = [one for route in routes.all for one in routes_of(world.app.gate, route)]
+        served = [route for one in faces for route in world.app.gate.routes(one)]
         world.app.http = ManagementApi(served, lambda _: None)
         known = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {world.operator}".encode())]
 
@@ -198,14 +203,10 @@ async def serving(routes: Routes) -> AsyncIterator[tuple[World, Asking]]:
 
 
 async def test_a_body_may_have_a_query_beside_it() -> None:
-    routes = Routes()
+    async def make(context: Context, request: Wish) -> dict[str, object]:
+        return {"name": request.name, "dry": request.dry_run, "tenant": context.tenant_id}
 
-    @routes.add("POST", "/v1/x", needs=(), takes=Wish, query=Manner)
-    async def make(ask: Ask[Wish]) -> Answer[dict[str, object]]:
-        manner: Manner = ask.query
-        return Answer(content={"name": ask.given.name, "dry": manner.dry_run, "tenant": ask.tenant_id})
-
-    async with serving(routes) as (_, ask):
+    async with serving(face(make, Http(method="POST", path="/v1/x", query=("dry_run",)))) as (_, ask):
         reply = await ask("POST", "/v1/x?dryRun=true&tenant=acme", b'{"name": "a"}')
         assert reply.body == {"name": "a", "dry": True, "tenant": "ten_acme"}
         assert (await ask("POST", "/v1/x", b"{}")).body["dry"] is False
@@ -214,15 +215,16 @@ async def test_a_body_may_have_a_query_beside_it() -> None:
 
 
 async def test_a_body_may_be_bytes_with_a_bound_of_its_own() -> None:
-    routes = Routes()
-
-    async def count(ask: Ask[Nothing]) -> Answer[bytes]:
-        return Answer(content=ask.body[:4] + str(len(ask.body)).encode(), media_type="image/png")
+    async def count(context: Context, request: Empty) -> HttpReply[bytes]:
+        body = context.http.body
+        return HttpReply(content=body[:4] + str(len(body)).encode(), media_type="image/png")
 
     large, small = MAX_BODY * 2, 10
-    routes.add("POST", "/v1/large", needs=(), takes=Nothing, body="bytes", most_body=large)(count)
-    routes.add("PUT", "/v1/small", needs=(), takes=Nothing, body="bytes", most_body=small)(count)
-    async with serving(routes) as (_, ask):
+    served = (
+        face(count, Http(method="POST", path="/v1/large", body="bytes", max_body_bytes=large)),
+        face(count, Http(method="PUT", path="/v1/small", body="bytes", max_body_bytes=small)),
+    )
+    async with serving(*served) as (_, ask):
         reply = await ask("POST", "/v1/large", b"\xff\x00{" + b"x" * (large - 3))
         assert (reply.status, reply.headers["content-type"]) == (200, "image/png")
         assert reply.raw == b"\xff\x00{x" + str(large).encode()
@@ -232,16 +234,13 @@ async def test_a_body_may_be_bytes_with_a_bound_of_its_own() -> None:
 
 
 async def test_an_answer_has_headers_and_knows_what_the_asker_has() -> None:
-    routes = Routes()
-
-    @routes.add("GET", "/v1/x", needs=(), takes=Nothing, statuses=(200, 304))
-    async def get(ask: Ask[Nothing]) -> Answer[bytes | None]:
+    async def get(context: Context, request: Empty) -> HttpReply[bytes | None]:
         headers = {"ETag": '"1"', "Cache-Control": "private, no-cache"}
-        if ask.if_none_match == '"1"':
-            return Answer(content=None, status=304, headers=headers)
-        return Answer(content=str(ask.if_match).encode(), media_type="text/plain", headers=headers)
+        if context.http.if_none_match == '"1"':
+            return HttpReply(content=None, status=304, headers=headers)
+        return HttpReply(content=str(context.http.if_match).encode(), media_type="text/plain", headers=headers)
 
-    async with serving(routes) as (_, ask):
+    async with serving(face(get, Http(method="GET", path="/v1/x", statuses=(200, 304)))) as (_, ask):
         reply = await ask("GET", "/v1/x", headers=[(b"if-match", b"*")])
         assert (reply.raw, reply.headers["etag"], reply.headers["cache-control"]) == (b"*", '"1"', "private, no-cache")
         same = await ask("GET", "/v1/x", headers=[(b"if-none-match", b'"1"')])
@@ -250,13 +249,10 @@ async def test_an_answer_has_headers_and_knows_what_the_asker_has() -> None:
 
 
 async def test_a_name_in_a_path_may_hold_encoded_slashes() -> None:
-    routes = Routes()
+    async def tell(context: Context, request: Named) -> dict[str, str]:
+        return {"thing": request.thing, "target": context.target}
 
-    async def tell(ask: Ask[Nothing]) -> Answer[dict[str, str]]:
-        return Answer(content={**ask.path, "target": ask.target})
-
-    routes.add("GET", "/v1/things/{thing:str}/versions", needs=(), takes=Nothing)(tell)
-    async with serving(routes) as (_, ask):
+    async with serving(face(tell, Http(method="GET", path="/v1/things/{thing}/versions"))) as (_, ask):
         reply = await ask("GET", "/v1/things/resource%3A%2F%2Fprompts%2Fx/versions")
         assert reply.body == {"thing": "resource://prompts/x", "target": "resource://prompts/x"}
         assert (await ask("GET", "/v1/things/a%252Fb/versions")).body["thing"] == "a%2Fb"
@@ -268,12 +264,10 @@ async def test_a_name_in_a_path_may_hold_encoded_slashes() -> None:
 
 
 async def test_a_crash_is_audited_and_says_nothing_of_the_insides() -> None:
-    async def crash(ask: Ask[Nothing]) -> None:
+    async def crash(context: Context, request: Empty) -> None:
         raise ZeroDivisionError("hush")
 
-    routes = Routes()
-    routes.add("POST", "/v1/x", needs=(), across=False, action="x", takes=Nothing)(crash)
-    async with serving(routes) as (world, ask):
+    async with serving(face(crash, Http(method="POST", path="/v1/x"), across=False, audit="x")) as (world, ask):
         reply = await ask("POST", "/v1/x")
         assert (reply.status, reply.code) == (500, "internal_error")
         assert b"hush" not in reply.raw

@@ -1,21 +1,21 @@
 from collections import Counter
 
 from agentvm.model.principal import EVERYTHING
-from agentvm.server.http import ROUTES
+from agentvm.server.http import FACES
 
 
 def test_every_route_is_there_once() -> None:
-    assert [name for name, count in Counter(route.name for route in ROUTES).items() if count > 1] == []
-    assert len(ROUTES) > 30
+    assert [name for name, count in Counter(route.name for route in FACES).items() if count > 1] == []
+    assert len(FACES) > 30
 
 
 def test_every_route_names_permissions_that_exist() -> None:
-    assert {permission for route in ROUTES for permission in route.needs} <= EVERYTHING
+    assert {permission for route in FACES for permission in route.operation.needs} <= EVERYTHING
 
 
 def test_only_asking_who_one_is_needs_none() -> None:
-    assert [route.name for route in ROUTES if not route.needs] == ["GET /v1/auth/whoami", "POST /v1/auth/ws-token"]
+    assert [route.name for route in FACES if not route.operation.needs] == ["GET /v1/auth/whoami", "POST /v1/auth/ws-token"]
 
 
 def test_only_keys_are_open_to_their_owners() -> None:
-    assert {route.path.split("/")[2] for route in ROUTES if route.own} == {"auth"}
+    assert {route.path.split("/")[2] for route in FACES if route.operation.own} == {"auth"}

@@ -11,8 +11,8 @@ from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
 from agentvm.model.ids import ContainerId
-from agentvm.server.http import ROUTES
-from agentvm.server.http.route import Route
+from agentvm.operations.http_face import HttpFace
+from agentvm.server.http import FACES
 from agentvm.storage.resources import Search
 from agentvm.storage.sessions import SessionQuery
 
@@ -40,7 +40,7 @@ BODIES: dict[str, object] = {
     "messageId": "x",
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
-SAID: dict[tuple[str, str], object] = {("POST /v1/sessions/{session_id:str}/edit", "content"): "x"}
+SAID: dict[tuple[str, str], object] = {("POST /v1/sessions/{session_id}/edit", "content"): "x"}
 """Where it is something else than the others take."""
 
 
@@ -91,10 +91,10 @@ PLAIN = {
 }
 
 
-def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, object]:
+def given(route: HttpFace, names: dict[str, str], *, optional: bool) -> dict[str, object]:
     """The members a route needs, and with `optional` also those that name something."""
     found: dict[str, object] = {}
-    for member in (*msgspec.structs.fields(route.takes), *msgspec.structs.fields(route.query)):
+    for member in (*msgspec.structs.fields(route.body), *msgspec.structs.fields(route.query)):
         if member.type is object:
             # Not read: an answer of GET may be sent back as it is.
             if member.required:
@@ -110,7 +110,7 @@ def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, o
     return found
 
 
-def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
+def attempts(route: HttpFace, account: Account | None) -> Iterator[Attempt]:
     """Each way to aim at a tenant: by the path, by a member of the body or the query, by `?tenant=`."""
     names = named(account)
     parameters = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
@@ -120,8 +120,8 @@ def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
     def build(own: dict[str, str], members: dict[str, object], tenant: str | None) -> Attempt:
         path = route.path
         for name in parameters:
-            path = path.replace(f"{{{name}:str}}", quote((own | PLAIN)[name], safe=""))
-        in_query = route.query if route.method in ("POST", "PUT") else route.takes
+            path = path.replace(f"{{{name}}}", quote((own | PLAIN)[name], safe=""))
+        in_query = route.query
         asked = {member.encode_name for member in msgspec.structs.fields(in_query)}
         query = {name: str(value) for name, value in members.items() if name in asked}
         if tenant is not None:
@@ -135,11 +135,11 @@ def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
     # Who asks for the list of somebody else's things is given an empty one, as of nobody; that is asked below.
     if any(value in names.values() for value in with_names.values()) and not (route.method == "GET"):
         yield build(names, with_names, None)
-    if route.across:
+    if route.operation.across:
         yield build(names, given(route, names, optional=False), names["tenant"])
 
 
-async def send(world: World, route: Route, attempt: Attempt, key: str) -> Reply:
+async def send(world: World, route: HttpFace, attempt: Attempt, key: str) -> Reply:
     return await world.ask(route.method, attempt.path, attempt.body, key=key)
 
 
@@ -175,13 +175,13 @@ async def test_every_route_that_is_served_is_asked_below() -> None:
         served = {
             f"{route.method} {route.path}" for route in world.app.http.routes if route.is_gated and route.method != "HEAD"
         }
-        assert served == {route.name for route in ROUTES}
+        assert served == {route.name for route in FACES}
 
 
 async def test_another_tenant_is_refused_as_if_there_were_nothing() -> None:
     async with open_world() as world:
         before = await snapshot(world, world.acme)
-        for route in ROUTES:
+        for route in FACES:
             for foreign, absent in zip(attempts(route, world.acme), attempts(route, None), strict=True):
                 refused = await send(world, route, foreign, world.bolt.admin)
                 assert refused.status in (403, 404), (route.name, foreign)
@@ -193,7 +193,7 @@ async def test_another_tenant_is_refused_as_if_there_were_nothing() -> None:
 async def test_without_credentials_nothing_is_answered() -> None:
     async with open_world() as world:
         before = await snapshot(world, world.acme)
-        for route in ROUTES:
+        for route in FACES:
             wanted = [*attempts(route, world.acme), *attempts(route, None)] or [Attempt(route.path, None)]
             replies = [await send(world, route, attempt, "") for attempt in wanted]
             assert {reply.status for reply in replies} == {401}, route.name
@@ -209,8 +209,8 @@ async def test_a_colleague_with_too_few_permissions_is_refused() -> None:
             little: await world.key(world.acme.tenant_id, [little], user_id=bob) for little in ("resources:read", "images:read")
         }
         before = await snapshot(world, world.acme)
-        for route in (route for route in ROUTES if route.needs):
-            key = keys["resources:read" if "images:read" in route.needs else "images:read"]
+        for route in (route for route in FACES if route.operation.needs):
+            key = keys["resources:read" if "images:read" in route.operation.needs else "images:read"]
             plain = Attempt(route.path, given(route, named(None), optional=False) if route.method in ("POST", "PUT") else None)
             for attempt in list(attempts(route, world.acme)) or [plain]:
                 reply = await send(world, route, attempt, key)
@@ -230,10 +230,10 @@ async def test_nothing_of_another_tenant_is_in_any_answer() -> None:
             *(acme.tenant_id, acme.user_key_id, acme.user_id, acme.attachment),
             *("secret of", "prompt of acme", "said by acme", "file of acme"),
         )
-        for route in (route for route in ROUTES if route.method == "GET"):
+        for route in (route for route in FACES if route.method == "GET"):
             path = route.path
             for name, value in (named(world.bolt) | PLAIN).items():
-                path = path.replace(f"{{{name}:str}}", quote(value, safe=""))
+                path = path.replace(f"{{{name}}}", quote(value, safe=""))
             for query in ("", f"?userId={acme.user_id}"):
                 reply = await world.ask("GET", path + query, key=world.bolt.admin)
                 assert not [secret for secret in secrets if secret.encode() in reply.raw], route.name

@@ -5,15 +5,20 @@ import jsonschema_rs
 import msgspec
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31
+from tests.server.http.faces import face
 from tests.server.http.fixtures import open_world
 
 from agentvm.errors import Conflict, PreconditionFailed
 from agentvm.model.base import Record
+from agentvm.operations.http_face import HttpFace
+from agentvm.operations.http_reply import HttpReply
+from agentvm.operations.operation import Empty, Http
+from agentvm.operations.pages import Page
+from agentvm.protocol.requests import Request
 from agentvm.server.errors import status_of
-from agentvm.server.http import ROUTES, described
+from agentvm.server.http import FACES, described
 from agentvm.server.http.api import PUBLIC
-from agentvm.server.http.openapi import document, openapi_path, readable, statuses_of
-from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
+from agentvm.server.http.openapi import document, readable
 from agentvm.version import VERSION
 
 
@@ -22,22 +27,25 @@ class Thing(Record):
     anything: dict[str, object]
 
 
-class Wish(Given):
+class Wish(Request[object]):
     name: str
     size: int | None = None
 
 
-class Manner(Given):
+class Manner(Request[object]):
+    thing_id: str
+    name: str
+    size: int | None = None
     dry_run: bool = False
     depth: int | None = None
 
 
-async def nothing(ask: Ask[Nothing]) -> Answer[None]:
+async def nothing(context: object, request: Empty) -> None:
 
     raise NotImplementedError
 
 
-async def things(ask: Ask[Nothing]) -> Page[Thing]:
+async def things(context: object, request: Empty) -> Page[Thing]:
     """List things.
 
     Those that
@@ -46,7 +54,12 @@ async def things(ask: Ask[Nothing]) -> Page[Thing]:
     return Page(items=[])
 
 
-async def either(ask: Ask[Wish]) -> Thing | Answer[bytes | None]:
+async def either(context: object, request: Wish) -> Thing | HttpReply[bytes | None]:
+
+    raise NotImplementedError
+
+
+async def changed(context: object, request: Manner) -> Thing:
 
     raise NotImplementedError
 
@@ -55,9 +68,8 @@ def operations(found: dict[str, Any]) -> dict[str, Any]:
     return {f"{method.upper()} {path}": about for path, methods in found["paths"].items() for method, about in methods.items()}
 
 
-def one(routes: Routes) -> dict[str, Any]:
-    found = operations(document(routes.all))
-    about: dict[str, Any] = found[f"{routes.all[0].method} {openapi_path(routes.all[0])}"]
+def one(served: HttpFace) -> dict[str, Any]:
+    about: dict[str, Any] = operations(document([served]))[served.name]
     return about
 
 
@@ -68,7 +80,7 @@ def test_the_document_is_openapi_3_1() -> None:
 
 
 def test_every_route_is_in_it_and_no_other() -> None:
-    wanted = {f"{route.method} {openapi_path(route)}" for route in ROUTES if not route.hidden}
+    wanted = {served.name for served in FACES if not served.http.hidden}
     public = {f"GET {path}" for path in PUBLIC if path != "/ws"}
     assert set(operations(described())) == wanted | public
 
@@ -98,25 +110,21 @@ def test_names_are_those_on_the_wire() -> None:
 
 
 def test_permissions_and_the_key_are_told_and_what_is_public_needs_none() -> None:
-    for route in ROUTES:
-        if route.hidden:
+    for served in FACES:
+        if served.http.hidden:
             continue
-        about = operations(described())[f"{route.method} {openapi_path(route)}"]
-        assert (about["x-permissions"], "security" in about) == (list(route.needs), False)
+        about = operations(described())[served.name]
+        assert (about["x-permissions"], "security" in about) == (list(served.operation.needs), False)
     assert described()["security"] == [{"bearer": []}]
     assert operations(described())["GET /health"]["security"] == []
 
 
 def test_a_hidden_route_is_not_told() -> None:
-    routes = Routes()
-    routes.add("GET", "/v1/x", needs=(), takes=Nothing, hidden=True)(nothing)
-    assert "/v1/x" not in document(routes.all)["paths"]
+    assert "/v1/x" not in document([face(nothing, Http(method="GET", path="/v1/x", hidden=True))])["paths"]
 
 
 def test_a_path_a_query_and_a_tenant_are_parameters() -> None:
-    routes = Routes()
-    routes.add("PUT", "/v1/x/{thing_id:str}", needs=(), takes=Wish, query=Manner)(either)
-    about = one(routes)
+    about = one(face(changed, Http(method="PUT", path="/v1/x/{thing_id}", query=("dry_run", "depth"))))
     assert [(found["name"], found["in"], found["required"]) for found in about["parameters"]] == [
         ("thing_id", "path", True),
         ("dryRun", "query", False),
@@ -128,9 +136,7 @@ def test_a_path_a_query_and_a_tenant_are_parameters() -> None:
 
 
 def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
-    routes = Routes()
-    routes.add("GET", "/v1/x", needs=(), takes=Nothing, across=False)(things)
-    about = one(routes)
+    about = one(face(things, Http(method="GET", path="/v1/x"), across=False))
     assert about["parameters"] == []
     assert (about["operationId"], about["summary"]) == ("tests_things", "List things")
     assert about["description"] == "Those that are there."
@@ -140,9 +146,8 @@ def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
 
 
 def test_bytes_go_in_and_come_out_and_nothing_may_have_changed() -> None:
-    routes = Routes()
-    routes.add("POST", "/v1/x", needs=(), takes=Wish, body="bytes", statuses=(200, 304), media_type="image/png")(either)
-    about = one(routes)
+    http = Http(method="POST", path="/v1/x", body="bytes", statuses=(200, 304), media_type="image/png")
+    about = one(face(either, http))
     assert about["requestBody"] == {"required": True, "content": {"application/octet-stream": {}}}
     assert set(about["responses"]["200"]["content"]) == {"application/json", "image/png"}
     assert "content" not in about["responses"]["304"]
@@ -150,30 +155,28 @@ def test_bytes_go_in_and_come_out_and_nothing_may_have_changed() -> None:
 
 
 def test_the_errors_of_a_route_are_told() -> None:
-    routes = Routes()
-    routes.add("DELETE", "/v1/x", needs=(), takes=Nothing, across=False, raises=(Conflict, PreconditionFailed))(nothing)
-    about = one(routes)
+    http = Http(method="DELETE", path="/v1/x")
+    about = one(face(nothing, http, across=False, raises=(Conflict, PreconditionFailed)))
     assert set(about["responses"]) == {"204", "400", "401", "403", "409", "412", "429", "500", "503"}
     assert status_of(PreconditionFailed) == 412
     assert [found["name"] for found in about["parameters"]] == ["If-Match"]
 
 
 def test_a_type_without_json_is_refused() -> None:
-    async def odd(ask: Ask[Nothing]) -> Answer[complex]:
+    async def odd(context: object, request: Empty) -> complex:
         raise NotImplementedError
 
-    routes = Routes()
-    routes.add("GET", "/v1/x", needs=(), takes=Nothing)(odd)
     with pytest.raises(TypeError, match="complex"):
-        document(routes.all)
+        document([face(odd, Http(method="GET", path="/v1/x"))])
 
 
 def test_statuses_follow_from_the_answer() -> None:
-    routes = Routes()
-    routes.add("DELETE", "/v1/x", needs=(), takes=Nothing)(nothing)
-    routes.add("GET", "/v1/x", needs=(), takes=Nothing)(things)
-    routes.add("POST", "/v1/x", needs=(), takes=Wish, statuses=(200, 201))(either)
-    assert [statuses_of(route) for route in routes.all] == [(204,), (200,), (200, 201)]
+    served = [
+        face(nothing, Http(method="DELETE", path="/v1/x")),
+        face(things, Http(method="GET", path="/v1/x")),
+        face(either, Http(method="POST", path="/v1/x", statuses=(200, 201))),
+    ]
+    assert [one.statuses for one in served] == [(204,), (200,), (200, 201)]
 
 
 @pytest.mark.anyio

@@ -6,14 +6,16 @@ from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Browser
+from tests.server.http.faces import face
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.base import Record
+from agentvm.operations.operation import Http
+from agentvm.protocol.requests import Request
 from agentvm.server.http import described
 from agentvm.server.http.openapi import document
 from agentvm.server.http.reference import HEADERS, SCRIPT, STYLE, addressed, curl, page
-from agentvm.server.http.route import Answer, Ask, Given, Routes
 
 HOSTILE = "<script>alert(1)</script>\"'&`x`"
 VOID = {"meta", "wbr", "input"}
@@ -85,19 +87,20 @@ def test_nothing_in_the_page_is_taken_for_html() -> None:
     class Odd(Record):
         member: str = HOSTILE
 
-    class Asked(Given):
+    class Asked(Request[Odd]):
         kind: str = HOSTILE
 
-    async def odd(ask: Ask[Asked]) -> Answer[Odd]:
+    async def odd(context: object, request: Asked) -> Odd:
 
         raise NotImplementedError
 
     odd.__doc__ = f"{HOSTILE}\n\n{HOSTILE}"
     Odd.__doc__ = HOSTILE
-    routes = Routes()
-    routes.add("POST", "/v1/x", needs=(HOSTILE,), takes=Asked)(odd)
-    routes.add("GET", "/v1/<x>", needs=(), takes=Asked)(odd)
-    text = page(document(routes.all) | {"info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE}})
+    served = [
+        face(odd, Http(method="POST", path="/v1/x"), needs=(HOSTILE,)),
+        face(odd, Http(method="GET", path="/v1/<x>")),
+    ]
+    text = page(document(served) | {"info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE}})
     read = Reader(text)
     assert (read.open, read.scripts, "x" in read.seen) == ([], [SCRIPT], False)
     assert "alert(1)" in text

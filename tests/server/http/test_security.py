@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.ids import DEFAULT_TENANT
-from agentvm.server.http import ROUTES
+from agentvm.server.http import FACES
 from agentvm.server.local import RunningServer
 from agentvm.tenants import tickets
 from agentvm.tenants.rights import TENANT_WIDE
@@ -95,13 +95,13 @@ async def test_a_key_with_one_wrong_letter_is_refused_like_any_other() -> None:
             assert (await world.ask("GET", WHOAMI, key=wrong)).but_its_id() == nobody.but_its_id()
 
 
-TAKING = [route for route in ROUTES if route.method in ("POST", "PUT") and route.body == "json"]
+TAKING = [route for route in FACES if route.method in ("POST", "PUT") and route.http.body == "json"]
 
 
 async def test_no_body_may_bring_a_member_that_nobody_knows() -> None:
     async with open_world() as world:
         for route in TAKING:
-            path = route.path.replace("{", "").replace(":str}", "")
+            path = route.path.replace("{", "").replace("}", "")
             reply = await world.ask(route.method, path, {"isAdmin": True, "tenantId": "ten_bolt"})
             assert (reply.status, reply.code) == (400, "invalid_input"), route.name
 

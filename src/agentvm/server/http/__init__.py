@@ -6,21 +6,21 @@ from functools import cache
 
 import msgspec
 
+from agentvm.operations.http_face import HttpFace
 from agentvm.operations.table import OPERATIONS
 from agentvm.server.exchange import HttpRequest, HttpResponse
-from agentvm.server.http.adapter import route_of
 from agentvm.server.http.openapi import Json, document
 from agentvm.server.http.reference import HEADERS, addressed, page
-from agentvm.server.http.route import Route
 from agentvm.server.router import HttpRoute
 
-ROUTES: tuple[Route, ...] = tuple(route_of(operation) for operation in OPERATIONS if operation.http is not None)
+FACES: tuple[HttpFace, ...] = tuple(HttpFace(row, row.http) for row in OPERATIONS if row.http is not None)
+"""Every operation that has a route."""
 
 
 @cache
 def described() -> Json:
     """The document of all routes, made when it is first asked for."""
-    return document(ROUTES)
+    return document(FACES)
 
 
 def documents() -> Iterator[HttpRoute]:

@@ -7,7 +7,7 @@ bound for each piece there is one for the whole, which grows with what has come 
 import functools
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from typing import BinaryIO, cast
 
 import anyio
@@ -16,9 +16,10 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.errors.validation import explain
+from agentvm.operations.context import Context
+from agentvm.operations.http_face import HttpFace
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.exchange import HttpError, HttpRequest
-from agentvm.server.http.route import Ask, Given, Route
 from agentvm.sharing.connection_reservation import ConnectionReservation
 
 MAX_BODY = 1024 * 1024
@@ -56,23 +57,27 @@ async def receive_body(request: HttpRequest, charge: ConnectionReservation) -> b
     return b"".join(chunks)
 
 
-async def with_file(route: Route, ask: Ask[Given], request: HttpRequest, charge: ConnectionReservation) -> object:
-    """A body that may be large is on the disk, and not waited for as a whole."""
+@asynccontextmanager
+async def received_file(
+    face: HttpFace, context: Context, request: HttpRequest, reservation: ConnectionReservation
+) -> AsyncIterator[BinaryIO]:
+    """Yields a body that may be large as a file on the disk, closed when the block ends."""
     with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
-        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
-        if route.receiving is not None:
-            bounds.append(stack.enter_context(route.receiving(ask)))
-        said, size = request.headers.get("content-length", ""), 0
-        for bound in bounds if said.isdigit() else ():
-            bound(int(said))
+        guards: list[Callable[[int], None]] = []
+        if face.http.guard is not None:
+            guards.append(functools.partial(face.http.guard, context))
+        if face.http.receiving is not None:
+            guards.append(stack.enter_context(face.http.receiving(context)))
+        announced, size = request.headers.get("content-length", ""), 0
+        for guard in guards if announced.isdigit() else ():
+            guard(int(announced))
         async for chunk in _chunks(request):
             size += len(chunk)
-            for bound in bounds:
-                bound(size)
-            hold(charge, min(size, MAX_BODY))
+            for guard in guards:
+                guard(size)
+            hold(reservation, min(size, MAX_BODY))
             file.write(chunk)
-        ask.file = cast("BinaryIO", file)
-        return await route.function(ask)
+        yield cast("BinaryIO", file)
 
 
 def hold(charge: ConnectionReservation, size: int) -> None:
@@ -80,11 +85,11 @@ def hold(charge: ConnectionReservation, size: int) -> None:
         raise ServerBusy(BUSY)
 
 
-def decode_body(body: bytes, route: Route) -> Given:
+def decode_body(body: bytes, face: HttpFace) -> msgspec.Struct:
     """`InputTooLarge` before anything is built of what has too many values."""
-    kind = route.takes
+    kind = face.body
     try:
-        check(body, Bound(max_bytes=len(body), max_values=route.max_values or MAX_VALUES), "The body")
+        check(body, Bound(max_bytes=len(body), max_values=face.http.max_values or MAX_VALUES), "The body")
         given = msgspec.json.decode(body or b"{}", type=kind)
         # What cannot be written again cannot be stored either: half of a surrogate pair.
         msgspec.json.encode(given)

@@ -5,12 +5,11 @@ its function says what is in the answer; msgspec knows the JSON of both. So noth
 is in the document. The errors that any such route can have are known here; a route names the others as `raises`.
 """
 
-import inspect
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
@@ -25,9 +24,9 @@ from agentvm.errors import (
     Unauthenticated,
 )
 from agentvm.model.base import Record
-from agentvm.operations.http_reply import Streamed
+from agentvm.operations.http_face import HttpFace
+from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server.errors import Failure, status_of
-from agentvm.server.http.route import Answer, Given, Route
 from agentvm.version import VERSION
 
 Json = dict[str, Any]
@@ -58,24 +57,24 @@ class Health(Liveness):
     version: str
 
 
-def document(routes: Iterable[Route]) -> Json:
+def document(faces: Iterable[HttpFace]) -> Json:
     """The OpenAPI 3.1 document of these routes and of what is public, as plain data."""
-    shown = [route for route in routes if not route.hidden]
-    schemas = _Schemas([Failure, Liveness, Health, *(kind for route in shown for kind in _kinds(route))])
+    shown = [face for face in faces if not face.http.hidden]
+    schemas = _Schemas([Failure, Liveness, Health, *(kind for face in shown for kind in _kinds(face))])
     paths: Json = _public(schemas)
     failures: set[int] = set()
-    for route in shown:
-        statuses = sorted({status_of(kind) for kind in _errors(route)} | _of_bodies(route))
+    for face in shown:
+        statuses = sorted({status_of(kind) for kind in _errors(face)} | _of_bodies(face))
         failures.update(statuses)
-        operation = _operation(route, schemas)
+        operation = _operation(face, schemas)
         operation["responses"] |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
-        paths.setdefault(openapi_path(route), {})[route.method.lower()] = operation
+        paths.setdefault(face.path, {})[face.method.lower()] = operation
     responses = {f"Error{status}": _failure(status, schemas) for status in sorted(failures)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "AgentVM", "version": VERSION, "description": ABOUT},
         "servers": [{"url": "/"}],
-        "tags": [{"name": noun} for noun in dict.fromkeys(["server", *map(_noun, shown)])],
+        "tags": [{"name": noun} for noun in dict.fromkeys(["server", *(face.operation.group for face in shown)])],
         "paths": paths,
         "components": {
             "schemas": schemas.used([paths, responses]),
@@ -89,10 +88,6 @@ def document(routes: Iterable[Route]) -> Json:
 
 _NAMED = {"resource_id": "An id, or a percent-encoded URI: `resource%3A%2F%2Fprompts%2Fname`."}
 """What the names in paths stand for, where they do not say so themselves."""
-
-
-def openapi_path(route: Route) -> str:
-    return re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
 
 
 def readable(names: Iterable[str]) -> dict[str, str]:
@@ -123,7 +118,7 @@ class _Schemas:
         found: Json = self._refs[self._kinds.index(kind)]
         return found
 
-    def members(self, kind: type[Given]) -> Iterator[tuple[str, Json, bool]]:
+    def members(self, kind: type[msgspec.Struct]) -> Iterator[tuple[str, Json, bool]]:
         """Name, schema and whether it must be there."""
         found = self.named[self.of(kind)["$ref"].removeprefix(_REF)]
         for name, schema in found["properties"].items():
@@ -141,53 +136,53 @@ class _Schemas:
         return {name: schema for name, schema in self.named.items() if name in wanted}
 
 
-def _operation(route: Route, schemas: _Schemas) -> Json:
-    summary, _, more = (inspect.getdoc(route.function) or "").partition("\n")
+def _operation(face: HttpFace, schemas: _Schemas) -> Json:
+    row = face.operation
     operation: Json = {
-        "operationId": route.id or f"{_noun(route)}_{route.function.__name__}",
-        "tags": [_noun(route)],
-        "summary": summary.removesuffix("."),
-        "x-permissions": list(route.needs),
-        "parameters": list(_parameters(route, schemas)),
-        "responses": {str(status): _success(route, status, schemas) for status in statuses_of(route)},
+        "operationId": face.id,
+        "tags": [row.group],
+        "summary": row.summary.removesuffix("."),
+        "x-permissions": list(row.needs),
+        "parameters": list(_parameters(face, schemas)),
+        "responses": {str(status): _success(face, status, schemas) for status in face.statuses},
     }
-    if more.strip():
-        operation["description"] = " ".join(more.split())
-    if route.own:
+    if row.description:
+        operation["description"] = row.description
+    if row.own:
         operation["x-own"] = True
-    if route.body != "json":
+    if face.http.body != "json":
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
-    elif _has_body(route) and (members := list(schemas.members(route.takes))):
-        content = {JSON: {"schema": schemas.of(route.takes)}}
+    elif face.has_body and (members := list(schemas.members(face.body))):
+        content = {JSON: {"schema": schemas.of(face.body)}}
         operation["requestBody"] = {"required": any(needed for *_, needed in members), "content": content}
     return operation
 
 
-def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
-    for name in re.findall(r"\{(\w+):", route.path):
+def _parameters(face: HttpFace, schemas: _Schemas) -> Iterator[Json]:
+    for name in face.path_names:
         named = {"description": _NAMED[name]} if name in _NAMED else {}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}, **named}
-    for name, schema, needed in schemas.members(_query(route)):
+    for name, schema, needed in schemas.members(face.query):
         yield {"name": name, "in": "query", "required": needed, "schema": _without_null(schema)}
-    if route.across:
+    if face.operation.across:
         about = "The id or slug of the tenant that it is about, for the operator; without it, one's own."
         yield {"name": "tenant", "in": "query", "required": False, "description": about, "schema": {"type": "string"}}
-    if 304 in statuses_of(route):
+    if 304 in face.statuses:
         yield {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
-    if PreconditionFailed in route.raises:
+    if PreconditionFailed in face.operation.raises:
         yield {"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"}}
 
 
-def _success(route: Route, status: int, schemas: _Schemas) -> Json:
+def _success(face: HttpFace, status: int, schemas: _Schemas) -> Json:
     response: Json = {"description": HTTPStatus(status).phrase, "headers": _REQUEST_ID}
     if status in _BODILESS:
         return response
-    kinds = [kind for kind in _given_back(route) if kind is not NoneType]
+    kinds = [kind for kind in _given_back(face) if kind is not NoneType]
     refs = [schemas.of(kind) for kind in kinds if kind is not bytes]
     content: Json = {JSON: {"schema": refs[0] if len(refs) == 1 else {"anyOf": refs}}} if refs else {}
     if bytes in kinds:
         # Text is text; of other bytes a schema has nothing to say.
-        content[route.media_type] = {"schema": {"type": "string"}} if route.media_type.startswith("text/") else {}
+        content[face.http.media_type] = {"schema": {"type": "string"}} if face.http.media_type.startswith("text/") else {}
     return {**response, "content": content}
 
 
@@ -217,21 +212,15 @@ def _public(schemas: _Schemas) -> Json:
     }
 
 
-def statuses_of(route: Route) -> tuple[int, ...]:
-    """Of the answers that are no errors."""
-    return route.statuses or ((204,) if _given_back(route) == [NoneType] else (200,))
-
-
-def _given_back(route: Route) -> list[Any]:
+def _given_back(face: HttpFace) -> list[Any]:
     """What the annotation of its function says is in the answer; `NoneType` for nothing."""
-    annotated = get_type_hints(route.function)["return"]
-    kinds = (kind for one in _either(annotated) for kind in _either(*_content(one)))
+    kinds = (kind for one in _either(face.content_type) for kind in _either(*_content(one)))
     # What comes piece by piece is bytes to who reads it.
     return list(dict.fromkeys(bytes if kind is Streamed or get_origin(kind) is AsyncIterator else kind for kind in kinds))
 
 
 def _content(kind: Any) -> Sequence[Any]:
-    return get_args(kind) if get_origin(kind) is Answer else (kind,)
+    return get_args(kind) if get_origin(kind) is HttpReply else (kind,)
 
 
 def _either(*kinds: Any) -> Iterator[Any]:
@@ -242,30 +231,23 @@ def _either(*kinds: Any) -> Iterator[Any]:
             yield kind
 
 
-def _kinds(route: Route) -> Iterator[Any]:
+def _kinds(face: HttpFace) -> Iterator[Any]:
     """All that needs a schema."""
-    yield route.takes
-    yield route.query
-    yield from (kind for kind in _given_back(route) if kind not in (NoneType, bytes))
+    yield face.query
+    if face.has_body:
+        yield face.body
+    yield from (kind for kind in _given_back(face) if kind not in (NoneType, bytes))
 
 
-def _errors(route: Route) -> Iterator[type[AgentVMError]]:
+def _errors(face: HttpFace) -> Iterator[type[AgentVMError]]:
     yield from _ALWAYS
-    yield from route.raises
-    if route.across or "{" in route.path:
+    yield from face.operation.raises
+    if face.operation.across or face.path_names:
         yield NotFound
 
 
-def _of_bodies(route: Route) -> set[int]:
-    return {408, 413} if _has_body(route) else set()
-
-
-def _has_body(route: Route) -> bool:
-    return route.method in ("POST", "PUT")
-
-
-def _query(route: Route) -> type[Given]:
-    return route.query if _has_body(route) else route.takes
+def _of_bodies(face: HttpFace) -> set[int]:
+    return {408, 413} if face.has_body else set()
 
 
 def _without_null(schema: Json) -> Json:
@@ -282,12 +264,3 @@ def _anything(kind: type) -> Json:
     if kind is not object:
         raise TypeError(f"{kind} has no schema; say what its JSON is")
     return {"description": "Any JSON."}
-
-
-def _noun(route: Route) -> str:
-    """The file of the route; a noun with many has several: `resources`, `resource_versions` …"""
-    if route.tag:
-        return route.tag
-    file = route.function.__module__.rpartition(".")[2]
-    first, several, _ = file.partition("_")
-    return f"{first}s" if several else file

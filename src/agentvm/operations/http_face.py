@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import NotFound
+from agentvm.operations.http_reply import NO_CONTENT, HttpReply
 from agentvm.operations.operation import Empty, Http, Operation
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 
@@ -34,8 +35,30 @@ class HttpFace:
         self.path_names: Sequence[str] = re.findall(r"\{(\w+)\}", http.path)
 
     @property
+    def method(self) -> str:
+        return self.http.method
+
+    @property
+    def path(self) -> str:
+        return self.http.path
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def id(self) -> str:
+        """The `operationId`."""
+        return self.http.id or f"{self.operation.group}_{self.operation.function.__name__}"
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """The statuses of success."""
+        return self.http.statuses or ((204,) if self.operation.reply is None else (self.http.status,))
+
+    @property
     def has_body(self) -> bool:
-        return self.http.method in ("POST", "PUT")
+        return self.method in ("POST", "PUT")
 
     @cached_property
     def query(self) -> type[msgspec.Struct]:
@@ -80,6 +103,15 @@ class HttpFace:
             if part is not None:
                 fields |= {name: getattr(part, name) for name in part.__struct_fields__}
         return self.operation.request(**fields)
+
+    def reply(self, reply: object, path: Mapping[str, str]) -> HttpReply[object]:
+        """The response to what the function has returned."""
+        content = None if reply is None else self.content(reply, path)
+        if content is None:
+            return NO_CONTENT
+        return HttpReply(
+            content=content, status=self.http.status if self.http.status_of is None else self.http.status_of(reply)
+        )
 
     def content(self, reply: object, path: Mapping[str, str]) -> object:
         """The response's content, made of what the function has returned."""

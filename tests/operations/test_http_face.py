@@ -3,9 +3,9 @@ import pytest
 
 from agentvm.errors import SessionNotFound
 from agentvm.operations import tenant
+from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import Http, Operation
 from agentvm.protocol.requests import Reply, Request
-from agentvm.server.http.face import HttpFace
 
 
 class ListReply(Reply):
