@@ -29,7 +29,7 @@ REFUSED = frozenset({"quota_exceeded", "wallet_empty", "model_unpriced"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionChoice:
-    """One line of the list of sessions."""
+    """A line of the list of sessions."""
 
     session: Session
     label: str
@@ -38,7 +38,7 @@ class SessionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchChoice:
-    """One search result: a session and a matching message."""
+    """A search result: a session and a matching message."""
 
     session_id: str
     label: str
@@ -47,7 +47,7 @@ class SearchChoice:
 
 
 class ChatSession:
-    """One session at a time, in one container. Call `open` first."""
+    """A chat in one container, with one session open at a time. Call `open` first."""
 
     def __init__(self, agentx: AgentX, *, container_id: str, start: SessionStart | None = None) -> None:
         self._agentx = agentx

@@ -48,7 +48,7 @@ AUTH_ON = "on: clients need an API key"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. Warnings and failures have a remedy."""
+    """A line of the report. Warnings and failures have a remedy."""
 
     name: str
     status: Status
@@ -221,7 +221,7 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
 
 
 def check_address(host: str, port: int) -> Iterator[Finding]:
-    """Whether a server can listen on the address, and from where it is reachable."""
+    """Checks whether a server can listen on the address, and from where it is reachable."""
     if not can_bind(host, 0):
         text = f"{shorten(host)} is not an address of this machine"
         yield Finding("host", "fail", text, "For local access only: --host 127.0.0.1")
@@ -232,7 +232,7 @@ def check_address(host: str, port: int) -> Iterator[Finding]:
 
 
 def check_auth(config: ServerConfig) -> Iterator[Finding]:
-    """Whether clients need a key, and whether the keys of the server are valid."""
+    """Checks whether clients need a key, and whether the keys of the server are valid."""
     if not config.authenticates:
         yield Finding("auth", "ok", AUTH_OFF)
         return
@@ -253,7 +253,7 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
 
 
 def check_port(host: str, port: int) -> Finding:
-    """Whether a server can listen on the port, or already does."""
+    """Checks whether a server can listen on the port, or already does."""
     if port == 0:
         return Finding("port", "ok", "any free port")
     if can_bind(host, port):

@@ -56,6 +56,6 @@ def model_dir() -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether the file is the published default model."""
+    """Tells whether the file is the published default model."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == DEFAULT_WEIGHTS.gguf_sha256

@@ -46,7 +46,7 @@ class Screen:
         self._has_progress = False
         self._inputs: dict[str, object] = {}
         self.failed = False
-        """Whether an error was shown."""
+        """Tells whether an error was shown."""
 
     def show(self, event: WireEvent) -> None:
         """Shows an event of a turn; most have no output."""

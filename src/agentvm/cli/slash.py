@@ -9,7 +9,7 @@ MARK = "/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashCommand:
-    """One command. `example` is shown when its argument is missing."""
+    """A command of the chat. `example` is shown when its argument is missing."""
 
     name: str
     text: str
