@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from agentvm.app import open_agentvm
-from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig, SystemSettings
 from agentvm.model.account import Quota, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, UserId
 from agentvm.model.ledger import Credit
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 from agentvm.runtime.billing import Unmetered

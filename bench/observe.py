@@ -28,7 +28,6 @@ from typing import Literal
 import anyio
 
 from agentvm.app import open_agentvm
-from agentvm.commands.dispatch import answer
 from agentvm.config import OtelSettings, ServerConfig, SystemSettings
 from agentvm.ecosystem import Ecosystem
 from agentvm.events.base import Event, EventScope
@@ -36,6 +35,7 @@ from agentvm.events.stream import TextDelta
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TurnId
 from agentvm.observability.exposition import render
 from agentvm.observability.tracing import Tracing
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.vm import AgentVM, Peer
 from bench.measure import table

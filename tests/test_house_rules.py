@@ -21,13 +21,13 @@ FUNCTION_LINES = 50
 
 # Where a failure of any kind becomes an answer, an event or an exit code.
 BOUNDARIES = {
-    "cli/main.py", "commands/dispatch.py", "runtime/agent.py", "runtime/answering.py", "runtime/journal.py",
+    "cli/main.py", "operations/dispatch.py", "runtime/agent.py", "runtime/answering.py", "runtime/journal.py",
     "server/http/api.py",
 }  # fmt: skip
 # The six managers are words of the AgentX design; otherwise these words say nothing about what a class is.
 EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
-# What commands, blueprint and runtime may know of drivers and storage: the interfaces, the choice among drivers, the store.
+# What operations, blueprint and runtime may know of drivers and storage: the interfaces, the choice among drivers, the store.
 PORTS = (
     "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/data_url", "drivers/health",
     "drivers/models", "drivers/sending", "drivers/weighing", "storage/attachments", "storage/base", "storage/carry",
@@ -45,7 +45,7 @@ UNITS = set(
 )
 # Packages and modules at the top of src/agentvm whose words still have to be put in order. Remove yours when it is done.
 PENDING: set[str] = {
-    "blueprint", "commands", "drivers", "events", "model", "protocol", "runtime", "server", "sessions", "sharing",
+    "blueprint", "drivers", "events", "model", "protocol", "runtime", "server", "sessions", "sharing",
     "tenants",
 }  # fmt: skip
 # Class names that two modules define. A name here is one that still has to be made unique, or has a reason.
@@ -155,7 +155,7 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def knows_only_ports(module: Module) -> Iterator[str]:
     """The import contract sees indirect imports of the providers it lists; this sees every module, without a list."""
-    if not module.name.startswith(("commands/", "blueprint/", "runtime/", *PORTS)):
+    if not module.name.startswith(("operations/", "blueprint/", "runtime/", *PORTS)):
         return
     for line, name in imported(module.tree):
         path = name.removeprefix("agentvm.").replace(".", "/")

@@ -30,7 +30,7 @@ from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.wiring import SettingsApplier
-from tests.commands.fixtures import Desk
+from tests.operations.fixtures import Desk
 from tests.server.http.fixtures import Clock
 
 pytestmark = pytest.mark.anyio

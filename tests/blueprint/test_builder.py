@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.support.examples import examples
 
 from agentvm.blueprint.builder import locked_roots

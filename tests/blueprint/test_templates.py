@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import DefinitionConflict

@@ -16,10 +16,9 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from tests.commands.fixtures import Desk
+from tests.operations.fixtures import Desk
 
 from agentvm.app import open_agentvm
-from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, echo, reply
@@ -29,6 +28,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability.log_filter import LogFilter, log_scope
 from agentvm.observability.log_limit import REFUSED_RATE
+from agentvm.operations.dispatch import answer
 from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, PeerConnection
 from agentvm.runtime import attached

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands.fixtures import Desk
-from tests.commands.fixtures import open_desk as open_commands
+from tests.operations.fixtures import Desk
+from tests.operations.fixtures import open_desk as open_commands
 from tests.protocol.fixtures import REQUESTS
 from tests.server.http.fixtures import World, open_world
 

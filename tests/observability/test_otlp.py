@@ -17,7 +17,6 @@ from tests.runtime.test_billing import Till, entries
 
 from agentvm import log
 from agentvm.app import open_agentvm
-from agentvm.commands.dispatch import answer
 from agentvm.config import MEMORY, LlmSettings, OtelSettings, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UsageReported, UserEntry
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, last_user_text, reply, tool_calls
@@ -28,6 +27,7 @@ from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability.otlp import Otlp
 from agentvm.observability.spans import span_of, trace_of
 from agentvm.observability.telemetry import REQUEST_TIMEOUT_SECONDS, Snapshot, Telemetry, open_telemetry
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 

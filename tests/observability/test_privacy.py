@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk
+from tests.operations.fixtures import Desk
 from tests.server.http.fixtures import OPERATOR, Reply, request
 
 from agentvm.app import open_agentvm

@@ -5,8 +5,8 @@ import time
 import anyio
 import anyio.lowlevel
 
-from agentvm.commands.dispatch import answer
 from agentvm.model.ids import ContainerId
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 from agentvm.vm import AgentVM

@@ -1,6 +1,6 @@
 import anyio
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 

@@ -3,7 +3,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 from tests.server.http.fixtures import Account, Reply, World, open_world, request
 
 from agentvm.model.account import Quota

@@ -1,7 +1,45 @@
 import pytest
+from tests.operations.fixtures import Desk, open_desk
 from tests.server.http.fixtures import open_world
 
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, reply
+from agentvm.model.limits import Compaction
+
 pytestmark = pytest.mark.anyio
+
+COMPACTION = Compaction(keep=2)
+
+
+def script(prompt: Prompt) -> list[ScriptStep]:
+    return reply("They spoke of the weather.") if "record" in (prompt.system or "") else list(echo(prompt))
+
+
+async def chat(desk: Desk, *texts: str) -> str:
+    image = await desk.create_image()
+    for number, text in enumerate(texts, start=1):
+        await desk.ask("message_send", imageId=image["imageId"], content=text)
+        await desk.hear("turn_response", times=number)
+    return str(image["sessionId"])
+
+
+async def test_who_asks_is_answered_with_the_summary_and_all_hear_that_there_is_one() -> None:
+    async with open_desk(ScriptedDriver(script), compaction=COMPACTION) as desk:
+        session_id = await chat(desk, "one", "two", "three")
+        made = (await desk.ask("session_compact", sessionId=session_id))["summary"]
+        assert made["text"] == "They spoke of the weather."
+        assert made["model"] == "scripted/scripted"
+        messages = (await desk.ask("session_messages", sessionId=session_id))["messages"]
+        assert made["messageId"] == messages[1]["id"]
+        listed = await desk.ask("session_summaries", sessionId=session_id)
+        assert listed == {"sessionId": session_id, "summaries": [made]}
+        told = next(event for event in desk.hear_nowait() if event["type"] == "session_compacted")
+        assert told["data"] == {
+            "sessionId": session_id,
+            "summaryId": made["summaryId"],
+            "messageId": made["messageId"],
+            "tokens": made["tokens"],
+        }
 
 
 async def test_a_session_is_summed_up_and_its_summaries_are_listed() -> None:

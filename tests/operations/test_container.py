@@ -1,6 +1,6 @@
 import anyio
 import pytest
-from tests.commands.fixtures import ask_at_once, open_desk
+from tests.operations.fixtures import ask_at_once, open_desk
 from tests.server.http.fixtures import open_world
 
 from agentvm.model.principal import MEMBER

@@ -1,16 +1,16 @@
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
-from agentvm.commands.call import Call, call_of
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId
 from agentvm.model.principal import Principal
+from agentvm.operations.context import Context, context_of
 
 pytestmark = pytest.mark.anyio
 
 
-def call(desk: Desk) -> Call:
-    return call_of(desk.peer)
+def call(desk: Desk) -> Context:
+    return context_of(desk.peer)
 
 
 async def test_an_image_is_found_in_the_container_it_lives_in() -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.blueprint import templates
 from agentvm.blueprint.definition import MAX_PER_TENANT, MAX_SIZE

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import Vanishing, ask_at_once, open_desk
+from tests.operations.fixtures import Vanishing, ask_at_once, open_desk
 
 from agentvm.blueprint.definition import MAX_SIZE
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply

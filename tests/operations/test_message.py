@@ -3,7 +3,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import ask_at_once, open_desk
+from tests.operations.fixtures import ask_at_once, open_desk
 
 from agentvm.drivers.base import UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text

@@ -5,10 +5,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.http.fixtures import Reply, World, open_world
 
-from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.observability.sampler import DISK_FULL_BYTES
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 from agentvm.version import VERSION

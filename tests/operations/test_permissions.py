@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
 
 from agentvm.model.ids import DEFAULT_TENANT

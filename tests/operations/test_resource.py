@@ -2,7 +2,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.model.account import Quota

@@ -1,7 +1,7 @@
 import dataclasses
 
 import pytest
-from tests.commands.fixtures import Vanishing, open_desk
+from tests.operations.fixtures import Vanishing, open_desk
 
 from agentvm.model.account import Quota
 from agentvm.sessions.library import TITLE_MAX

@@ -5,9 +5,9 @@ import pytest
 from tests.operations.test_metric import talk
 from tests.server.http.fixtures import World, open_world
 
-from agentvm.commands.dispatch import answer
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import AssistantEntry, Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, echo

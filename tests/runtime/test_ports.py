@@ -1,6 +1,6 @@
 import anyio
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 from tests.runtime.fixtures import open_world, tool
 
 from agentvm.drivers.base import UserEntry

@@ -2,7 +2,7 @@ from typing import NoReturn
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk
+from tests.operations.fixtures import Desk
 from tests.server.browser import CLIENT, words
 from tests.server.fixtures import open_listener
 

@@ -1,7 +1,7 @@
 from io import BytesIO
 
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.errors import ContainerForbidden, InvalidInput
 from agentvm.errors.attachment import AttachmentNotFound

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk, ask_at_once, open_desk
+from tests.operations.fixtures import Desk, ask_at_once, open_desk
 
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo

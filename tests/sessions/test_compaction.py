@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk
+from tests.operations.fixtures import Desk
 
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings

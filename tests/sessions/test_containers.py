@@ -1,6 +1,6 @@
 import anyio
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound

@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal

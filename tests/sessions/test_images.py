@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk, Vanishing, ask_at_once, open_desk
+from tests.operations.fixtures import Desk, Vanishing, ask_at_once, open_desk
 
 from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig, SystemSettings

@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.model.limits import Limits
 from agentvm.sessions.library import DEVICE_MAX, SEARCH_MAX

@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import ContainerId, SessionId

@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.errors import QuotaExceeded
 from agentvm.errors.resource import ResourceUriInvalid

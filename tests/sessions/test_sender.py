@@ -1,11 +1,11 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
-from agentvm.commands.call import call_of
 from agentvm.errors import QuotaExceeded, ShuttingDown
 from agentvm.model.account import Quota
 from agentvm.model.ids import ImageId
 from agentvm.model.limits import Limits
+from agentvm.operations.context import context_of
 from agentvm.runtime.history import Rewrite
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ async def nobody_is_in_the_way() -> None:
 
 async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> None:
     async with open_desk() as desk:
-        call = call_of(desk.peer)
+        call = context_of(desk.peer)
         _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         desk.peer.listen(image.container_id, image.session_id)
@@ -34,7 +34,7 @@ async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> No
 
 async def test_to_rewrite_without_saying_anything_is_not_speaking() -> None:
     async with open_desk() as desk:
-        call = call_of(desk.peer)
+        call = context_of(desk.peer)
         _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         with pytest.raises(ValueError, match="nothing was said"):
@@ -45,7 +45,7 @@ async def test_a_server_that_stops_takes_nothing() -> None:
     async with open_desk() as desk:
         await desk.vm.runtime.drain(grace=0)
         with pytest.raises(ShuttingDown):
-            call_of(desk.peer).sender.check_accepting()
+            context_of(desk.peer).sender.check_accepting()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_a_message_has_a_bound_and_the_refusal_names_it_and_the_remedy(con
 
 async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
     async with open_desk() as desk:
-        call = call_of(desk.peer)
+        call = context_of(desk.peer)
         _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         quotas = desk.vm.tenancy.store.accounts(desk.peer.tenant_id).quotas

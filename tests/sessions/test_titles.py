@@ -3,7 +3,7 @@ from typing import NoReturn
 
 import anyio
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import ModelOutput, Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.tenants.fakes import ACME, World
 from tests.tenants.test_authentication import refused
 

@@ -172,3 +172,8 @@ class Context:
     def listen(self, container_id: ContainerId, session_id: SessionId) -> tuple[SessionId, ...]:
         """Subscribes the peer, if there is one; returns the sessions that it hears."""
         return () if self.peer is None else self.peer.listen(container_id, session_id)
+
+
+def context_of(peer: Peer, request_id: str = "") -> Context:
+    """Returns the context of a command that a peer asks for."""
+    return Context(vm=peer.vm, workspace=peer.workspace, peer=peer, request_id=request_id)

@@ -10,7 +10,6 @@ import anyio.abc
 
 from agentvm.app import open_agentvm
 from agentvm.client.verbs import AgentX, RuntimeView
-from agentvm.commands.local import LocalLink
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
 from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
@@ -20,6 +19,7 @@ from agentvm.protocol.link import Unsubscribe
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.announcement import announced, running_server
 from agentvm.server.asgi import Application
+from agentvm.server.local_link import LocalLink
 from agentvm.server.serving import Listener
 from agentvm.vm import AgentVM
 

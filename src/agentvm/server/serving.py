@@ -13,7 +13,6 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from agentvm.client.verbs import RuntimeView
-from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.protocol.dialect_v1 import encode_event
@@ -22,6 +21,7 @@ from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
 from agentvm.server.descriptors import Silent
+from agentvm.server.local_link import LocalLink
 from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER

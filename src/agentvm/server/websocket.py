@@ -13,14 +13,14 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentvm.commands.call import call_of
-from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import EventScope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.operations.container import ensure
+from agentvm.operations.context import context_of
+from agentvm.operations.dispatch import answer, refuse, refuse_unreadable
 from agentvm.operations.table import CODEC
 from agentvm.protocol.bounds import Scan, cut
 from agentvm.protocol.codec import FRAME_BOUND, Frame
@@ -275,7 +275,7 @@ async def _come_home(peer: Peer) -> None:
     home = peer.principal.home
     if home is not None:
         try:
-            await ensure(call_of(peer), home)
+            await ensure(context_of(peer), home)
         except AgentVMError as error:
             refuse(peer, error, None, EventScope(), Reply())
 

@@ -10,7 +10,6 @@ import anyio
 import msgspec
 
 from agentvm.app import open_agentvm
-from agentvm.commands.dispatch import answer, refuse_unreadable
 from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
@@ -21,6 +20,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.model.settings import TitleSource
+from agentvm.operations.dispatch import answer, refuse_unreadable
 from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, CommandRefused, PeerConnection
 from agentvm.resources.registry import Author, NewVersion, VersionChange

@@ -3,13 +3,13 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.operations.fixtures import open_desk
 
 from agentvm.client.verbs import RuntimeView
-from agentvm.commands.local import LocalLink
 from agentvm.errors import ChannelClosed, ImageNotFound, InvalidInput, UnknownCommand
 from agentvm.model.image import ImageConfig
 from agentvm.runtime.channel import GOING_AWAY, TOO_SLOW
+from agentvm.server.local_link import LocalLink
 
 pytestmark = pytest.mark.anyio
 

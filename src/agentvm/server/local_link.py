@@ -1,4 +1,4 @@
-"""LocalLink — a peer within the process: the same commands and the same events, without a socket."""
+"""Local link — a peer in the same process: the same commands and events, without a socket."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from agentvm.commands.call import call_of
-from agentvm.commands.dispatch import carry_out, handling, refuse
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import EventScope
+from agentvm.operations.context import context_of
+from agentvm.operations.dispatch import carry_out, handling, refuse
 from agentvm.operations.table import CODEC, COMMANDS, command_name
 from agentvm.protocol.codec import decode_event, encode
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class LocalLink:
-    """Speaks for a peer. `channel` is the peer's own, or a mirror of it when a socket drains that one."""
+    """The `RuntimeLink` of a peer. `channel` is the peer's own, or a mirror of it when a socket drains that one."""
 
     def __init__(self, peer: Peer, channel: Channel | None = None) -> None:
         self._peer = peer
@@ -31,7 +31,7 @@ class LocalLink:
         self._outlet = peer.outlet(channel)
 
     async def run(self) -> None:
-        """Hands events on until the channel ends."""
+        """Delivers events until the channel closes."""
         try:
             while frames := await self._outlet.take():
                 for frame in frames:
@@ -44,16 +44,16 @@ class LocalLink:
         name = command_name(command)
         checked = CODEC.decode(name, _encode(f"{name}_request", command))
         self._check_open()
-        with handling(self._peer, checked, None), call_of(self._peer) as call:
+        with handling(self._peer, checked, None), context_of(self._peer) as context:
             try:
-                who = self._peer.principal
-                await self._peer.vm.tenancy.quotas.hit(who.tenant_id, who.user_id)
-                reply: R = await carry_out(call, checked)
+                principal = self._peer.principal
+                await self._peer.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
+                reply: R = await carry_out(context, checked)
             except AgentVMError as error:
                 refuse(self._peer, error, None, EventScope(), Reply())
                 raise
             finally:
-                call.finish()
+                context.finish()
         return reply
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:

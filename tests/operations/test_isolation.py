@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
 from tests.support.examples import examples
 

@@ -3,14 +3,14 @@ import logging
 from typing import Any, NoReturn
 
 import pytest
-from tests.commands.fixtures import Desk, open_desk
+from tests.operations.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
 
-from agentvm.commands import dispatch
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.errors import ProviderOverloaded, StoreFailed
 from agentvm.log import concerned
+from agentvm.operations import dispatch
 from agentvm.operations.container import ContainerList
 from agentvm.operations.table import COMMANDS
 from agentvm.resources.centre import make_centre

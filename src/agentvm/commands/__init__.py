@@ -1,1 +1,0 @@
-"""Commands — carries out the operations that a WebSocket or a program in the same process asks for."""
