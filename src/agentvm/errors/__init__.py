@@ -7,7 +7,8 @@ The code is part of the API, the text is for people. A message names the item an
     │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
     │   └── Unprocessable       the request is well formed, but inconsistent
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
-    │       └── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
+    │       ├── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
+    │       └── McpCommandNotAllowed
     ├── NotFound                the item does not exist, or belongs to another tenant
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
@@ -33,7 +34,9 @@ The code is part of the API, the text is for people. A message names the item an
     │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
     │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
-    ├── ToolFailed · TurnLimitReached
+    ├── ToolFailed              a tool failed; the model is told
+    │   └── EgressRefused · SecretNotGranted · McpChanged
+    ├── TurnLimitReached
     └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError
 """

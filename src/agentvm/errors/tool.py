@@ -1,0 +1,30 @@
+"""Errors of tools; part of the tree in `agentvm.errors`."""
+
+from agentvm.errors import ToolFailed, Unprocessable, shorten
+
+
+class EgressRefused(ToolFailed):
+    """A request to an address that tools may not reach. The text names the host, never the address behind it."""
+
+    code = "egress_refused"
+
+
+class SecretNotGranted(ToolFailed):
+    code = "secret_not_granted"
+
+    def __init__(self, name: str, host: str) -> None:
+        super().__init__(
+            f"The secret {shorten(name)} is not granted to this tool for {shorten(host)}; "
+            "an administrator of the tenant can grant it"
+        )
+        self.details = {"secret": shorten(name), "host": shorten(host)}
+
+
+class McpChanged(ToolFailed):
+    """An MCP server describes a tool otherwise than when the image was made. `details`: tool, pinned, current and changes."""
+
+    code = "mcp_changed"
+
+
+class McpCommandNotAllowed(Unprocessable):
+    code = "mcp_command_not_allowed"
