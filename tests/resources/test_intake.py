@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -376,7 +377,8 @@ def test_whatever_a_bundle_says_it_is_taken_or_refused(changes: list[tuple[int, 
     for number, new in changes:
         places = list(members(entries))
         holder, key = places[number % len(places)]
-        holder[key] = new
+        # A copy: the sampled lists and dicts are shared, and one put into itself has no end.
+        holder[key] = deepcopy(new)
 
     async def attempt() -> None:
         async with open_world() as world:

@@ -30,6 +30,7 @@ def test_a_tool_is_rendered_as_models_are_told_it_and_as_it_is_run() -> None:
         **more,
         "outputSchema": {"type": "string"},
         "sandbox": "resource://sandboxes/box@1.4.0",
+        "resolved": {"sandbox": {"runtime": "python"}},
     }
     with pytest.raises(ResourceNotFound, match="#part"):
         library.render(node, "part")
@@ -46,6 +47,7 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
         "name": "face",
         "description": "Searches here",
         "entry": "resource://tools/zoo/search@1.0.0",
+        "resolved": {"entry": {**SEARCH, "name": "search"}},
     }
     assert TOOLS.references(accept(TOOLS, face)) == {
         "description": "resource://prompts/about",
@@ -59,7 +61,25 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
         ({"inputSchema": {"type": "array"}}, "inputSchema must be the schema of an object"),
         ({"inputSchema": {"type": "objekt"}}, "inputSchema.type is not a valid JSON Schema"),
         ({"outputSchema": {"$ref": "http://example.org"}}, "outputSchema.$ref"),
-        ({"runtime": "shell"}, "runtime must be one of builtin"),
+        ({"runtime": "fortran"}, "runtime must be one of agent"),
+        ({"inputSchema": None}, "inputSchema"),
+        ({"runtime": "agent"}, "entry must be a URI such as resource://agents/name"),
+        ({"runtime": "command", "entry": "rm -rf /"}, "entry: a command is a JSON array of texts"),
+        ({"runtime": "command", "entry": '["{query}"]'}, "the first element is the program itself"),
+        ({"runtime": "command", "entry": '["ls", "{other}"]'}, "entry uses 'other', which is not among inputSchema"),
+        ({"runtime": "openapi", "entry": "https://a.example.org/openapi.json"}, "named with its digest"),
+        ({"runtime": "mcp", "entry": "stdio:/bin/sh"}, "set up by the operator"),
+        ({"runtime": "mcp", "entry": "https://a.example.org/mcp#a b"}, "the name of one tool"),
+        ({"runtime": "provider", "entry": "web_search"}, "<provider>/<tool>"),
+        ({"runtime": "python", "http": {}}, "http has no meaning for a tool with the runtime python"),
+        ({"select": ["a"]}, "select has no meaning for a tool with the runtime http"),
+        ({"effect": "destructive", "repeat": "safe"}, "a destructive tool is not safe to repeat"),
+        ({"runtime": "mcp", "entry": "stdio:files", "pin": {"a": "md5:1"}}, "pin.a is not a digest"),
+        ({"http": {"headers": {"X": "{query} ${secret:KEY}"}}, "secrets": ["KEY"]}, "mixes an argument and a secret"),
+        ({"http": {"headers": {"X": "${secret:KEY}"}}}, "uses 'KEY', which is not among secrets"),
+        ({"http": {"query": {"q": "{word}"}}}, "http.query.q uses 'word'"),
+        ({"http": {"headers": {"X": "a\r\nb"}}}, "has a line break"),
+        ({"http": {"pick": "data"}}, "http.pick is a JSON pointer"),
         ({"timeoutMs": 0}, "timeoutMs must be a whole number, at least 1"),
         ({"secrets": ["a", "a"]}, "secrets names something twice"),
         ({"secrets": [""]}, "secrets.0"),

@@ -2,14 +2,26 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import msgspec
 
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.model.resource import ResourceType, is_reference
-from agentvm.resources.kind import Content, ContentType, JsonObject, RenderContext, check_reference, exact_uri, refuse_fragment
+from agentvm.model.base import Record
+from agentvm.model.resource import ResourceType, is_digest, is_reference
+from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
+from agentvm.resources import tool_entry
+from agentvm.resources.kind import (
+    Content,
+    ContentType,
+    JsonObject,
+    RenderContext,
+    check_reference,
+    check_rendered,
+    exact_uri,
+    refuse_fragment,
+)  # fmt: skip
 from agentvm.resources.schema import check_schema
 
 TOOL_NAME_MAX = 64
@@ -17,17 +29,73 @@ TOOL_NAME_MAX = 64
 TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
 
 ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+LongText = Annotated[str, msgspec.Meta(max_length=8 * 1024)]
 ReferenceUri = Annotated[str, msgspec.Meta(max_length=512)]
+PositiveNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_SETS = ("openapi", "mcp")
+
+
+class HttpRequestParts(Record, forbid_unknown_fields=True):
+    """How an `http` tool forms its request, and what it takes from the response. Arguments that nothing uses form the body."""
+
+    query: dict[ShortText, LongText] | None = None
+    headers: dict[ShortText, LongText] | None = None
+    body: Literal["json", "form", "none"] = "json"
+    pick: LongText | None = None
+    """JSON pointer of the part of the response that is the result."""
+    ok: Annotated[tuple[Annotated[str, msgspec.Meta(pattern=r"^[1-5][0-9x]{2}$")], ...], msgspec.Meta(max_length=20)] = ("2xx",)
+
+
+class ToolNeeds(Record, forbid_unknown_fields=True):
+    """Requirements of running the tool, beside its sandbox. The scheduler takes the cheapest tier that has all of it."""
+
+    engine: Annotated[str, msgspec.Meta(pattern=r"^(python|shell|javascript|(binary|image):.{1,200})$")] | None = None
+    packages: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=200)] = ()
+    walls: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=20)] = ()
+    memory_bytes: PositiveNumber | None = None
+    cpu_seconds: PositiveNumber | None = None
+    processes: PositiveNumber | None = None
+    disk_bytes: PositiveNumber | None = None
+
+
+class ToolTraits(Record, forbid_unknown_fields=True):
+    """Properties of one tool of a set that differ from the set's."""
+
+    effect: Effect | None = None
+    world: World | None = None
+    repeat: Repeat | None = None
+    ask: bool = False
 
 
 class ToolContent(Content):
     """`description` may be the URI of a prompt, `entry` that of another tool, which this one is then a face of."""
 
     description: Annotated[str, msgspec.Meta(min_length=1, max_length=64 * 1024)]
-    input_schema: JsonObject
+    input_schema: JsonObject | None = None
+    """Required but for a set of tools, whose schemas are its source's."""
     output_schema: JsonObject | None = None
-    runtime: Literal["builtin", "http", "mcp", "python", "command"]
+    runtime: ToolRuntime
     entry: Annotated[str, msgspec.Meta(min_length=1, max_length=1024 * 1024)]
+    effect: Effect | None = None
+    """`write` when unset."""
+    world: World | None = None
+    """`open` when unset for a tool that reaches other servers, else `closed`."""
+    repeat: Repeat | None = None
+    """`safe` when unset for a tool that only reads, else `never`."""
+    ask: bool = False
+    """Every call waits for somebody's approval. Policies can ask more often, never less."""
+    http: HttpRequestParts | None = None
+    needs: ToolNeeds | None = None
+    select: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=200)] = ()
+    """Patterns of the tools of a set that are taken; all when empty."""
+    pin: dict[ShortText, ShortText] | None = None
+    """Digests of the tools of an MCP server, by name."""
+    tools: dict[ShortText, ToolTraits] | None = None
+    """Differences of single tools of a set."""
+    carry: Literal["none", "summary", "history"] | None = None
+    """The part of the conversation that an `agent` tool is told."""
+    options: JsonObject | None = None
+    """Options of a tool that the provider of the model runs."""
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=TIMEOUT_MAX_MS)] | None = None
     secrets: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=100)] = ()
     """Names only."""
@@ -40,7 +108,10 @@ class Tools:
     content: ContentType = ToolContent
 
     def check(self, content: ToolContent) -> None:
-        check_schema("inputSchema", content.input_schema, of_object=True)
+        if content.input_schema is not None:
+            check_schema("inputSchema", content.input_schema, of_object=True)
+        elif content.runtime not in _SETS:
+            raise ResourceInvalid(f"inputSchema is missing; only a set of tools ({' or '.join(_SETS)}) may leave it out")
         if content.output_schema is not None:
             check_schema("outputSchema", content.output_schema)
         for member, names in (("secrets", content.secrets), ("permissions", content.permissions)):
@@ -48,33 +119,107 @@ class Tools:
                 raise ResourceInvalid(f"{member} names something twice")
         if is_reference(content.description):
             check_reference("description", content.description, "prompts", fragment=True)
-        if is_reference(content.entry):
+        if is_reference(content.entry) and content.runtime != "agent":
             check_reference("entry", content.entry, "tools")
+        else:
+            _check_entry(content)
         if content.sandbox is not None:
             check_reference("sandbox", content.sandbox, "sandboxes")
+        for member in _misplaced(content):
+            raise ResourceInvalid(f"{member} has no meaning for a tool with the runtime {content.runtime}")
+        if content.repeat == "safe" and content.effect == "destructive":
+            raise ResourceInvalid('repeat: a destructive tool is not safe to repeat; write "keyed" or "never"')
+        if wrong := next((name for name, digest in (content.pin or {}).items() if not is_digest(digest)), None):
+            raise ResourceInvalid(f"pin.{wrong} is not a digest, such as sha256:…")
 
     def references(self, content: ToolContent) -> Mapping[str, str]:
         members = {"description": content.description, "entry": content.entry, "sandbox": content.sandbox}
         return {member: uri for member, uri in members.items() if uri is not None and is_reference(uri)}
 
     def text(self, content: ToolContent) -> str:
-        properties = content.input_schema.get("properties")
+        properties = (content.input_schema or {}).get("properties")
         names = properties if isinstance(properties, Mapping) else ()
         return "\n".join([content.description, *names])
 
     def render(self, context: RenderContext) -> JsonObject:
-        """Returns the part for the model (name, description, inputSchema), and the fields for the runner."""
+        """Returns the part for the model (name, description, inputSchema), and the fields for the runner.
+
+        `resolved` holds what `entry` and `sandbox` refer to, so that an image runs what it was built with.
+        """
         refuse_fragment(context)
         content: ToolContent = context.content
         spec = context.stored_content
         # Providers require the type even where it is implied.
-        spec["inputSchema"] = {"type": "object", **content.input_schema}
+        spec["inputSchema"] = {"type": "object", **(content.input_schema or {})}
         if is_reference(content.description):
             spec["description"] = context.follow(content.description).render()
+        resolved: JsonObject = {}
         for member in ("entry", "sandbox"):
             if is_reference(spec.get(member)):
-                spec[member] = exact_uri(context.follow(spec[member]).node, context.viewer)
+                target = context.follow(spec[member])
+                spec[member] = exact_uri(target.node, context.viewer)
+                if content.runtime != "agent" or member == "sandbox":
+                    resolved[member] = target.render()
+        spec |= {"resolved": resolved} if resolved else {}
+        check_rendered(context.uri, len(msgspec.json.encode(spec)))
         return {"name": model_name(context.node.resource.name), **spec}
+
+
+def _check_entry(content: ToolContent) -> None:
+    """Checks the entry against the grammar of its runtime."""
+    match content.runtime:
+        case "http":
+            _check_http(content)
+        case "openapi":
+            tool_entry.parse_openapi(content.entry)
+        case "mcp":
+            tool_entry.parse_mcp(content.entry)
+        case "command":
+            for element in tool_entry.parse_command(content.entry):
+                tool_entry.check_names("entry", tuple(tool_entry.arguments_of(element)), _properties(content), "inputSchema")
+        case "agent":
+            check_reference("entry", content.entry, "agents")
+        case "provider" if not re.fullmatch(r"[a-z0-9_-]{1,64}/[A-Za-z0-9._-]{1,128}", content.entry):
+            raise ResourceInvalid(
+                "entry: a provider's tool is written <provider>/<tool>, such as anthropic/web_search_20260318"
+            )
+        case _:
+            pass
+
+
+def _check_http(content: ToolContent) -> None:
+    tool_entry.check_names("entry", tool_entry.parse_http(content.entry).arguments, _properties(content), "inputSchema")
+    parts = content.http or HttpRequestParts()
+    for member, values in (("query", parts.query or {}), ("headers", parts.headers or {})):
+        for name, value in values.items():
+            arguments, secrets = tuple(tool_entry.arguments_of(value)), tuple(tool_entry.secrets_of(value))
+            if arguments and secrets:
+                raise ResourceInvalid(f"http.{member}.{name} mixes an argument and a secret; a value has one or the other")
+            if "\r" in value or "\n" in value or "\0" in value:
+                raise ResourceInvalid(f"http.{member}.{name} has a line break")
+            tool_entry.check_names(f"http.{member}.{name}", arguments, _properties(content), "inputSchema")
+            tool_entry.check_names(f"http.{member}.{name}", secrets, content.secrets, "secrets")
+    if parts.pick is not None and parts.pick and not parts.pick.startswith("/"):
+        raise ResourceInvalid("http.pick is a JSON pointer, such as /data/0/name")
+
+
+def _properties(content: ToolContent) -> tuple[str, ...]:
+    properties = (content.input_schema or {}).get("properties")
+    return tuple(properties) if isinstance(properties, Mapping) else ()
+
+
+def _misplaced(content: ToolContent) -> Iterator[str]:
+    """Yields the members that are set and belong to other runtimes: an input is never accepted and then ignored."""
+    of_runtimes: dict[str, tuple[object, tuple[str, ...]]] = {
+        "http": (content.http, ("http", "openapi")),
+        "select": (content.select, _SETS),
+        "pin": (content.pin, ("mcp",)),
+        "tools": (content.tools, _SETS),
+        "carry": (content.carry, ("agent",)),
+        "options": (content.options, ("provider",)),
+        "needs": (content.needs, ("python", "javascript", "shell", "command", "mcp")),
+    }
+    return (member for member, (value, runtimes) in of_runtimes.items() if value and content.runtime not in runtimes)
 
 
 def model_name(name: str) -> str:
