@@ -39,9 +39,9 @@ from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import Store, TenantStore
-from agentvm.tenants.audit_refusals import AuditRefusals
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 
@@ -64,6 +64,10 @@ GRACE_MS = 3_600_000
 """Unreferenced content is kept this long: a request may be about to refer to it."""
 ATTACHMENT_GRACE_MS = 24 * 3_600_000
 """An uploaded file is kept this long without a message that refers to it."""
+
+REFUSED_MS = 60_000
+"""A refusal of the same actor and action is entered in the audit log once in this time, or it could fill the disk."""
+REFUSED_MAX = 10_000
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
@@ -146,7 +150,8 @@ class AgentVM:
     budget: ByteBudget = field(default_factory=ByteBudget)
     """The bytes that are on their way to and from all peers."""
     imports: ImportQueue = field(default_factory=ImportQueue)
-    refusals: AuditRefusals = field(default_factory=AuditRefusals)
+    refused: Cache[tuple[TenantId, str, str], bool] = field(default_factory=lambda: Cache(REFUSED_MAX, age_ms=REFUSED_MS))
+    """Recent entries of refusals in the audit log, by tenant, actor and action."""
     exporting: ByteBudget = field(default_factory=export_budget)
     _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
 

@@ -17,7 +17,7 @@ from agentvm.errors.resource import (
 from agentvm.model.resource import NODES_MAX
 from agentvm.resources import resolver
 from agentvm.resources.registry import NewVersion
-from agentvm.resources.resolver import ARGS_MAX, INLINE_MAX_BYTES, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
+from agentvm.resources.resolver import ARGS_MAX, CACHE_MS, INLINE_MAX_BYTES, WARNED_ARGS_MAX, Pinned
 from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
@@ -187,7 +187,7 @@ async def test_a_change_is_seen_at_once_and_another_process_s_within_seconds() -
         # As another process would: past the registry of this one.
         await world.view().yank(made.resource.resource_id, "1.0.1", world.clock.now, world.clock.now)
         assert (await world.resolve("resource://prompts/hello")).rendered == "2"
-        world.clock.now += REMEMBERED_MS
+        world.clock.now += CACHE_MS
         assert (await world.resolve("resource://prompts/hello")).rendered == "1"
 
 

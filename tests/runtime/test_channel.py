@@ -19,7 +19,7 @@ from agentvm.runtime.channel import (
     Channel,
 )
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.connection_reservation import FREE_BYTES
+from agentvm.sharing.reservation import FREE_BYTES
 
 pytestmark = pytest.mark.anyio
 

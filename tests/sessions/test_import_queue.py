@@ -79,12 +79,16 @@ async def test_a_line_that_is_too_long_is_refused_also_before_a_file_is_received
 
 async def test_whoever_waits_too_long_is_refused_and_leaves_the_line() -> None:
     queue = ImportQueue(at_once=1, queue_seconds=0.01)
+
+    async def wait_in_vain(tenant_id: TenantId) -> None:
+        with pytest.raises(ServerBusy):
+            async with queue.turn(tenant_id):
+                raise AssertionError("it was not its turn")
+
     with anyio.fail_after(WAIT):
-        async with queue.turn(ACME):
+        async with queue.turn(ACME), anyio.create_task_group() as tasks:
             for tenant_id in (ACME, BOLT):
-                with pytest.raises(ServerBusy):
-                    async with queue.turn(tenant_id):
-                        raise AssertionError("it was not its turn")
+                tasks.start_soon(wait_in_vain, tenant_id)
         async with queue.turn(BOLT):
             pass
 

@@ -5,7 +5,7 @@ from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.message import Message
 from agentvm.sessions import message_pages
-from agentvm.sharing import request_reservation
+from agentvm.sharing import reservation
 from agentvm.testing.conformance.records import message
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ SIZE = 1_000
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes that a test can fill."""
-    monkeypatch.setattr(request_reservation, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(reservation, "WAIT_SECONDS", 0.01)
     for name, size in (
         ("SMALL_BYTES", 2 * SIZE),
         ("PAGE_BYTES", 4 * SIZE),

@@ -10,17 +10,18 @@ from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey, Tenant, User, UserRole
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.accounts.audit import AuditStore
 from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
-from agentvm.tenants.authentication import Matches, Named, Why
+from agentvm.tenants.authentication import Matches, Named, Verified, Why
 from agentvm.tenants.keys import matches as really_matches
 from agentvm.tenants.oidc import Oidc
 from agentvm.tenants.people import People
-from agentvm.tenants.recent import Recent
 from agentvm.tenants.rights import first_container
 
 NOW = 1_794_725_960_366
@@ -237,7 +238,7 @@ class FakeAccounts:
         self.ledger = cast(LedgerStore, nothing)
 
 
-class FakeStore:
+class FakeStore(Store):
     """Everything is a dict. `asked` counts questions, `failing` are raised, `held` are waited for once they are answered."""
 
     def __init__(self) -> None:
@@ -277,7 +278,9 @@ class FakeStore:
 class World:
     """A server with the tenant Acme. `ended` is what the server was told, `compared` how many digests were."""
 
-    def __init__(self, *, oidc: Oidc | None = None, clock: FakeClock | None = None, recent: Recent | None = None) -> None:
+    def __init__(
+        self, *, oidc: Oidc | None = None, clock: FakeClock | None = None, recent: Cache[str, Verified] | None = None
+    ) -> None:
         self.store, self.clock = FakeStore(), clock or FakeClock()
         self.ended: list[tuple[Named, Why]] = []
         self.compared = 0

@@ -11,9 +11,9 @@ from agentvm.model.account import User, UserRole
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
-from agentvm.tenants.authentication import READ_ATTEMPTS_MAX, UNKNOWN
+from agentvm.sharing.cache import Cache
+from agentvm.tenants.authentication import READ_ATTEMPTS_MAX, RECENT_MS, UNKNOWN, Verified
 from agentvm.tenants.keys import ALPHABET, make_key
-from agentvm.tenants.recent import RECENT_AGE_MS, Recent
 
 
 async def refused(world: World, credential: str, why: str | None = None) -> None:
@@ -192,7 +192,7 @@ async def test_a_key_of_a_tenant_that_is_suspended_elsewhere_is_refused_within_t
     await world.access.authenticate(text)
     world.store.tenants[ACME] = replace(world.store.tenants[ACME], status="suspended")
     await world.access.authenticate(text)
-    world.clock.now += RECENT_AGE_MS
+    world.clock.now += RECENT_MS
     await refused(world, text, "suspended")
 
 
@@ -203,13 +203,13 @@ async def test_a_good_key_is_looked_up_once_in_thirty_seconds() -> None:
     for _ in range(5):
         await world.access.authenticate(text)
     assert world.store.asked.count("find_key") == 1
-    world.clock.now += RECENT_AGE_MS
+    world.clock.now += RECENT_MS
     await world.access.authenticate(text)
     assert world.store.asked.count("find_key") == 2
 
 
 async def test_the_memory_of_good_keys_is_bounded() -> None:
-    recent = Recent(most=3)
+    recent = Cache[str, Verified](3, age_ms=RECENT_MS)
     world = World(recent=recent)
     for _ in range(5):
         await world.access.authenticate((await world.key())[1])

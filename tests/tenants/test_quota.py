@@ -341,7 +341,7 @@ async def test_a_book_that_could_not_be_read_leaves_nothing_behind() -> None:
         broken = Quotas(store, lambda: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             await broken.book(ACME)
-        assert (len(broken._turns), len(broken._books)) == (0, 0)
+        assert (len(broken._lock), len(broken._books)) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ moment, and in a real outage the second failing call arrives soon. During an out
 only if it belongs to another tenant than the failure before, so one tenant cannot prolong it.
 """
 
-from collections import OrderedDict
 from contextvars import ContextVar
 
 import anyio
@@ -15,6 +14,7 @@ import anyio
 from agentvm.drivers.health import Attempt, HealthTracker, is_outage
 from agentvm.errors import ProviderError, ProviderTimeout
 from agentvm.model.ids import Clock, TenantId
+from agentvm.sharing.cache import Cache
 
 TENANTS_MAX = 10_000
 """Tenants whose experience is remembered; beyond, the least recent caller's is forgotten."""
@@ -39,7 +39,7 @@ class AccountHealth:
         """Time that the operator lets this provider be silent; None for the value of `defaults.timeout`."""
         self.everybody = HealthTracker(name, clock)
         self._clock = clock
-        self._tenants: OrderedDict[TenantId | None, TenantHealth] = OrderedDict()
+        self._tenants: Cache[TenantId | None, TenantHealth] = Cache(TENANTS_MAX)
         self._last_failed: HealthTracker | None = None
         """The tracker of the last failure; None since a call was answered."""
 
@@ -47,11 +47,8 @@ class AccountHealth:
         """The view of one tenant; None for calls that belong to no tenant."""
         health = self._tenants.get(tenant_id)
         if health is None:
-            health = self._tenants[tenant_id] = TenantHealth(self, HealthTracker(self.name, self._clock))
-            if len(self._tenants) > TENANTS_MAX:
-                self._tenants.popitem(last=False)
-        else:
-            self._tenants.move_to_end(tenant_id)
+            health = TenantHealth(self, HealthTracker(self.name, self._clock))
+            self._tenants.put(tenant_id, health)
         return health
 
     @property

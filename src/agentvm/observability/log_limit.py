@@ -6,7 +6,6 @@ event, too: strangers cause some of them. Entries without a token are dropped an
 """
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +13,7 @@ from structlog.typing import EventDict
 
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
+from agentvm.sharing.cache import Cache
 
 logger = get_logger(__name__)
 
@@ -54,8 +54,8 @@ class LogLimit:
         self._clock = clock
         self._rates = {True: refused, False: done}
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[_Key, _Bucket] = OrderedDict()
-        self._suppressing: OrderedDict[_Key, _Bucket] = OrderedDict()
+        self._buckets: Cache[_Key, _Bucket] = Cache(BUCKETS_MAX)
+        self._suppressing: dict[_Key, _Bucket] = {}
 
     def admit(self, facts: EventDict) -> bool:
         """Returns whether an entry is logged."""
@@ -84,10 +84,8 @@ class LogLimit:
         rate = self._rates[key[2]]
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = _Bucket(float(rate.burst), now)
-            if len(self._buckets) > BUCKETS_MAX:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end(key)
+            bucket = _Bucket(float(rate.burst), now)
+            self._buckets.put(key, bucket)
         bucket.tokens = min(rate.burst, bucket.tokens + max(0, now - bucket.at) / 1000 * rate.per_second)
         bucket.at = now
         if bucket.tokens >= 1:

@@ -23,7 +23,7 @@ from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.sender import MessageSender
 from agentvm.sessions.workspace import Workspace
-from agentvm.sharing.request_reservation import RequestReservation
+from agentvm.sharing.reservation import RequestReservation
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import TenantStore
 from agentvm.tenants.tenancy import Tenancy

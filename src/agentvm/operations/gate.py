@@ -65,11 +65,14 @@ async def audited(operation: Operation, context: Context) -> AsyncIterator[Outco
 
 
 async def _enter(action: str, context: Context, result: str) -> None:
-    principal = context.principal
-    if result != "ok" and not context.vm.refusals.enter(principal.tenant_id, principal.actor, action, context.vm.clock()):
-        return
+    principal, now = context.principal, context.vm.clock()
+    if result != "ok":
+        refusal = (principal.tenant_id, principal.actor, action)
+        if context.vm.refused.get(refusal, now):
+            return
+        context.vm.refused.put(refusal, True, now)
     entry = AuditEntry(
-        at=context.vm.clock(),
+        at=now,
         tenant_id=context.tenant_id,
         actor=principal.actor,
         action=action,

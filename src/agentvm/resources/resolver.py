@@ -5,7 +5,6 @@ so a URI with an exact version means the same for ever; only a floating one (`@l
 time. Resolved closures are cached until the next publication or change on this server, and for a few seconds at most.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -39,12 +38,13 @@ from agentvm.model.resource import (
 from agentvm.model.semver import is_version
 from agentvm.resources.kind import RenderContext, ResourceKind, exact_uri
 from agentvm.resources.prompt import declares, variables
+from agentvm.sharing.cache import Cache
 from agentvm.storage.resources import Node
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
 
 Expand = Literal["none", "content", "closure"]
-REMEMBERED_MS = 5_000
+CACHE_MS = 5_000
 CACHE_MAX_BYTES = 32 * 1024 * 1024
 """Content of all cached closures together."""
 NODE_OVERHEAD_BYTES = 2_000
@@ -137,8 +137,9 @@ class Resolver:
         self._store = store
         self._kinds = kinds
         self._clock = clock
-        self._remembered: OrderedDict[tuple[TenantId, str], tuple[int, VersionClosure]] = OrderedDict()
-        self._weight = 0
+        self._cache: Cache[tuple[TenantId, str], VersionClosure] = Cache(
+            CACHE_MAX_BYTES, age_ms=CACHE_MS, weigh=lambda closure: closure.weight
+        )
         self._changes = 0
 
     async def resolve(
@@ -187,21 +188,18 @@ class Resolver:
     async def find(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
         """Returns the version that a URI selects, and everything it is locked to."""
         key = (tenant_id, str(msgspec.structs.replace(uri, fragment=None)))
-        cached = self._remembered.get(key)
-        if cached is not None and 0 <= self._clock() - cached[0] < REMEMBERED_MS:
-            self._remembered.move_to_end(key)
-            return cached[1]
-        changes = self._changes
-        closure = await self._look_up(tenant_id, uri)
-        if changes == self._changes:
-            self._remember(key, closure)
+        closure = self._cache.get(key, self._clock())
+        if closure is None:
+            changes = self._changes
+            closure = await self._look_up(tenant_id, uri)
+            if changes == self._changes:
+                self._cache.put(key, closure, self._clock())
         return closure
 
     def forget(self) -> None:
         """Clears the cache after a publication, a change or a deletion."""
         self._changes += 1
-        self._remembered.clear()
-        self._weight = 0
+        self._cache.clear()
 
     async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
         store = self._store.resources(tenant_id)
@@ -219,16 +217,6 @@ class Resolver:
             raise ResourceNotFound(str(uri))
         check_size(nodes, version_id, str(uri))
         return VersionClosure(nodes[version_id], nodes)
-
-    def _remember(self, key: tuple[TenantId, str], closure: VersionClosure) -> None:
-        before = self._remembered.pop(key, None)
-        if before is not None:
-            self._weight -= before[1].weight
-        self._remembered[key] = (self._clock(), closure)
-        self._weight += closure.weight
-        while self._weight > CACHE_MAX_BYTES:
-            _, (_, dropped) = self._remembered.popitem(last=False)
-            self._weight -= dropped.weight
 
 
 async def _select(store: ResourceStore, resource: Resource, selector: str | None) -> ResourceVersion | None:

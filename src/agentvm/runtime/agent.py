@@ -97,14 +97,8 @@ class Agent:
             yield None
             return
         # Not the agent's own: another of the same session may come while this one is being stopped.
-        sending, key = self._ports.sending, (self.tenant_id, self.session_id, client_key)
-        while (other := sending.get(key)) is not None:
-            await other.wait()
-        sending[key] = anyio.Event()
-        try:
+        async with self._ports.sending.hold((self.tenant_id, self.session_id, client_key)):
             yield await self._container.log(self.session_id).find_turn(client_key)
-        finally:
-            sending.pop(key).set()
 
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""

@@ -12,7 +12,7 @@ from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import FRAME_MAX_BYTES, Frame
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.connection_reservation import FREE_BYTES, ConnectionReservation
+from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 1024 * 1024

@@ -23,6 +23,7 @@ from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
+from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
@@ -76,8 +77,8 @@ class Ports:
     new_id: NewId
     tasks: anyio.abc.TaskGroup
     settings_of: SettingsOf
-    sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
-    """Who is sending something under a key of their own: one at a time."""
+    sending: KeyedLock[tuple[TenantId, SessionId, str]]
+    """Held while a message is sent under a client key: the same key is used by one sender at a time."""
     cost: Cost
     meter: Meter
     carried: Carried = field(default_factory=Carried)

@@ -5,7 +5,6 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -33,6 +32,7 @@ from agentvm.runtime.replay import Replay
 from agentvm.runtime.roster import Present, Roster, Sleeper
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSource
+from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -48,7 +48,7 @@ class Runtime:
         self._draining = False
         self.evicted = 0
         """Agents that have left memory because nobody needed them."""
-        self.rebuilding: WeakValueDictionary[tuple[TenantId, ImageId], anyio.Lock] = WeakValueDictionary()
+        self.rebuilding = KeyedLock[tuple[TenantId, ImageId]]()
         """Held while an image is built anew: two who change it at once shall both be heard."""
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
@@ -250,7 +250,7 @@ async def open_runtime(
             new_id=new_id,
             tasks=tasks,
             settings_of=settings if callable(settings) else lambda tenant_id: settings,
-            sending={},
+            sending=KeyedLock(),
             cost=cost,
             meter=meter or Unmetered(),
             histories=histories,

@@ -25,7 +25,7 @@ from agentvm.server.descriptors import Silent
 from agentvm.server.idle import Gate, Inbox
 from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader, join_texts
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.connection_reservation import FREE_BYTES, ConnectionReservation
+from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
 
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.

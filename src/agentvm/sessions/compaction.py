@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import anyio
 
@@ -34,6 +33,7 @@ from agentvm.runtime.ports import SettingsOf
 from agentvm.sessions.background_call import BackgroundCalls, CallOwner, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
+from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.log import LogStore
@@ -41,13 +41,10 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 WAITING = 1_000
 """Sessions that may wait to be looked at; beyond them the latest wait for their next turn."""
-KNOWN = 10_000
-"""Sessions, and images, of which something is remembered."""
+REMEMBERED_MAX = 10_000
+"""Sessions, and images, that something is remembered of."""
 WORKERS = 4
 """Sessions that are summed up at a time: one whose provider is slow keeps nobody else from it."""
 MOST_CALLS = 8
@@ -56,8 +53,8 @@ SECONDS = 120.0
 """How long one call may take."""
 SOON = 15.0
 """Seconds after which who asked for it is answered with what was made by then."""
-PAUSE = 300_000
-"""Milliseconds for which a session is left alone after a summary of it has failed."""
+PAUSE_MS = 300_000
+"""A session is left alone this long after a summary of it has failed."""
 OFTEN = 8
 """A session is looked at after so many turns in any case: not everybody reports how many tokens they have read."""
 OLDEST = ReadingLimits(max_bytes=8 * 1024 * 1024, newest=False)
@@ -108,9 +105,9 @@ class Compactor:
         self._waiting: OrderedDict[tuple[TenantId, SessionId], Work] = OrderedDict()
         self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
         self._heard = anyio.Event()
-        self._rooms: OrderedDict[tuple[TenantId, ImageId, str | None], int] = OrderedDict()
-        self._turns: OrderedDict[tuple[TenantId, SessionId], int] = OrderedDict()
-        self._paused: OrderedDict[tuple[TenantId, SessionId], int] = OrderedDict()
+        self._rooms: Cache[tuple[TenantId, ImageId, str | None], int] = Cache(REMEMBERED_MAX)
+        self._turns: Cache[tuple[TenantId, SessionId], int] = Cache(REMEMBERED_MAX)
+        self._paused: Cache[tuple[TenantId, SessionId], bool] = Cache(REMEMBERED_MAX, age_ms=PAUSE_MS)
 
     def react(self, event: Event) -> None:
         scope, data = event.scope, event.data
@@ -159,8 +156,8 @@ class Compactor:
 
     def _is_far(self, work: Work, data: TurnResponse) -> bool:
         """Whether the history is short for certain, by what the provider has read of it: then nobody need look."""
-        turns = self._turns.pop(work.key, 0) + 1
-        _remember(self._turns, work.key, turns)
+        turns = (self._turns.get(work.key) or 0) + 1
+        self._turns.put(work.key, turns)
         room = self._rooms.get((work.tenant_id, work.image_id, work.model))
         if room is None or turns % OFTEN == 0:
             return False
@@ -174,7 +171,7 @@ class Compactor:
                 await self._heard.wait()
                 continue
             _, work = self._waiting.popitem(last=False)
-            if work.key in self._busy or self._paused.get(work.key, 0) > self._clock():
+            if work.key in self._busy or self._paused.get(work.key, self._clock()):
                 continue
             with self._alone(work):
                 try:
@@ -182,7 +179,7 @@ class Compactor:
                     async with anyio.create_task_group() as alone:
                         alone.start_soon(self._try, work, tell)
                 except ExceptionGroup:
-                    _remember(self._paused, work.key, self._clock() + PAUSE)
+                    self._paused.put(work.key, True, self._clock())
                     logger.exception("compaction_crashed", session_id=work.session_id)
 
     async def _try(self, work: Work, tell: Tell) -> None:
@@ -190,7 +187,7 @@ class Compactor:
             await self._sum_up(work, tell)
         except AgentVMError as error:
             # Over the quota, an empty wallet, a provider that is out: the oldest exchanges are left out, as ever.
-            _remember(self._paused, work.key, self._clock() + PAUSE)
+            self._paused.put(work.key, True, self._clock())
             logger.info("not_compacted", session_id=work.session_id, code=error.code, error=str(error))
 
     @contextmanager
@@ -249,7 +246,7 @@ class Compactor:
             window, definition.max_tokens or settings.defaults.max_tokens, thinking_tokens(definition.thinking)
         )
         room -= estimate_tokens(definition.system_prompt or "")
-        _remember(self._rooms, (work.tenant_id, work.image_id, work.model), room)
+        self._rooms.put((work.tenant_id, work.image_id, work.model), room)
         return room
 
     async def _make(
@@ -316,10 +313,3 @@ async def _sizes(files: AttachmentStore, recalled: Recalled) -> dict[str, int]:
     said = (message.content for message in recalled.messages if isinstance(message, UserMessage))
     digests = dict.fromkeys(digest for content in said for digest in references(content))
     return await files.sizes(digests) if digests else {}
-
-
-def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > KNOWN:
-        known.popitem(last=False)

@@ -2,11 +2,10 @@
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-import anyio
 import msgspec
 
 from agentvm.blueprint.builder import locked_roots, unchanged_pins
@@ -181,12 +180,9 @@ class ImageLibrary:
         deleted = ImageDeleted(image_id=image_id, container_id=image.container_id)
         workspace.announce(image.container_id, image_id, deleted)
 
-    @asynccontextmanager
-    async def _changing(self, image_id: ImageId) -> AsyncIterator[None]:
+    def _changing(self, image_id: ImageId) -> AbstractAsyncContextManager[None]:
         """One change of an image at a time: each builds on the result of the one before."""
-        lock = self.workspace.runtime.rebuilding.setdefault((self.workspace.tenant_id, image_id), anyio.Lock())
-        async with lock:
-            yield
+        return self.workspace.runtime.rebuilding.hold((self.workspace.tenant_id, image_id))
 
     async def _rebuild(self, container: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
         workspace = self.workspace

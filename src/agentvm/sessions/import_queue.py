@@ -18,6 +18,7 @@ from agentvm.events.lifecycle import ContainerDeleted
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.sessions.import_process import ImportProcess
 from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.keyed_lock import KeyedLock
 
 MAX_AT_ONCE = 2
 MAX_QUEUED = 32
@@ -51,7 +52,7 @@ class ImportQueue:
         self._slots = anyio.Semaphore(at_once)
         self._queue_seconds = queue_seconds
         self._queued: Counter[TenantId] = Counter()
-        self._turns: dict[TenantId, anyio.Semaphore] = {}
+        self._turns = KeyedLock[TenantId]()
         self._receiving: Counter[TenantId] = Counter()
         self._deleted: dict[TenantId, set[ContainerId]] = {}
         """Containers that were deleted while a file for their tenant was being received or waited."""
@@ -94,12 +95,11 @@ class ImportQueue:
         """`ServerBusy` when there are too many before it, or it does not come soon."""
         self._check(tenant_id)
         self._queued[tenant_id] += 1
-        own = self._turns.setdefault(tenant_id, anyio.Semaphore(1))
         try:
             async with AsyncExitStack() as stack:
                 try:
                     with anyio.fail_after(self._queue_seconds):
-                        await stack.enter_async_context(own)
+                        await stack.enter_async_context(self._turns.hold(tenant_id))
                         await stack.enter_async_context(self._slots)
                 except TimeoutError:
                     raise ServerBusy(BUSY) from None
@@ -107,7 +107,7 @@ class ImportQueue:
         finally:
             self._queued[tenant_id] -= 1
             if not self._queued[tenant_id]:
-                del self._queued[tenant_id], self._turns[tenant_id]
+                del self._queued[tenant_id]
 
     def _check(self, tenant_id: TenantId) -> None:
         if self._queued[tenant_id] >= MAX_QUEUED_OF_TENANT or self._queued.total() >= MAX_QUEUED:

@@ -12,7 +12,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.codec import FRAME_MAX_BYTES
-from agentvm.sharing.request_reservation import RequestReservation
+from agentvm.sharing.reservation import RequestReservation
 from agentvm.storage.sessions import PAGE_BYTES, MessagePage, MessageQuery
 from agentvm.storage.sql.container import ContainerStore
 

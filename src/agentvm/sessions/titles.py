@@ -6,7 +6,7 @@ session leads to one. With `first-words` that costs nothing; with `model` it is 
 any other, under a key of its own. Whoever may not make that call has the first words.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +24,7 @@ from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, 
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.sessions.background_call import BackgroundCalls, CallOwner, Tell
 from agentvm.sessions.wording import first_words, tidy
+from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits
 from agentvm.storage.sql.store import Store
 
@@ -33,8 +34,8 @@ TitlesBy = Literal["model", "first-words", "off"]
 
 WAITING = 1_000
 """Turns whose sessions may wait for a title; beyond them the latest go without."""
-KNOWN = 10_000
-"""Sessions of which it is remembered that they need none."""
+KNOWN_SESSIONS_MAX = 10_000
+"""Sessions that are known to need no title."""
 MOST_TOKENS = 40
 MOST_READ = 2_000
 """Characters of each message that the model is shown."""
@@ -69,7 +70,7 @@ class Titles:
         self._calls = calls
         self._waiting: deque[_Turn] = deque()
         self._heard = anyio.Event()
-        self._known: OrderedDict[tuple[TenantId, SessionId], None] = OrderedDict()
+        self._known: Cache[tuple[TenantId, SessionId], bool] = Cache(KNOWN_SESSIONS_MAX)
 
     def react(self, event: Event) -> None:
         scope = event.scope
@@ -77,7 +78,7 @@ class Titles:
             return
         if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
             return
-        if (event.tenant_id, scope.session_id) in self._known:
+        if self._known.get((event.tenant_id, scope.session_id)):
             return
         if len(self._waiting) >= WAITING:
             logger.info("title_skipped", session_id=scope.session_id)
@@ -112,7 +113,7 @@ class Titles:
         if found is not None and found.session.title is None:
             log = self._store.tenant(turn.tenant_id).container(turn.container_id).log(turn.session_id)
             said = (await log.recall(_FIRST)).messages
-        self._remember(turn)
+        self._known.put((turn.tenant_id, turn.session_id), True)
         if not said or said[0].turn_id != turn.turn_id:
             # Titled, gone, or not the first exchange: who has taken a title away is not given another.
             return
@@ -121,11 +122,6 @@ class Titles:
         if named is not None:
             told = SessionTitleUpdated(session_id=named.session_id, title=named.title, updated_at=named.updated_at)
             tell(turn.tenant_id, EventScope(container_id=named.container_id, image_id=named.image_id), told)
-
-    def _remember(self, turn: _Turn) -> None:
-        self._known[turn.tenant_id, turn.session_id] = None
-        if len(self._known) > KNOWN:
-            self._known.popitem(last=False)
 
     async def _title(self, turn: _Turn, messages: Sequence[Message]) -> str | None:
         asked, answered = _exchange(messages)

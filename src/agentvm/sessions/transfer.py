@@ -25,7 +25,7 @@ from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, 
 from agentvm.sessions.staged import Staged
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.response_reservation import ResponseReservation
+from agentvm.sharing.reservation import ResponseReservation
 
 COUNT_SECONDS = 10.0
 """An export that ends waits this long until its bytes are counted."""

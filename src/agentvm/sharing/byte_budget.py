@@ -7,10 +7,7 @@ all that their shares allow leave room for a third. Peers that have not authenti
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 
 DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024
@@ -55,13 +52,3 @@ class ByteBudget:
         self._by_tenant[tenant_id] -= size
         if not self._by_tenant[tenant_id]:
             del self._by_tenant[tenant_id]
-
-    @contextmanager
-    def holding(self, tenant_id: TenantId | None, size: int) -> Iterator[None]:
-        """Reserves for the time of the block; `ServerBusy` at the limit."""
-        if not self.reserve(tenant_id, size):
-            raise ServerBusy("The server is handling too much data at the moment; try again in a few seconds")
-        try:
-            yield
-        finally:
-            self.release(tenant_id, size)

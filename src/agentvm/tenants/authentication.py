@@ -4,8 +4,9 @@ A credential is an API key, a ticket for one WebSocket, or a token of the operat
 hold a credential which was valid once is told why it is not any more. Every other caller gets the same answer for every fault;
 the reason goes into the log, with the id of the key and never with the credential.
 
-A valid credential is cached for half a minute (`recent.py`). Code that ends a right in this process calls `end`: the cache is
-cleared, and the server closes the affected sockets.
+A valid credential is cached for half a minute, so that not every request asks the database: a change by another process is
+noticed after that time at the latest. Code that ends a right in this process calls `end`: the cache is cleared, and the server
+closes the affected sockets.
 """
 
 import secrets
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from agentvm.errors import Conflict, Refused, Unauthenticated
 from agentvm.log import get_logger
@@ -21,11 +22,10 @@ from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
 from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
-from agentvm.storage.sql.accounts import Accounts
-from agentvm.storage.sql.accounts.directory import Directory
+from agentvm.sharing.cache import Cache
+from agentvm.storage.sql.store import Store
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
-from agentvm.tenants.recent import Recent
 from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, first_containers, lower_role, reachable_patterns
 from agentvm.tenants.tickets import Tickets
 
@@ -45,6 +45,9 @@ REASONS: dict[str, tuple[str, str]] = {
 """The code for programs and the text, by reason. Only for callers that hold the credential: a stranger learns nothing."""
 
 CREDENTIAL_MAX = 16_384
+RECENT_MS = 30_000
+RECENT_MAX = 10_000
+"""Valid credentials that are cached, and for how long."""
 READ_ATTEMPTS_MAX = 5
 """Attempts to read a credential while the rights of its tenant change."""
 
@@ -58,18 +61,9 @@ Matches = Callable[[bytes, Secret, bytes], bool]
 _NO_DIGEST = bytes(keys.DIGEST_BYTES)
 
 
-class AccountStore(Protocol):
-    """The part of a `Store` that holds accounts."""
-
-    @property
-    def directory(self) -> Directory: ...
-
-    def accounts(self, tenant_id: TenantId) -> Accounts: ...
-
-
 @dataclass(frozen=True, slots=True)
-class _Examined:
-    """`name` and `digest` are the cache key; a credential without a name is not cached."""
+class Verified:
+    """A valid credential. `digest` is that of the key, which is itself nowhere kept. A ticket has no name and is not cached."""
 
     principal: Principal
     name: str | None = None
@@ -87,7 +81,7 @@ class Authentication:
 
     def __init__(
         self,
-        store: AccountStore,
+        store: Store,
         *,
         pepper: bytes,
         clock: Clock,
@@ -95,13 +89,13 @@ class Authentication:
         oidc: "Oidc | None" = None,
         ended: Ended = lambda named, why: None,
         matches: Matches = keys.matches,
-        recent: Recent | None = None,
+        recent: Cache[str, Verified] | None = None,
     ) -> None:
         self._store, self._pepper, self._clock, self._oidc = store, pepper, clock, oidc
         self._ended, self._matches = ended, matches
         self._random_bits = random_bits
         self._new_id = id_factory(clock, random_bits)
-        self._recent = Recent() if recent is None else recent
+        self._recent = Cache[str, Verified](RECENT_MAX, age_ms=RECENT_MS) if recent is None else recent
         self._tickets = Tickets(pepper, clock, random_bits)
         self._used: dict[KeyId, tuple[TenantId, int]] = {}
         self._ending: dict[KeyId, tuple[TenantId, int]] = {}
@@ -120,7 +114,7 @@ class Authentication:
                 break
         else:
             raise Refused("The rights of this tenant are being changed; try again in a moment")
-        if isinstance(examined, _Examined) and _has_ended(examined.principal, self._clock()):
+        if isinstance(examined, Verified) and _has_ended(examined.principal, self._clock()):
             examined = _RefusedCredential("expired")
         if isinstance(examined, _RefusedCredential):
             key = keys.parse_key(credential)
@@ -144,7 +138,7 @@ class Authentication:
         """Drops the cached credentials that `named` selects; open sockets stay."""
         self._changes += 1
         self._changed[tenant_id] = self._changes
-        self._recent.drop(named)
+        self._recent.drop_if(lambda _, recent: named(recent.principal))
 
     def end_later(self, tenant_id: TenantId, key_id: KeyId, at: int) -> None:
         """Marks a key that ends at that time: its sockets were opened before, so `flush_used` closes them afterwards."""
@@ -184,24 +178,24 @@ class Authentication:
         """
         await self._store.accounts(user.tenant_id).users.add(user, first_containers(user))
 
-    async def _examine(self, credential: str) -> _Examined | _RefusedCredential:
+    async def _examine(self, credential: str) -> Verified | _RefusedCredential:
         if (key := keys.parse_key(credential)) is not None:
             return await self._by_key(key)
         if len(credential) > CREDENTIAL_MAX:
             return _RefusedCredential("too_long")
         if credential.startswith(tickets.PREFIX):
             owner = self._tickets.redeem(credential)
-            return _RefusedCredential("ticket_unknown") if owner is None else _Examined(owner)
+            return _RefusedCredential("ticket_unknown") if owner is None else Verified(owner)
         if self._oidc is not None and credential.count(".") == 2:
             return await self._by_token(self._oidc, credential)
         return _RefusedCredential("malformed")
 
-    async def _by_key(self, key: ParsedKey) -> _Examined | _RefusedCredential:
+    async def _by_key(self, key: ParsedKey) -> Verified | _RefusedCredential:
         """An unknown id takes the same path as a wrong secret, so that the response time tells nothing about ids."""
         recent = self._recent.get(key.key_id, self._clock())
         matched = self._matches(self._pepper, key.secret, _NO_DIGEST if recent is None else recent.digest)
         if matched and recent is not None:
-            return _Examined(recent.principal)
+            return Verified(recent.principal)
         row = await self._store.directory.find_key(key.key_id)
         record, stored = (None, _NO_DIGEST) if row is None else row
         right = self._matches(self._pepper, key.secret, stored)
@@ -213,7 +207,7 @@ class Authentication:
             return _RefusedCredential("revoked")
         tenant = await self._store.directory.get_tenant(record.tenant_id)
         owner = await self._owner(tenant, record)
-        return owner if isinstance(owner, _RefusedCredential) else _Examined(owner, key.key_id, stored)
+        return owner if isinstance(owner, _RefusedCredential) else Verified(owner, key.key_id, stored)
 
     async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _RefusedCredential:
         if tenant is None or tenant.status != "active":
@@ -237,10 +231,10 @@ class Authentication:
             expires_at=key.expires_at,
         )
 
-    async def _by_token(self, oidc: "Oidc", token: str) -> _Examined | _RefusedCredential:
+    async def _by_token(self, oidc: "Oidc", token: str) -> Verified | _RefusedCredential:
         name = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         if (recent := self._recent.get(name, self._clock())) is not None:
-            return _Examined(recent.principal)
+            return Verified(recent.principal)
         claims = await oidc.verify(token)
         if isinstance(claims, str):
             return _RefusedCredential(claims)
@@ -259,7 +253,7 @@ class Authentication:
             containers=await self.bound(user),
             expires_at=claims.expires_at,
         )
-        return _Examined(principal, name)
+        return Verified(principal, name)
 
     async def _user_of(self, tenant_id: TenantId, claims: "Claims") -> User:
         """Adds the user at first sight: a user that the provider vouches for needs no other invitation."""
@@ -282,10 +276,10 @@ class Authentication:
             break
         return user
 
-    def _remember(self, examined: _Examined) -> None:
+    def _remember(self, examined: Verified) -> None:
         now = self._clock()
         if examined.name is not None:
-            self._recent.put(examined.name, examined.digest, examined.principal, now)
+            self._recent.put(examined.name, examined, now)
         if examined.principal.key_id is not None:
             self._used[examined.principal.key_id] = (examined.principal.tenant_id, now)
 

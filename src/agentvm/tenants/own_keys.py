@@ -25,6 +25,7 @@ from agentvm.errors import AccessDenied, AgentVMError, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
+from agentvm.sharing.cache import Cache
 from agentvm.tenants.price import FREE
 from agentvm.tenants.vault import Vault
 
@@ -87,7 +88,7 @@ class OwnKeys:
         self._open_one = open_one
         self._with_keys = with_keys
         self._opened: OrderedDict[tuple[TenantId, str], _OpenedOwnDriver] = OrderedDict()
-        self._known: OrderedDict[tuple[TenantId, str], tuple[int, Secret | None]] = OrderedDict()
+        self._known: Cache[tuple[TenantId, str], tuple[Secret | None]] = Cache(KEY_CACHE_MAX, age_ms=KEY_CACHE_MS)
         self._changes = 0
 
     @asynccontextmanager
@@ -135,8 +136,7 @@ class OwnKeys:
     def forget(self, tenant_id: TenantId) -> None:
         """Drops the cached keys of a tenant whose secrets were changed."""
         self._changes += 1
-        for key in [key for key in self._known if key[0] == tenant_id]:
-            del self._known[key]
+        self._known.drop_if(lambda key, _: key[0] == tenant_id)
 
     async def aclose(self) -> None:
         while self._opened:
@@ -185,16 +185,14 @@ class OwnKeys:
         if (provider if configured is None else configured.driver) not in self._with_keys or not self._allowed(provider):
             return None
         at, now = (tenant_id, provider), self._clock()
-        since, key = self._known.get(at, (now - KEY_CACHE_MS - 1, None))
-        if not 0 <= now - since <= KEY_CACHE_MS:
+        cached = self._known.get(at, now)
+        if cached is None:
             changes = self._changes
-            key = await self._vault.get(tenant_id, secret_name(provider))
+            cached = (await self._vault.get(tenant_id, secret_name(provider)),)
             # A key that was changed during the read may be the old one: good for this turn and for no other.
             if changes == self._changes:
-                self._known[at] = (now, key)
-            if len(self._known) > KEY_CACHE_MAX:
-                self._known.popitem(last=False)
-        return key
+                self._known.put(at, cached, now)
+        return cached[0]
 
     def _plan(self, provider: str, key: Secret) -> tuple[str, DriverSettings]:
         """The driver to open, and how. The tenant's key goes to the provider's own address and to no other."""

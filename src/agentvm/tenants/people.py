@@ -10,7 +10,9 @@ from agentvm.errors import Conflict, Refused
 from agentvm.model.account import Tenant, User
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, TenantId, UserId, check_container_id
 from agentvm.model.ledger import Planned
-from agentvm.tenants.authentication import AccountStore, Authentication, Named, Why
+from agentvm.sharing.cache import Cache
+from agentvm.storage.sql.store import Store
+from agentvm.tenants.authentication import Authentication, Named, Why
 from agentvm.tenants.metering import MeteredHold, Metering
 
 STATUS_CACHE_MS = 5_000
@@ -33,23 +35,21 @@ def _nothing_is_erased() -> None:
 class AccountStatusCache:
     """Whether a tenant and its user are active, as far as was known within the last five seconds."""
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._known: dict[Whom, tuple[int, bool]] = {}
+        self._known: Cache[Whom, bool] = Cache(STATUS_CACHE_MAX, age_ms=STATUS_CACHE_MS)
         self._changes = 0
 
     async def check(self, tenant_id: TenantId, user_id: UserId | None) -> None:
         """`Refused` when one of them is suspended or deleted."""
         whom, now = (tenant_id, user_id), self._clock()
-        at, active = self._known.get(whom, (0, False))
-        if whom not in self._known or not at <= now < at + STATUS_CACHE_MS:
+        active = self._known.get(whom, now)
+        if active is None:
             changes = self._changes
             active = await self._is_active(tenant_id, user_id)
+            # A status that changed during the read is used this once and not cached.
             if changes == self._changes:
-                # A status that changed during the read is used this once and not cached.
-                if len(self._known) >= STATUS_CACHE_MAX:
-                    self._known.clear()
-                self._known[whom] = (now, active)
+                self._known.put(whom, active, now)
         if not active:
             raise Refused("The tenant or the user is suspended or deleted")
 
@@ -85,7 +85,7 @@ class People:
     `stop` is set by the runtime, which exists later; so is `erase`, which is called after a deletion.
     """
 
-    def __init__(self, store: AccountStore, access: Authentication, *, clock: Clock) -> None:
+    def __init__(self, store: Store, access: Authentication, *, clock: Clock) -> None:
         self._store, self._access, self._clock = store, access, clock
         self.standing = AccountStatusCache(store, clock)
         self.stop: Stop = _nothing_runs

@@ -13,9 +13,7 @@ the amounts settled since.
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from weakref import WeakValueDictionary
 
-import anyio
 import msgspec
 
 from agentvm.errors import Conflict, InvalidInput, WalletEmpty
@@ -24,6 +22,7 @@ from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Plan, Quota
 from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
+from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.book import (
     MONEY,
@@ -66,15 +65,6 @@ USERS_MAX = 10_000
 CountResources = Callable[[], Awaitable[int]]
 
 
-class _UserLock:
-    """One lock per user, forgotten with the last waiter."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = anyio.Lock(fast_acquire=True)
-
-
 class Quotas:
     """The books of this server's tenants."""
 
@@ -84,7 +74,7 @@ class Quotas:
         self._clock = clock
         self.plans = plans or Plans({DEFAULT: Plan()})
         self._books: OrderedDict[TenantId, QuotaBook] = OrderedDict()
-        self._turns: WeakValueDictionary[tuple[TenantId, str], _UserLock] = WeakValueDictionary()
+        self._lock = KeyedLock[tuple[TenantId, str]]()
 
     async def replace_plans(self, own: Mapping[str, Plan]) -> None:
         """The operator has changed the plans: they hold at once."""
@@ -96,7 +86,7 @@ class Quotas:
         """The tenant's book, with the limits of that user."""
         book = await self._book(tenant_id)
         if user_id is not None and book.each and user_id not in book.users:
-            async with self._turn(tenant_id):
+            async with self._lock.hold((tenant_id, "")):
                 await self._add_user(tenant_id, book, user_id)
         return book
 
@@ -104,7 +94,7 @@ class Quotas:
         book = self._books.get(tenant_id)
         if book is None:
             # One reads, the others wait: two books of one tenant would allow twice as much.
-            async with self._turn(tenant_id):
+            async with self._lock.hold((tenant_id, "")):
                 book = self._books.get(tenant_id)
                 if book is None:
                     book = self._books[tenant_id] = await self._read(tenant_id)
@@ -116,7 +106,7 @@ class Quotas:
     async def reread(self, tenant_id: TenantId) -> None:
         """Reads the limits and the wallet of a tenant again after a change. Used and reserved amounts stay."""
         # Waits for a first read of the book, too, which may have seen the state before the change.
-        async with self._turn(tenant_id):
+        async with self._lock.hold((tenant_id, "")):
             book = self._books.get(tenant_id)
             if book is None:
                 return
@@ -211,7 +201,7 @@ class Quotas:
             with await self._pending(counters, count, of_user, adding):
                 yield
         else:
-            async with self._turn(tenant_id, metric):
+            async with self._lock.hold((tenant_id, metric)):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
                     # A slow count is not repeated each time.
@@ -281,12 +271,6 @@ class Quotas:
             yield
         finally:
             book.held -= money
-
-    @asynccontextmanager
-    async def _turn(self, tenant_id: TenantId, metric: str = "") -> AsyncIterator[None]:
-        turn = self._turns.setdefault((tenant_id, metric), _UserLock())
-        async with turn.lock:
-            yield
 
     async def _read(self, tenant_id: TenantId) -> QuotaBook:
         """Reads the book. Nothing of the tenant is on its way to the ledger now: a caller that settles has a book."""

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from agentvm.errors import ConfigInvalid, InvalidInput, StoreFailed
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
-from agentvm.tenants.authentication import AccountStore
+from agentvm.storage.sql.store import Store
 
 SECRET_MAX_BYTES = 65_536
 
@@ -32,7 +32,7 @@ class Vault:
     """Secrets of all tenants. Opens only values that were sealed with the same server key."""
 
     def __init__(
-        self, store: AccountStore, *, key: bytes, clock: Clock, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+        self, store: Store, *, key: bytes, clock: Clock, random_bytes: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self._store, self._clock, self._random_bytes = store, clock, random_bytes
         self._cipher = AESGCM(key)

@@ -12,7 +12,7 @@ from agentvm.server import transport
 from agentvm.server.http import body
 from agentvm.server.http.body import PIECE_BYTES, Pace, pieces
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.connection_reservation import ConnectionReservation
+from agentvm.sharing.reservation import ConnectionReservation
 
 pytestmark = pytest.mark.anyio
 

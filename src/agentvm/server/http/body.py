@@ -20,7 +20,7 @@ from agentvm.operations.context import Context
 from agentvm.operations.http_face import HttpFace
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.exchange import HttpError, HttpRequest
-from agentvm.sharing.connection_reservation import ConnectionReservation
+from agentvm.sharing.reservation import ConnectionReservation
 
 MAX_BODY = 1024 * 1024
 MAX_VALUES = 50_000

@@ -29,7 +29,7 @@ from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, p
 from agentvm.server.http.stream import Streams
 from agentvm.server.origin import refusal
 from agentvm.server.router import HttpRoute
-from agentvm.sharing.connection_reservation import ConnectionReservation
+from agentvm.sharing.reservation import ConnectionReservation
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
 from agentvm.vm import AgentVM
