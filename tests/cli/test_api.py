@@ -1,35 +1,77 @@
+import ast
 import socket
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 from tests.cli.desk import avm
 from tests.cli.fake_server import Asked, answering, refusing
 
+from agentvm.cli import api as api_module
 from agentvm.cli.api import Api, RequestFailed
 from agentvm.model.secret import Secret
+from agentvm.operations.http_face import NULL
+from agentvm.operations.table import http_face
 
 KEY = "avm_secret_key"
+CLI = Path(api_module.__file__).parent
+METHODS = {"call", "call_model", "call_bytes", "items", "lines", "download", "upload"}
 
 
 def test_the_key_goes_in_the_header_and_the_names_into_the_path_each_as_one_part() -> None:
     with answering(lambda asked: (200, {})) as (url, asked), Api(url, Secret(KEY), tenant="acme") as api:
-        api.get("users", "a/b?c=d ü", userId=None, limit=5)
-        api.put("quotas", body={"hard": 1})
-        api.delete("users", "...")
+        api.call("session.history", "a/b?c=d ü", around=None, limit=5)
+        api.call("quota.put", metric="tokens_per_day", hard=1)
+        api.call("tenant.update", "acme", description=NULL, plan=None)
+        api.call("user.delete", "...", dry_run=True)
     assert asked == [
-        Asked("GET", "/v1/users/a%2Fb%3Fc%3Dd%20%C3%BC?tenant=acme&limit=5", f"Bearer {KEY}", ""),
-        Asked("PUT", "/v1/quotas?tenant=acme", f"Bearer {KEY}", '{"hard":1}'),
-        Asked("DELETE", "/v1/users/...?tenant=acme", f"Bearer {KEY}", ""),
+        Asked("GET", "/v1/sessions/a%2Fb%3Fc%3Dd%20%C3%BC/messages?tenant=acme&limit=5", f"Bearer {KEY}", ""),
+        Asked("PUT", "/v1/quotas?tenant=acme", f"Bearer {KEY}", '{"metric":"tokens_per_day","hard":1}'),
+        Asked("PUT", "/v1/tenants/acme?tenant=acme", f"Bearer {KEY}", '{"description":null}'),
+        Asked("DELETE", "/v1/users/...?tenant=acme&dryRun=true", f"Bearer {KEY}", ""),
     ]
+
+
+def calls_of_operations() -> Iterator[tuple[str, ast.Call]]:
+    """Every call like `api.call("session.get", session_id, device=None)` in the CLI."""
+    for path in sorted(CLI.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+                names = [argument for argument in node.args if isinstance(argument, ast.Constant)]
+                if names and "." in str(names[0].value):
+                    yield str(names[0].value), node
+
+
+def test_every_request_of_the_cli_is_one_that_its_operation_declares() -> None:
+    requests = list(calls_of_operations())
+    assert len(requests) > 70
+    for name, call in requests:
+        face = http_face(name)
+        keywords = {keyword.arg for keyword in call.keywords if keyword.arg} - {"at_most", "media_type"}
+        fields = {field.name for part in (face.query, face.body) for field in msgspec.structs.fields(part)}
+        assert keywords <= fields, name
+        before = 1 if isinstance(call.func, ast.Attribute) and call.func.attr not in ("download", "upload") else 2
+        assert len(call.args) - before == len(face.path_names), name
+
+
+def test_no_file_of_the_cli_writes_a_path_of_the_api() -> None:
+    assert [path.name for path in CLI.glob("*.py") if "v1/" in path.read_text(encoding="utf-8")] == []
+
+
+def test_a_field_that_an_operation_does_not_have_is_a_bug() -> None:
+    with Api("http://127.0.0.1:1", None) as api, pytest.raises(TypeError, match="has no field colour"):
+        api.call("wallet.get", colour="red")
 
 
 def test_a_list_is_read_to_its_end_page_by_page() -> None:
     pages: dict[str, object] = {
-        "/v1/tenants?limit=1000": {"items": [{"slug": "a"}, {"slug": "b"}], "next": "b"},
-        "/v1/tenants?limit=1000&after=b": {"items": [{"slug": "c"}]},
+        "/v1/tenants?limit=1000": {"items": [{"slug": "a"}, {"slug": "b"}], "nextCursor": "b"},
+        "/v1/tenants?limit=1000&cursor=b": {"items": [{"slug": "c"}]},
     }
     with answering(lambda asked: (200, pages[asked.path])) as (url, _), Api(url, None) as api:
-        assert [item["slug"] for item in api.pages("tenants")] == ["a", "b", "c"]
+        assert [item["slug"] for item in api.items("tenant.list")] == ["a", "b", "c"]
 
 
 def test_an_error_names_its_code_and_its_request() -> None:
@@ -69,7 +111,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with Api(url, None, timeout=0.1) as api, pytest.raises(RequestFailed, match="did not answer in time"):
-            api.get("wallet")
+            api.call("wallet.get")
 
 
 def test_a_server_that_hangs_up_is_explained() -> None:

@@ -75,7 +75,7 @@ def test_uploads_and_downloads_tell_how_far_they_are(tmp_path: Path) -> None:
         assert b"".join(progress.read_blocks(source, Heard(live=True))) == b"x" * 100_000
     assert told == [("Sending", 65_536, 100_000), ("Sending", 100_000, 100_000)]
     with answering(lambda asked: (200, b"y" * 50_000)) as (url, _), Api(url, None, progress=Heard(live=True)) as api:
-        api.download(io.BytesIO(), "export")
+        api.download(io.BytesIO(), "transfer.export")
     assert told[-1] == ("Receiving", 50_000, 50_000)
 
 

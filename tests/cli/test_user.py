@@ -53,9 +53,9 @@ def test_a_user_is_found_by_the_name_people_know_on_whatever_page_it_is() -> Non
     def answer(asked: Asked) -> tuple[int, object]:
         if asked.path.startswith("/v1/users/"):
             return 404, {"error": {"code": "not_found", "message": "no"}}
-        if "after=" in asked.path:
+        if "cursor=" in asked.path:
             return 200, {"items": [{"userId": "usr_2", "externalId": "bob"}]}
-        return 200, {"items": [{"userId": "usr_1", "externalId": "alice"}], "next": "alice"}
+        return 200, {"items": [{"userId": "usr_1", "externalId": "alice"}], "nextCursor": "alice"}
 
     with answering(answer) as (url, _), Api(url, None) as api:
         assert find(api, USER, "bob")["userId"] == "usr_2"

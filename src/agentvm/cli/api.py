@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, ParamSpec
+from urllib.parse import urlsplit
 
 import click
 import httpx2
@@ -31,17 +31,17 @@ from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.version import VERSION
 
+if TYPE_CHECKING:
+    from agentvm.operations.http_face import HttpFace
+
 TIMEOUT_SECONDS = 30.0
 LONG_TIMEOUT_SECONDS = 600.0
 """The timeout of model calls, uploads and downloads."""
-PAGE_MAX = 1000
-"""Items per page of most lists."""
 _MESSAGE_CHARACTERS_MAX = 500
 _EXIT_CODES = {401: ExitCode.DENIED, 402: ExitCode.QUOTA, 403: ExitCode.DENIED, 404: ExitCode.NOT_FOUND, 429: ExitCode.QUOTA}
 """Exit codes by HTTP status; any other is `FAILED`."""
 
 P = ParamSpec("P")
-Query = dict[str, str | int | None]
 
 
 class RequestFailed(click.ClickException):
@@ -92,85 +92,49 @@ class Api:
     def __exit__(self, *details: object) -> None:
         self._client.close()
 
-    def get(self, *path: str, **query: str | int | None) -> Item:
-        return _object(self.request("GET", path, query))
+    def call(self, operation: str, /, *path: str, **fields: Any) -> Item:
+        """Requests an operation: the values of its path, in order, and fields of its request that are not None."""
+        return _object(self._send(self._request(operation, path, fields)))
 
-    def get_bytes(self, *path: str, **query: str | int | None) -> bytes:
-        """The body of a response that is not JSON."""
-        return self.request("GET", path, query)
+    def call_model(self, operation: str, /, *path: str, **fields: Any) -> Item:
+        """Like `call`, for an operation that waits for a model."""
+        return _object(self._send(self._request(operation, path, fields, LONG_TIMEOUT_SECONDS)))
 
-    def pages(
-        self,
-        *path: str,
-        cursor: str = "after",
-        at_most: int | None = None,
-        page: int = PAGE_MAX,
-        query: Query | None = None,
-        **more: str | int | None,
-    ) -> Iterator[Item]:
-        """Every item of a list, page by page, up to `at_most`. `cursor` is the parameter of lists without `nextCursor`."""
-        query = {"limit": page if at_most is None else min(at_most, page), **(query or {}), **more}
-        return islice(self._pages(path, cursor, query), at_most)
+    def call_bytes(self, operation: str, /, *path: str, **fields: Any) -> bytes:
+        """Like `call`, for a response that is not JSON."""
+        return self._send(self._request(operation, path, fields))
 
-    def _pages(self, path: tuple[str, ...], cursor: str, query: Query) -> Iterator[Item]:
+    def items(self, operation: str, /, *path: str, at_most: int | None = None, **fields: Any) -> Iterator[Item]:
+        """Every item of a list, page by page, up to `at_most`."""
+        page_max = _face(operation).page_max
+        if page_max is not None:
+            fields = {"limit": page_max if at_most is None else min(at_most, page_max), **fields}
+        return islice(self._items(operation, path, fields), at_most)
+
+    def _items(self, operation: str, path: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Item]:
         while True:
-            page = self.get(*path, **query)
+            page = self.call(operation, *path, **fields)
             items = page.get("items")
             if not isinstance(items, list):
                 raise RequestFailed(f"{self.url} does not answer like AgentVM: its response holds no list.")
             yield from items
-            following = page.get("nextCursor", page.get("next"))
-            if following is None:
+            fields["cursor"] = page.get("nextCursor")
+            if fields["cursor"] is None:
                 return
-            query["cursor" if "nextCursor" in page else cursor] = following
 
-    def lines(self, *path: str, **query: str | int | None) -> Iterator[Item]:
+    def lines(self, operation: str, /, *path: str, **fields: Any) -> Iterator[Item]:
         """Each line of a streamed response as it arrives, without the empty lines that keep the connection open."""
-        with self._explained(), self._client.stream("GET", _url_path(path), params=self._params(query)) as response:
-            self._check_streamed(response)
+        with self._streamed(operation, path, fields) as response:
             for line in response.iter_lines():
                 if line.strip():
                     yield _object(line.encode())
 
-    def post(self, *path: str, body: Item | bytes, timeout: float | None = None, **query: str | int | None) -> Item:
-        return _object(self.request("POST", path, query, body, timeout=timeout))
-
-    def put(self, *path: str, body: Item) -> Item:
-        return _object(self.request("PUT", path, {}, body))
-
-    def delete(self, *path: str, **query: str | int | None) -> Item:
-        return _object(self.request("DELETE", path, query))
-
-    def request(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        query: Query,
-        body: Item | bytes | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> bytes:
-        """The body of a successful response; `RequestFailed` for any other. Bytes are sent unchanged, a dict as JSON."""
-        content = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        with self._explained():
-            limit = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
-            path_text, params = _url_path(path), self._params(query)
-            response = self._client.request(method, path_text, params=params, content=content, timeout=limit)
-        if response.is_success:
-            return response.content
-        raise _failure(response, self.url)
-
-    def download(self, target: BinaryIO, *path: str, **query: str | int | None) -> int:
+    def download(self, target: BinaryIO, operation: str, /, *path: str, **fields: Any) -> int:
         """Writes a response to a file as it arrives; returns its size in bytes. A broken transfer is a failure."""
         size = 0
         # A progress line on the terminal that receives the data would be part of the data.
         progress = SILENT if target.isatty() else self._progress
-        params = self._params(query)
-        with (
-            self._explained(),
-            self._client.stream("GET", _url_path(path), params=params, timeout=LONG_TIMEOUT_SECONDS) as response,
-        ):
-            self._check_streamed(response)
+        with self._streamed(operation, path, fields, LONG_TIMEOUT_SECONDS) as response:
             length = response.headers.get("content-length", "")
             total = int(length) if length.isdigit() and "content-encoding" not in response.headers else None
             for chunk in response.iter_bytes():
@@ -180,26 +144,56 @@ class Api:
         progress.clear()
         return size
 
-    def upload(self, source: BinaryIO, *path: str, media_type: str | None = None, **query: str | int | None) -> Item:
-        """Sends a file block by block."""
-        headers = {} if media_type is None else {"Content-Type": media_type}
-        params, blocks = self._params(query), read_blocks(source, self._progress)
-        with self._explained():
-            response = self._client.post(
-                _url_path(path), params=params, content=blocks, headers=headers, timeout=LONG_TIMEOUT_SECONDS
-            )
+    def upload(self, source: BinaryIO | bytes, operation: str, /, *, media_type: str | None = None, **fields: Any) -> Item:
+        """Sends a file, block by block."""
+        content = source if isinstance(source, bytes) else read_blocks(source, self._progress)
+        request = self._request(operation, (), fields, LONG_TIMEOUT_SECONDS, content)
+        if media_type is not None:
+            request.headers["Content-Type"] = media_type
+        response = self._send(request)
         self._progress.clear()
-        if not response.is_success:
-            raise _failure(response, self.url)
-        return _object(response.content)
+        return _object(response)
 
-    def _check_streamed(self, response: httpx2.Response) -> None:
-        if not response.is_success:
-            response.read()
-            raise _failure(response, self.url)
+    def _send(self, request: httpx2.Request) -> bytes:
+        with self._explained():
+            response = self._client.send(request)
+        if response.is_success:
+            return response.content
+        raise _failure(response, self.url)
 
-    def _params(self, query: Query) -> dict[str, str | int]:
-        return {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
+    def _request(
+        self,
+        operation: str,
+        path: tuple[str, ...],
+        fields: dict[str, Any],
+        timeout_seconds: float | None = None,
+        content: bytes | Iterator[bytes] | None = None,
+    ) -> httpx2.Request:
+        for part in path:
+            if part in ("", ".", ".."):
+                # In a path these would mean another resource.
+                raise click.UsageError(f"{part!r} is not a valid name.")
+        call = _face(operation).call(path, fields)
+        params = call.query if self.tenant is None else {"tenant": self.tenant, **call.query}
+        body = content if call.body is None else msgspec.json.encode(call.body)
+        timeout = httpx2.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
+        with self._explained():
+            return self._client.build_request(call.method, call.path, params=params, content=body, timeout=timeout)
+
+    @contextmanager
+    def _streamed(
+        self, operation: str, path: tuple[str, ...], fields: dict[str, Any], timeout_seconds: float | None = None
+    ) -> Iterator[httpx2.Response]:
+        request = self._request(operation, path, fields, timeout_seconds)
+        with self._explained():
+            response = self._client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    response.read()
+                    raise _failure(response, self.url)
+                yield response
+            finally:
+                response.close()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -246,11 +240,6 @@ def tenant_command(command: Callable[Concatenate[Api, Show, P], Any]) -> Callabl
     return tenant_option(server_command(command))
 
 
-def body_of(**fields: object) -> Item:
-    """A request body with the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def warn_of_open_network(address: str) -> None:
     """Warns before a key is sent to an address without TLS."""
     if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
@@ -278,12 +267,11 @@ def confirm(question: str, *, yes: bool) -> None:
         raise click.ClickException("Cancelled; nothing was changed.")
 
 
-def _url_path(path: tuple[str, ...]) -> str:
-    for part in path:
-        if part in ("", ".", ".."):
-            # In a path these would mean another resource.
-            raise click.UsageError(f"{part!r} is not a valid name.")
-    return "/v1/" + "/".join(quote(part, safe="") for part in path)
+def _face(operation: str) -> "HttpFace":
+    # Late: the help of a command needs no operation.
+    from agentvm.operations.table import http_face
+
+    return http_face(operation)
 
 
 def _object(content: bytes) -> Item:

@@ -25,7 +25,7 @@ COLUMNS: Columns = {
     "ADDED (UTC)": moment("createdAt"),
 }
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
-container_option = click.option("--container", help="Container of the file; optional if you have only one.")
+container_option = click.option("--container", "container_id", help="Container of the file; optional if you have only one.")
 
 
 @click.group(epilog=EXAMPLES)
@@ -39,21 +39,21 @@ def attachment() -> None:
 @click.option("--name", help="Display name (default: the file name).")
 @click.option("--type", "media_type", help="Media type, like image/png (default: by the file name).")
 @tenant_command
-def add(api: Api, show: Show, file: Path, container: str | None, name: str | None, media_type: str | None) -> None:
+def add(api: Api, show: Show, file: Path, container_id: str | None, name: str | None, media_type: str | None) -> None:
     """Upload a file and print its reference.
 
     A file that no message refers to is deleted after a day.
     """
-    uploaded = upload(api, file, container, name=name, media_type=media_type)
+    uploaded = upload(api, file, container_id, name=name, media_type=media_type)
     show.done(plain(uploaded["attachment"]), uploaded)
 
 
 @attachment.command("list")
 @container_option
 @tenant_command
-def list_attachments(api: Api, show: Show, container: str | None) -> None:
+def list_attachments(api: Api, show: Show, container_id: str | None) -> None:
     """List the files of a container, newest first."""
-    show.items(api.pages("attachments", container=container), COLUMNS, none="No files found.")
+    show.items(api.items("attachment.list", container_id=container_id), COLUMNS, none="No files found.")
 
 
 @attachment.command("get", epilog=EXAMPLES)
@@ -62,13 +62,15 @@ def list_attachments(api: Api, show: Show, container: str | None) -> None:
 @force_option
 @container_option
 @tenant_command
-def get(api: Api, show: Show, reference: str, output: Path | None, force: bool, container: str | None) -> None:
+def get(api: Api, show: Show, reference: str, output: Path | None, force: bool, container_id: str | None) -> None:
     """Download a file."""
     if output is None:
-        api.download(cast("BinaryIO", click.open_file("-", "wb")), "attachments", reference, container=container)
+        api.download(cast("BinaryIO", click.open_file("-", "wb")), "attachment.download", reference, container_id=container_id)
         return
     check_absent(output, force=force)
-    size = write_atomically(output, lambda file: api.download(file, "attachments", reference, container=container))
+    size = write_atomically(
+        output, lambda file: api.download(file, "attachment.download", reference, container_id=container_id)
+    )
     show.done(f"Wrote {output}: {size:,} bytes.", {"path": str(output), "bytes": size})
 
 
@@ -77,19 +79,21 @@ def get(api: Api, show: Show, reference: str, output: Path | None, force: bool, 
 @yes_option
 @container_option
 @tenant_command
-def delete(api: Api, show: Show, reference: str, yes: bool, container: str | None) -> None:
+def delete(api: Api, show: Show, reference: str, yes: bool, container_id: str | None) -> None:
     """Delete a file that no message refers to."""
     confirm(f"Delete {plain(reference)}? This cannot be undone.", yes=yes)
-    api.delete("attachments", reference, container=container)
+    api.call("attachment.delete", reference, container_id=container_id)
     show.done(f"{plain(reference)} is deleted.")
 
 
-def upload(api: Api, file: Path, container: str | None, *, name: str | None = None, media_type: str | None = None) -> Item:
+def upload(api: Api, file: Path, container_id: str | None, *, name: str | None = None, media_type: str | None = None) -> Item:
     """Uploads a file and returns its record."""
     media_type = media_type or media_type_of(file)
     try:
         with file.open("rb") as source:
-            return api.upload(source, "attachments", media_type=media_type, container=container, name=name or file.name)
+            return api.upload(
+                source, "attachment.upload", media_type=media_type, container_id=container_id, name=name or file.name
+            )
     except OSError as error:
         raise click.ClickException(f"Cannot read {file}: {error.strerror}") from None
 

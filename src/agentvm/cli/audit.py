@@ -33,7 +33,7 @@ def audit() -> None:
 @tenant_command
 def list_entries(api: Api, show: Show, action: str | None, limit: int) -> None:
     """List audit entries, newest first."""
-    entries = list(api.pages("audit", at_most=limit, action=action))
+    entries = list(api.items("audit.list", at_most=limit, action=action))
     if not show.as_json:
         names = {**names_of(api, USER), **names_of(api, KEY)}
         entries = [{**item, **{field: _named(item.get(field), names) for field in ("actor", "target")}} for item in entries]

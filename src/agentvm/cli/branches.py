@@ -4,7 +4,7 @@ import time
 
 import click
 
-from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
+from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.names import IMAGE, NamedType, session_argument
 from agentvm.cli.table import Columns, Item, Show, counted, lines, moment, plain
 
@@ -18,6 +18,7 @@ Examples:
 """
 
 REWINDS: Columns = {"REWIND": "rewindId", "AT (UTC)": moment("rewoundAt"), "MESSAGES": "messages"}
+ANSWER_MESSAGES_MAX = 200
 POLL_INTERVAL_SECONDS = 0.3
 """Pause between two requests for the state of a turn."""
 
@@ -35,7 +36,7 @@ wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the 
 @tenant_command
 def fork(api: Api, show: Show, session_id: str, message: str | None, image: str | None, title: str | None) -> None:
     """Copy a session up to a message into a new session."""
-    copy = api.post("sessions", session_id, "fork", body=body_of(messageId=message, imageId=image, title=title))
+    copy = api.call("session.fork", session_id, message_id=message, image_id=image, title=title)
     new_id = copy["sessionId"]
     show.done(f"{new_id} is a copy of {plain(session_id)}. To continue: avm chat --session {new_id}", copy)
 
@@ -52,7 +53,7 @@ def rewind(api: Api, show: Show, session_id: str, last: str | None, before: str 
     if (last is None) == (before is None):
         raise click.UsageError("Use --to (the last message to keep) or --before (the first to remove).")
     confirm(f"Remove the end of {plain(session_id)}?", yes=yes)
-    rewound = api.post("sessions", session_id, "rewind", body=body_of(messageId=last, before=before, onBusy=on_busy))
+    rewound = api.call("session.rewind", session_id, message_id=last, before=before, on_busy=on_busy)
     if "rewindId" not in rewound:
         show.done("There is nothing to remove.", rewound)
         return
@@ -65,7 +66,7 @@ def rewind(api: Api, show: Show, session_id: str, last: str | None, before: str 
 @tenant_command
 def rewinds(api: Api, show: Show, session_id: str) -> None:
     """List the rewinds of a session, newest first."""
-    show.items(api.get("sessions", session_id, "rewinds").get("items", ()), REWINDS, none="The session was never rewound.")
+    show.items(api.items("session.rewinds", session_id), REWINDS, none="The session was never rewound.")
 
 
 @click.command("edit", epilog=EXAMPLES)
@@ -80,8 +81,8 @@ def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, on_b
 
     All later messages are removed; they can still be viewed.
     """
-    body = body_of(messageId=message_id, content=text, onBusy=on_busy)
-    return _answer(api, show, api.post("sessions", session_id, "edit", body=body), no_wait)
+    accepted = api.call("message.edit", session_id, message_id=message_id, content=text, on_busy=on_busy)
+    return _answer(api, show, accepted, no_wait)
 
 
 @click.command("regenerate", epilog=EXAMPLES)
@@ -92,8 +93,8 @@ def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, on_b
 @tenant_command
 def regenerate(api: Api, show: Show, session_id: str, message: str | None, on_busy: str, no_wait: bool) -> int:
     """Regenerate an answer. The old one is kept and can be viewed."""
-    body = body_of(messageId=message, onBusy=on_busy)
-    return _answer(api, show, api.post("sessions", session_id, "regenerate", body=body), no_wait)
+    accepted = api.call("message.regenerate", session_id, message_id=message, on_busy=on_busy)
+    return _answer(api, show, accepted, no_wait)
 
 
 COMMANDS = (fork, rewind, rewinds, edit, regenerate)
@@ -105,10 +106,10 @@ def _answer(api: Api, show: Show, accepted: Item, no_wait: bool) -> int:
     if no_wait:
         show.done(f"{turn_id} has started. To see its result: avm turn show {turn_id}", accepted)
         return 0
-    while "outcome" not in (turn := api.get("turns", turn_id)):
+    while "outcome" not in (turn := api.call("turn.show", turn_id)):
         time.sleep(POLL_INTERVAL_SECONDS)
-    newest = api.get("sessions", accepted["sessionId"], "messages", order="newest", limit=200)["items"]
-    messages = [message for message in reversed(newest) if message.get("turnId") == turn_id]
+    newest = api.items("session.history", accepted["sessionId"], order="newest", at_most=ANSWER_MESSAGES_MAX)
+    messages = [message for message in reversed(list(newest)) if message.get("turnId") == turn_id]
     if show.as_json:
         show.json(messages)
     for message in () if show.as_json else messages:

@@ -174,7 +174,7 @@ def server_models(address: str, key: Secret | None) -> Sequence[str]:
     from agentvm.cli.api import Api
 
     with Api(address, key) as api:
-        defaults = [(provider.get("name"), provider.get("defaultModel")) for provider in api.pages("providers")]
+        defaults = [(provider.get("name"), provider.get("defaultModel")) for provider in api.items("provider.list")]
     return [name if model is None else f"{name}/{model}" for name, model in defaults if isinstance(name, str)]
 
 

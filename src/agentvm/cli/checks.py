@@ -81,7 +81,7 @@ def examine_running(url: str, data_dir: Path | None, key: Secret | None) -> list
     place = url if data_dir is None else f"{url} on {data_dir}"
     try:
         with Api(url, key, timeout=HEALTH_TIMEOUT_SECONDS) as api:
-            identity, report = api.get("auth", "whoami"), api.get("status")
+            identity, report = api.call("auth.whoami"), api.call("metric.status")
     except RequestFailed as error:
         if error.exit_code != ExitCode.DENIED:
             return _unreachable(url, data_dir, error)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from agentvm.cli.api import Api, Unreachable, body_of, dry_run_option, tenant_command
+from agentvm.cli.api import Api, Unreachable, dry_run_option, tenant_command
 from agentvm.cli.assignments import read_assignments
 from agentvm.cli.options import json_option
 from agentvm.cli.serve import describe_unpriced
@@ -179,7 +179,7 @@ def history(api: Api, show: Show, limit: int) -> None:
         "CHANGES": lambda item: ", ".join(map(describe_change, item["changes"])),
         "NOTE": "note",
     }
-    show.items(api.pages("config", "history", at_most=limit), columns, none="No changes found.")
+    show.items(api.items("config.history", at_most=limit), columns, none="No changes found.")
 
 
 @config.command("diff")
@@ -188,7 +188,7 @@ def history(api: Api, show: Show, limit: int) -> None:
 @tenant_command
 def diff(api: Api, show: Show, since: int, to: int | None) -> None:
     """Compare revision SINCE with revision TO, or with now."""
-    difference = api.get("config", "diff", **{"from": since, "to": to})
+    difference = api.call("config.diff", since=since, to=to)
     if show.as_json:
         show.json(difference)
     else:
@@ -203,8 +203,7 @@ def diff(api: Api, show: Show, since: int, to: int | None) -> None:
 @tenant_command
 def rollback(api: Api, show: Show, revision_to: int, note: str | None, dry_run: bool, revision: int | None) -> None:
     """Restore the settings of REVISION; 0 undoes all changes."""
-    body = body_of(to=revision_to, note=note, dryRun=dry_run, revision=revision)
-    report(show, api.post("config", "rollback", body=body))
+    report(show, api.call("config.rollback", to=revision_to, note=note, dry_run=dry_run, revision=revision))
 
 
 @config.command("schema")
@@ -217,7 +216,7 @@ CHANGED: Columns = {"KEY": "key", "FROM": lambda item: as_text(item.get("from"))
 
 
 def change(api: Api, show: Show, changes: Item, note: str | None, dry_run: bool, revision: int | None) -> None:
-    report(show, api.put("config", body=body_of(changes=changes, note=note, dryRun=dry_run, revision=revision)))
+    report(show, api.call("config.change", changes=changes, note=note, dry_run=dry_run, revision=revision))
 
 
 def describe_change(item: Item) -> str:
@@ -246,7 +245,7 @@ def all_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
     """All settings of the server, or those it would start with."""
     if not offline:
         try:
-            settings: list[Item] = api.get("config", view="full")["settings"]
+            settings: list[Item] = api.call("config.show", view="full")["settings"]
             return settings
         except Unreachable:
             click.echo(f"No server answers at {api.url}; showing the settings it would start with.", err=True)
@@ -291,7 +290,7 @@ def read_setting(api: Api, key: str, offline: bool, file: Path | None, *, or_off
         raise click.UsageError(f"{key}: {'this is a group; use the key of a setting' if is_group(key) else unknown(key)}")
     if not offline:
         try:
-            return api.get("config", key)
+            return api.call("config.get", key)
         except Unreachable:
             if not or_offline:
                 raise

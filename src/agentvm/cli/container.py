@@ -33,7 +33,7 @@ def container() -> None:
 @tenant_command
 def list_containers(api: Api, show: Show) -> None:
     """List the containers you have access to, oldest first."""
-    show.items(api.pages("containers"), COLUMNS, none="No containers found.")
+    show.items(api.items("container.browse"), COLUMNS, none="No containers found.")
 
 
 @container.command("show")
@@ -41,7 +41,7 @@ def list_containers(api: Api, show: Show) -> None:
 @tenant_command
 def show_container(api: Api, show: Show, name: str) -> None:
     """Show a container and count its data."""
-    item = api.get("containers", name)
+    item = api.call("container.show", name)
     show.record(item if show.as_json else {**item, **item["owned"]}, DETAILS)
 
 
@@ -55,4 +55,4 @@ def delete_container(api: Api, show: Show, name: str, dry_run: bool, yes: bool) 
 
     Its usage stays in the ledger.
     """
-    delete_permanently(api, show, f"the container {plain(name)}", ("containers", name), dry_run=dry_run, yes=yes)
+    delete_permanently(api, show, f"the container {plain(name)}", "container.delete", name, dry_run=dry_run, yes=yes)

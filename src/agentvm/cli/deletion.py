@@ -22,15 +22,15 @@ COLUMNS: Columns = {
 }
 
 
-def delete_permanently(api: Api, show: Show, name: str, path: tuple[str, ...], *, dry_run: bool, yes: bool) -> None:
+def delete_permanently(api: Api, show: Show, name: str, operation: str, item_id: str, *, dry_run: bool, yes: bool) -> None:
     """Counts the data, asks for confirmation and deletes it; `name` is for the messages."""
     if dry_run:
-        show.record(api.delete(*path, dryRun="true"), COLUMNS)
+        show.record(api.call(operation, item_id, dry_run=True), COLUMNS)
         return
     if not yes:
-        owned = describe_owned(api.delete(*path, dryRun="true"))
+        owned = describe_owned(api.call(operation, item_id, dry_run=True))
         confirm(f"Delete {name} with {owned}? This cannot be undone.", yes=yes)
-    api.delete(*path)
+    api.call(operation, item_id)
     show.done(f"{name[0].upper()}{name[1:]} is deleted.")
 
 

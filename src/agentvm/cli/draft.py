@@ -2,7 +2,7 @@
 
 import click
 
-from agentvm.cli.api import Api, body_of, server_command
+from agentvm.cli.api import Api, server_command
 from agentvm.cli.names import session_argument
 from agentvm.cli.options import container_option
 from agentvm.cli.table import Columns, Show, moment, plain, when
@@ -31,8 +31,7 @@ def draft() -> None:
 @server_command
 def set_draft(api: Api, show: Show, session_id: str, text: str, device: str | None, if_updated_at: int | None) -> None:
     """Save a draft."""
-    body = body_of(text=text, device=device, ifUpdatedAt=if_updated_at)
-    saved = api.put("sessions", session_id, "draft", body=body)
+    saved = api.call("draft.put", session_id, text=text, device=device, if_updated_at=if_updated_at)
     show.done("Draft saved." if "draft" in saved else "Draft removed.", saved)
 
 
@@ -41,7 +40,7 @@ def set_draft(api: Api, show: Show, session_id: str, text: str, device: str | No
 @server_command
 def show_drafts(api: Api, show: Show, session_id: str) -> None:
     """Print your drafts in a session, newest first."""
-    items = api.get("sessions", session_id, "drafts").get("items", [])
+    items = list(api.items("session.drafts", session_id))
     if show.as_json:
         show.json(items)
         return
@@ -56,9 +55,9 @@ def show_drafts(api: Api, show: Show, session_id: str) -> None:
 @container_option
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Maximum number.")
 @server_command
-def list_drafts(api: Api, show: Show, container: str | None, limit: int) -> None:
+def list_drafts(api: Api, show: Show, container_id: str | None, limit: int) -> None:
     """List your drafts in all sessions, newest first."""
-    show.items(api.get("drafts", container=container, limit=limit).get("items", []), COLUMNS, none="No drafts found.")
+    show.items(api.items("session.draft_list", container_id=container_id, at_most=limit), COLUMNS, none="No drafts found.")
 
 
 @draft.command("remove")
@@ -67,5 +66,5 @@ def list_drafts(api: Api, show: Show, container: str | None, limit: int) -> None
 @server_command
 def remove(api: Api, show: Show, session_id: str, device: str | None) -> None:
     """Remove a draft."""
-    api.delete("sessions", session_id, "draft", device=device)
+    api.call("draft.delete", session_id, device=device)
     show.done("Draft removed.")

@@ -32,5 +32,4 @@ COLUMNS: Columns = {
 @tenant_command
 def errors(api: Api, show: Show, since: int | None, until: int | None, limit: int) -> None:
     """List errors by kind, latest first."""
-    groups = api.get("errors", since=since, until=until, limit=limit)
-    show.items(groups.get("items", []), COLUMNS, none="No errors found.")
+    show.items(api.items("error.list", since=since, until=until, at_most=limit), COLUMNS, none="No errors found.")

@@ -1,13 +1,16 @@
 """avm image — build, list, upgrade and delete the images that agents run from."""
 
+from typing import Any
+
 import click
 import msgspec
 
-from agentvm.cli.api import Api, body_of, confirm, dry_run_option, tenant_command, yes_option
+from agentvm.cli.api import Api, confirm, dry_run_option, tenant_command, yes_option
 from agentvm.cli.names import IMAGE, find, image_argument
 from agentvm.cli.options import container_option
 from agentvm.cli.resource import variable
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
+from agentvm.model.image import ImageConfig
 
 EXAMPLES = """\b
 Examples:
@@ -81,12 +84,11 @@ def create_image(
     tools: tuple[str, ...],
     knowledge: tuple[str, ...],
     variables: tuple[tuple[str, object], ...],
-    **config: object,
+    **config: Any,
 ) -> None:
     """Build an image with a session to chat in."""
     config |= {"tools": tools or None, "knowledge": knowledge or None, "variables": dict(variables) or None}
-    body = body_of(config=body_of(**{_camel_case(name): value for name, value in config.items()}), container=container)
-    built = api.post("images", body=body)
+    built = api.call("image.add", config=ImageConfig(**config), container=container)
     if show.as_json:
         show.json(built)
         return
@@ -100,9 +102,9 @@ def create_image(
 @container_option
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number.")
 @tenant_command
-def list_images(api: Api, show: Show, container: str | None, limit: int) -> None:
+def list_images(api: Api, show: Show, container_id: str | None, limit: int) -> None:
     """List images by container, newest first."""
-    images = list(api.pages("images", at_most=limit + 1, container=container))
+    images = list(api.items("image.browse", at_most=limit + 1, container_id=container_id))
     show.items(images[:limit], COLUMNS, none="No images found.")
     if len(images) > limit and not show.as_json:
         click.echo(f"There are more than {limit}; use --limit or --container.", err=True)
@@ -113,7 +115,7 @@ def list_images(api: Api, show: Show, container: str | None, limit: int) -> None
 @tenant_command
 def show_image(api: Api, show: Show, image_id: str) -> None:
     """Show the details of an image."""
-    show.record(api.get("images", image_id), DETAILS)
+    show.record(api.call("image.get", image_id), DETAILS)
 
 
 @image.command("upgrade", epilog=EXAMPLES)
@@ -122,7 +124,7 @@ def show_image(api: Api, show: Show, image_id: str) -> None:
 @tenant_command
 def upgrade_image(api: Api, show: Show, image_id: str, dry_run: bool) -> None:
     """Update an image to the newest versions its references allow."""
-    upgrade = api.post("images", image_id, "upgrade", body={"dryRun": dry_run})
+    upgrade = api.call("image.upgrade", image_id, dry_run=dry_run)
     if show.as_json:
         show.json(upgrade)
         return
@@ -145,7 +147,7 @@ def delete_image(api: Api, show: Show, name: str, yes: bool) -> None:
     item = find(api, IMAGE, name)
     described = f"the image {plain(item.get('name'))} ({plain(item['imageId'])})"
     confirm(f"Delete {described} with all of its sessions? This cannot be undone.", yes=yes)
-    api.delete("images", str(item["imageId"]))
+    api.call("image.remove", str(item["imageId"]))
     show.done(f"T{described[1:]} is deleted.")
 
 
@@ -156,8 +158,3 @@ def _print_warnings(response: Item) -> None:
 
 def _brief(value: object) -> str:
     return shortened(plain(value if isinstance(value, str) else msgspec.json.encode(value).decode()), _PROMPT_CHARACTERS_MAX)
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import click
 
-from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
+from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.names import KEY, find, named_users, user_option
 from agentvm.cli.server_options import config_option, configure, data_dir_option
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
@@ -84,8 +84,8 @@ def create_key(
     expires: int | None,
 ) -> None:
     """Create a key and print it once."""
-    body = body_of(name=name, userId=user, permissions=permissions or None, containers=containers or None, expiresAt=expires)
-    _print_once(api.post("auth", "keys", body=body), show)
+    limits = {"permissions": permissions or None, "containers": containers or None}
+    _print_once(api.call("key.create", name=name, user_id=user, expires_at=expires, **limits), show)
 
 
 @key.command("list")
@@ -93,7 +93,7 @@ def create_key(
 @tenant_command
 def list_keys(api: Api, show: Show, user: str | None) -> None:
     """List keys without their secrets, newest first."""
-    keys = api.pages("auth", "keys", userId=user)
+    keys = api.items("key.list", user_id=user)
     show.items(keys if show.as_json else named_users(api, keys), COLUMNS, none="No keys found.")
 
 
@@ -106,7 +106,7 @@ def rotate_key(api: Api, show: Show, name: str, grace: int) -> None:
 
     The new key has the same permissions.
     """
-    _print_once(api.post("auth", "keys", str(_find(api, name)["keyId"]), "rotate", body={"graceSeconds": grace}), show)
+    _print_once(api.call("key.rotate", str(_find(api, name)["keyId"]), grace_seconds=grace), show)
 
 
 @key.command("revoke")
@@ -118,7 +118,7 @@ def revoke_key(api: Api, show: Show, name: str, yes: bool) -> None:
     item = _find(api, name)
     described = f"{plain(item['keyId'])} ({plain(item.get('name'))})"
     confirm(f"Revoke the key {described}? Its connections are closed. This cannot be undone.", yes=yes)
-    api.delete("auth", "keys", str(item["keyId"]))
+    api.call("key.revoke", str(item["keyId"]))
     show.done(f"The key {described} is revoked.")
 
 

@@ -68,7 +68,7 @@ def logout() -> None:
 
 def _identity(address: str, key: Secret | None) -> Item:
     with Api(address, key) as api:
-        return api.get("auth", "whoami")
+        return api.call("auth.whoami")
 
 
 def _read_key() -> Secret:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
 
-from agentvm.cli.api import PAGE_MAX, Api, tenant_command
+from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.derived_fields import with_derived_fields
 from agentvm.cli.names import SESSION, TURN, NamedType
 from agentvm.cli.options import container_option, since_option, until_option
@@ -21,6 +22,7 @@ Examples:
 """
 
 _COLOURS = {"debug": "bright_black", "warning": "yellow", "error": "red", "critical": "red"}
+_FOLLOWED_LINES_MAX = 1_000
 _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 
 
@@ -29,21 +31,21 @@ _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 @click.option("--level", type=click.Choice(["debug", "info", "warning", "error", "critical"]), help="Minimum level.")
 @since_option
 @until_option
-@click.option("--request", help="Only this request.")
-@click.option("--turn", type=NamedType(TURN), help="Only this turn.")
-@click.option("--session", type=NamedType(SESSION), help="Only this session.")
+@click.option("--request", "request_id", help="Only this request.")
+@click.option("--turn", "turn_id", type=NamedType(TURN), help="Only this turn.")
+@click.option("--session", "session_id", type=NamedType(SESSION), help="Only this session.")
 @container_option
 @click.option("--event", help="Only this event.")
 @click.option("--grep", "text", metavar="TEXT", help="Only entries that contain TEXT, ignoring case.")
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of lines.")
 @tenant_command
-def logs(api: Api, show: Show, /, follow: bool, lines: int, **query: str | int | None) -> None:
+def logs(api: Api, show: Show, /, follow: bool, lines: int, **query: Any) -> None:
     """Show and follow the server log, newest last."""
     if follow:
-        _print_all(api.lines("logs", follow="true", limit=min(lines, PAGE_MAX), **query), show)
+        _print_all(api.lines("log.list", follow=True, limit=min(lines, _FOLLOWED_LINES_MAX), **query), show)
         click.echo("The server closed the stream. Run the command again to continue.", err=True)
         return
-    newest = list(api.pages("logs", at_most=lines, query=query))
+    newest = list(api.items("log.list", at_most=lines, **query))
     if not newest and not show.as_json:
         click.echo("No log entries found.", err=True)
     _print_all(reversed(newest), show)

@@ -7,18 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import click
 
-from agentvm.cli.api import Api, Query, RequestFailed
+from agentvm.cli.api import Api, RequestFailed
 from agentvm.cli.exit_codes import ExitCode
 from agentvm.cli.table import Item, plain
 
 LAST = "last"
 NEWEST_MAX = 2_000
 """Sessions, turns and images among which a prefix is looked up."""
+LAST_AMONG_MAX = 200
+"""Items among which `last` is looked up."""
 PREFIX_CHARACTERS_MIN = 4
 """Characters of an id prefix after the tag."""
 _CANDIDATES_MAX = 10
@@ -37,7 +38,9 @@ class Entity:
     """A type of item with an id, and how the server lists it."""
 
     noun: str
-    path: tuple[str, ...]
+    get: str
+    """The operation that returns one, by its id."""
+    list: str
     id_field: str
     """The JSON field with the id."""
     tag: str
@@ -46,8 +49,8 @@ class Entity:
     """JSON fields with names; an earlier one takes precedence."""
     times: tuple[str, ...] = ()
     """JSON fields with a time, for entities that have a `last`; the first present one counts."""
-    query: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of the list request."""
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the list request."""
 
     def describe(self, item: Item) -> str:
         name = next((item[name] for name in self.names if item.get(name)), item.get("title"))
@@ -56,19 +59,34 @@ class Entity:
 
 SESSION = Entity(
     noun="session",
-    path=("sessions",),
+    get="session.get",
+    list="session.browse",
     id_field="sessionId",
     tag="sess_",
     times=("lastMessageAt", "createdAt"),
-    query={"limit": 200, "archived": "all"},
+    filters={"archived": "all"},
 )
 TURN = Entity(
-    noun="turn", path=("turns",), id_field="turnId", tag="turn_", times=("acceptedAt",), query={"cursor": "cursor", "since": 0}
+    noun="turn",
+    get="turn.show",
+    list="turn.list",
+    id_field="turnId",
+    tag="turn_",
+    times=("acceptedAt",),
+    filters={"since": 0},
 )
-IMAGE = Entity(noun="image", path=("images",), id_field="imageId", tag="img_", names=("name",), times=("updatedAt",))
-USER = Entity(noun="user", path=("users",), id_field="userId", tag="usr_", names=("externalId", "displayName"))
-KEY = Entity(noun="key", path=("auth", "keys"), id_field="keyId", tag="", names=("name",))
-TENANT = Entity(noun="tenant", path=("tenants",), id_field="tenantId", tag="ten_", names=("slug", "name"))
+IMAGE = Entity(
+    noun="image",
+    get="image.get",
+    list="image.browse",
+    id_field="imageId",
+    tag="img_",
+    names=("name",),
+    times=("updatedAt",),
+)
+USER = Entity(noun="user", get="user.get", list="user.list", id_field="userId", tag="usr_", names=("externalId", "displayName"))
+KEY = Entity(noun="key", get="key.get", list="key.list", id_field="keyId", tag="", names=("name",))
+TENANT = Entity(noun="tenant", get="tenant.get", list="tenant.list", id_field="tenantId", tag="ten_", names=("slug", "name"))
 
 
 class NamedType(click.types.StringParamType):
@@ -121,11 +139,11 @@ def find(api: Api, entity: Entity, text: str) -> Item:
     """The named item; `RequestFailed` when there is none, `Ambiguous` when there are several."""
     if text == LAST and entity is IMAGE:
         # Images are listed by container; the last session has the last image.
-        return api.get(*entity.path, str(_last(api, SESSION)["imageId"]))
+        return api.call(entity.get, str(_last(api, SESSION)["imageId"]))
     if text == LAST and entity.times:
         return _last(api, entity)
     try:
-        return _identified(api, entity, api.get(*entity.path, text))
+        return _identified(api, entity, api.call(entity.get, text))
     except RequestFailed as error:
         if error.exit_code != ExitCode.NOT_FOUND:
             raise
@@ -157,7 +175,7 @@ def named_users(api: Api, items: Iterable[Item]) -> list[Item]:
 
 def _last(api: Api, entity: Entity) -> Item:
     # Pinned sessions come first in the page, whatever their age.
-    page = api.get(*entity.path, **_query(entity)).get("items", [])
+    page = list(api.items(entity.list, at_most=LAST_AMONG_MAX, **entity.filters))
     if not page:
         raise RequestFailed(f"No {entity.noun} found.", exit_code=ExitCode.NOT_FOUND)
     newest = max(page, key=lambda item: next((int(item[name]) for name in entity.times if item.get(name) is not None), 0))
@@ -165,11 +183,7 @@ def _last(api: Api, entity: Entity) -> Item:
 
 
 def _listed(api: Api, entity: Entity) -> Iterator[Item]:
-    return islice(api.pages(*entity.path, **entity.query), NEWEST_MAX if entity.times else None)
-
-
-def _query(entity: Entity) -> Query:
-    return {name: value for name, value in entity.query.items() if name != "cursor"}
+    return api.items(entity.list, at_most=NEWEST_MAX if entity.times else None, **entity.filters)
 
 
 def _named(items: Iterable[Item], name: str, text: str) -> list[Item]:

@@ -19,7 +19,7 @@ from agentvm.model.secret import Secret
 url_option = click.option(
     "--url", help="Server URL (AVM_URL; default: the profile's, the local server, http://127.0.0.1:8080)."
 )
-container_option = click.option("--container", help="Only this container.")
+container_option = click.option("--container", "container_id", help="Only this container.")
 since_option = click.option("--since", type=past, metavar="TIME", help="Start: 2h, 30d, 2026-11-15 or 2026-11-15T10:00.")
 until_option = click.option("--until", type=past, metavar="TIME", help="End (exclusive).")
 json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")

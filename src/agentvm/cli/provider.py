@@ -37,4 +37,4 @@ def provider() -> None:
 @server_command
 def list_providers(api: Api, show: Show) -> None:
     """List the server's model providers and their health."""
-    show.items(api.pages("providers"), COLUMNS, none="No providers found.")
+    show.items(api.items("provider.list"), COLUMNS, none="No providers found.")

@@ -4,7 +4,7 @@ from decimal import Decimal, InvalidOperation
 
 import click
 
-from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
+from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.names import named_users, user_option
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 from agentvm.model.account import METRICS
@@ -45,7 +45,7 @@ def quota() -> None:
 @tenant_command
 def list_quotas(api: Api, show: Show, user: str | None) -> None:
     """List all limits and the current usage."""
-    _show(api, show, api.get("quotas", userId=user).get("items", []))
+    _show(api, show, list(api.items("quota.list", user_id=user)))
 
 
 @quota.command("set", epilog=EXAMPLES)
@@ -61,8 +61,8 @@ def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | N
         raise click.UsageError("A limit is required: --hard, --soft or both.")
     if user is not None and each_user:
         raise click.UsageError("Use --user or --each-user, not both.")
-    limits = {name: read_limit(metric, text, f"--{name}") for name, text in body_of(hard=hard, soft=soft).items()}
-    quota = api.put("quotas", body=body_of(metric=metric, userId=user, eachUser=each_user or None, **limits))
+    limits = {name: read_limit(metric, text, f"--{name}") for name, text in (("hard", hard), ("soft", soft)) if text}
+    quota = api.call("quota.put", metric=metric, user_id=user, each_user=each_user or None, **limits)
     if show.as_json:
         show.json(quota)
     else:
@@ -78,7 +78,7 @@ def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | N
 def remove_quota(api: Api, show: Show, metric: str, user: str | None, each_user: bool, yes: bool) -> None:
     """Remove a limit; the limit of the tenant's plan applies again."""
     confirm(f"Remove the limit {metric}?", yes=yes)
-    api.delete("quotas", metric=metric, userId=user, eachUser="true" if each_user else None)
+    api.call("quota.delete", metric=metric, user_id=user, each_user=each_user or None)
     show.done(f"The limit {metric} is removed.")
 
 

@@ -135,7 +135,7 @@ def pull(api: Api, show: Show, uri: ResourceUri, folder: Path | None, force: boo
 @tenant_command
 def list_resources(api: Api, show: Show, kind: str | None, tag: str | None, owner: str | None, scope: str) -> None:
     """List your own and public resources."""
-    resources = api.pages("resources", page=RESOURCES_PAGE_MAX, type=kind, tag=tag, owner=owner, scope=scope)
+    resources = api.items("resource.list", type=kind, tag=tag, owner=owner, scope=scope)
     show.items(resources, COLUMNS, none="No resources found.")
 
 
@@ -146,7 +146,7 @@ def list_resources(api: Api, show: Show, kind: str | None, tag: str | None, owne
 @tenant_command
 def search(api: Api, show: Show, text: str, kind: str | None, limit: int) -> None:
     """Search names, tags, descriptions and texts, best match first."""
-    page = api.get("resources", q=text, type=kind, limit=limit)
+    page = api.call("resource.list", q=text, type=kind, limit=limit)
     items: list[Item] = page.get("items", [])
     show.items(items, COLUMNS, none="No resources found.")
     if not show.as_json and page.get("total", 0) > len(items):
@@ -158,7 +158,7 @@ def search(api: Api, show: Show, text: str, kind: str | None, limit: int) -> Non
 @tenant_command
 def show_resource(api: Api, show: Show, uri: ResourceUri) -> None:
     """Show a resource and its content (default: the latest version)."""
-    details = api.get("resources", _name(uri), version=uri.selector)
+    details = api.call("resource.get", _name(uri), version=uri.selector)
     if show.as_json:
         show.json(details)
         return
@@ -173,7 +173,7 @@ def show_resource(api: Api, show: Show, uri: ResourceUri) -> None:
 @tenant_command
 def resolve(api: Api, show: Show, uri: ResourceUri, args: tuple[tuple[str, object], ...]) -> None:
     """Print a resolved resource: a prompt as text, others as JSON."""
-    resolved = api.post("resources", "resolve", body={"uri": str(uri), "args": dict(args)})
+    resolved = api.call("resource.resolve_many", uri=str(uri), args=dict(args))
     if show.as_json:
         show.json(resolved)
         return
@@ -195,7 +195,7 @@ def resolve(api: Api, show: Show, uri: ResourceUri, args: tuple[tuple[str, objec
 @tenant_command
 def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps: bool) -> None:
     """Export a version and its dependencies as an archive."""
-    data = api.get_bytes("resources", _name(uri), "export", version=uri.selector, deps="false" if no_deps else "true")
+    data = api.call_bytes("resource.export", _name(uri), version=uri.selector, deps=not no_deps)
     output = Path(f"{uri.type}-{uri.name}.tar.gz") if output is None else output
     try:
         output.write_bytes(data)
@@ -221,7 +221,7 @@ def import_archive(api: Api, show: Show, file: Any, on_conflict: str, dry_run: b
     if len(data) > BUNDLE_MAX_BYTES:
         raise click.ClickException(f"{plain(file.name)} is larger than {BUNDLE_MAX_BYTES:,} bytes, the maximum of an archive.")
     chosen = {"new-version": "newVersion"}.get(on_conflict, on_conflict)
-    report = api.post("resources", "import", body=data, onConflict=chosen, dryRun="true" if dry_run else "false")
+    report = api.upload(data, "resource.import", on_conflict=chosen, dry_run=dry_run)
     show.items(report.get("items", []), OUTCOMES, none="The archive is empty.")
     if dry_run and not show.as_json:
         click.echo("Dry run: nothing was imported.", err=True)
@@ -232,7 +232,7 @@ def import_archive(api: Api, show: Show, file: Any, on_conflict: str, dry_run: b
 @tenant_command
 def versions(api: Api, show: Show, uri: ResourceUri) -> None:
     """List the versions of a resource and their tags."""
-    page = api.get("resources", _name(uri), "versions")
+    page = api.call("resource.versions", _name(uri))
     tags: dict[str, list[str]] = {}
     for tag, version in sorted(page.get("pointers", {}).items()):
         tags.setdefault(version, []).append(tag)
@@ -251,10 +251,10 @@ def tag(api: Api, show: Show, uri: ResourceUri, tag: str, version: str | None, r
     if remove == (version is not None):
         raise click.UsageError("Either VERSION or --remove is required.")
     if version is None:
-        api.delete("resources", _name(uri), "tags", tag)
+        api.call("resource.untag", _name(uri), tag)
         show.done(f"The tag {plain(tag)} is removed.")
     else:
-        api.put("resources", _name(uri), "tags", tag, body={"version": version})
+        api.call("resource.tag", _name(uri), tag, version=version)
         show.done(f"{plain(_name(uri))}@{plain(tag)} is now {plain(version)}.")
 
 
@@ -265,7 +265,7 @@ def tag(api: Api, show: Show, uri: ResourceUri, tag: str, version: str | None, r
 @tenant_command
 def yank(api: Api, show: Show, uri: ResourceUri, version: str, undo: bool) -> None:
     """Yank a version: only exact references still resolve to it."""
-    api.put("resources", _name(uri), "versions", version, body={"yanked": not undo})
+    api.call("resource.set_yanked", _name(uri), version, yanked=not undo)
     show.done(f"{plain(_name(uri))}@{plain(version)} is {'published again' if undo else 'yanked'}.")
 
 
@@ -277,7 +277,7 @@ def yank(api: Api, show: Show, uri: ResourceUri, version: str, undo: bool) -> No
 def delete(api: Api, show: Show, uri: ResourceUri, force: bool, yes: bool) -> None:
     """Delete a resource with all of its versions."""
     confirm(f"Delete {plain(_name(uri))} with all of its versions?", yes=yes)
-    api.delete("resources", _name(uri), force="true" if force else None)
+    api.call("resource.delete", _name(uri), force=force or None)
     show.done(f"{plain(_name(uri))} is deleted.")
 
 

@@ -12,12 +12,13 @@ from typing import Literal
 
 import click
 
-from agentvm.cli.api import Api, RequestFailed, Unreachable, body_of
+from agentvm.cli.api import Api, RequestFailed, Unreachable
 from agentvm.cli.table import Item
 from agentvm.errors import AgentVMError
 from agentvm.errors.resource import ResourceExists, ResourceNotFound
 from agentvm.model.resource import ResourceId, ResourceUri, ResourceVersion, VersionId, parse_uri, select
 from agentvm.model.semver import Bump, parse_version
+from agentvm.operations.http_face import NULL
 from agentvm.resources.archive import read_archive
 from agentvm.resources.folder import (
     MANIFEST,
@@ -129,7 +130,7 @@ def _unmet(api: Api, planned: Sequence[tuple[Folder, Outcome, str]]) -> Iterator
             unresolved += [(folder, uri) for uri in folder.item.references().values() if not _is_met(parse_uri(uri), versions)]
     for start in range(0, len(unresolved), _REFERENCES_MAX):
         batch = unresolved[start : start + _REFERENCES_MAX]
-        response = api.post("resources", "resolve", body={"uris": [uri for _, uri in batch], "expand": "none"})
+        response = api.call("resource.resolve_many", uris=[uri for _, uri in batch], expand="none")
         for (folder, _), item in zip(batch, response["items"], strict=True):
             if error := item.get("error"):
                 yield f"{folder.path}: {error['message']}"
@@ -155,7 +156,7 @@ def _as_version(version: str, digest: str) -> ResourceVersion:
 def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = False) -> tuple[Path, FolderItem]:
     """Writes a resource into a folder. A folder with another resource, or with changed files without `force`, is refused."""
     named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
-    data = api.get_bytes("resources", named, "export", version=uri.selector, deps="false")
+    data = api.call_bytes("resource.export", named, version=uri.selector, deps=False)
     item = item_of(read_archive(data))
     if (item.type, item.name) != (uri.type, uri.name):
         # The name becomes a path, so it must be the requested one.
@@ -219,24 +220,23 @@ class _Push:
     def _find(self) -> RemoteResource | None:
         """The tenant's own resource of this name, or None. Resources of the system and of other tenants do not count."""
         try:
-            resource = self.api.get("resources", self.folder.uri)["resource"]
+            resource = self.api.call("resource.get", self.folder.uri)["resource"]
         except RequestFailed as error:
             if error.code != ResourceNotFound.code:
                 raise
             return None
         if parse_uri(resource["uri"]).owner is not None:
             return None
-        versions = self.api.get("resources", self.folder.uri, "versions")["items"]
+        versions = self.api.call("resource.versions", self.folder.uri)["items"]
         return RemoteResource({item["version"]: item["digest"] for item in versions}, resource, resource.get("latest"))
 
     def _register(self) -> str:
         item = self.folder.item
         if self.dry_run:
             return item.version or "1.0.0"
-        optional = {name: getattr(item, name) for name in ("version", *_METADATA, "schema", "dependencies")}
-        body: Item = {"type": item.type, "name": item.name, "content": item.content, **body_of(**optional)}
+        names = ("type", "name", "content", "version", *_METADATA, "schema", "dependencies")
         try:
-            return self._version_of(self.api.post("resources", body=body))
+            return self._version_of(self.api.call("resource.register", **{name: getattr(item, name) for name in names}))
         except RequestFailed as error:
             if error.code != ResourceExists.code:
                 raise
@@ -248,9 +248,9 @@ class _Push:
         if self.dry_run and remote is not None:
             highest = max(map(parse_version, remote.versions))
             return str(numbering.get("version") or highest.bumped(numbering["bump"]))
-        body: Item = {"content": item.content, "schema": item.schema, "dependencies": item.dependencies or {}, **numbering}
-        body |= body_of(**{name: getattr(item, name) for name in _METADATA})
-        return self._version_of(self.api.put("resources", self.folder.uri, body=body))
+        fields = {"content": item.content, "schema": item.schema or NULL, "dependencies": item.dependencies or {}, **numbering}
+        fields |= {name: getattr(item, name) for name in _METADATA}
+        return self._version_of(self.api.call("resource.update", self.folder.uri, **fields))
 
     def _version_of(self, response: Item) -> str:
         """The new version; warnings of the response are collected."""
@@ -270,5 +270,5 @@ class _Push:
         if not changed:
             return "unchanged"
         if not self.dry_run:
-            self.api.put("resources", self.folder.uri, body=changed)
+            self.api.call("resource.update", self.folder.uri, **changed)
         return "described"

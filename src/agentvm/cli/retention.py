@@ -39,19 +39,19 @@ days = click.IntRange(min=1, max=UNLIMITED_DAYS)
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--session-days", "sessionDays", type=days, metavar="DAYS", help="Try this limit for idle sessions.")
-@click.option("--archived-days", "archivedDays", type=days, metavar="DAYS", help="Try this limit for archived sessions.")
-@click.option("--rewound-days", "rewoundDays", type=days, metavar="DAYS", help="Try this limit for rewound messages.")
-@click.option("--message-days", "messageDays", type=days, metavar="DAYS", help="Try this limit for turns of active sessions.")
+@click.option("--session-days", type=days, metavar="DAYS", help="Try this limit for idle sessions.")
+@click.option("--archived-days", type=days, metavar="DAYS", help="Try this limit for archived sessions.")
+@click.option("--rewound-days", type=days, metavar="DAYS", help="Try this limit for rewound messages.")
+@click.option("--message-days", type=days, metavar="DAYS", help="Try this limit for turns of active sessions.")
 @tenant_command
 def retention(api: Api, show: Show, /, **tried: int | None) -> None:
     """Show the retention policy and what it would delete.
 
     The policy is applied every hour. The options are a dry run; `avm config set retention.…` changes the policy.
     """
-    report = api.get("retention", **tried)
+    report = api.call("retention.show", **tried)
     if show.as_json:
         show.json(report)
         return
-    policy = {**report["policy"], **{name: value for name, value in tried.items() if value is not None}}
-    show.record({"tenantId": report["tenantId"], **policy, **report["due"]}, COLUMNS)
+    given = {f"{name.removesuffix('_days')}Days": value for name, value in tried.items() if value is not None}
+    show.record({"tenantId": report["tenantId"], **report["policy"], **given, **report["due"]}, COLUMNS)

@@ -26,7 +26,7 @@ def secret() -> None:
 @tenant_command
 def list_secrets(api: Api, show: Show) -> None:
     """List the names of secrets; values are never shown."""
-    show.items(api.pages("secrets"), COLUMNS, none="No secrets found.")
+    show.items(api.items("secret.list"), COLUMNS, none="No secrets found.")
 
 
 @secret.command("set", epilog=EXAMPLES)
@@ -34,7 +34,7 @@ def list_secrets(api: Api, show: Show) -> None:
 @tenant_command
 def set_secret(api: Api, show: Show, name: str) -> None:
     """Store a secret, read from stdin or a prompt."""
-    api.put("secrets", name, body={"value": read_value(name)})
+    api.call("secret.put", name, value=read_value(name))
     show.done(f"The secret {plain(name)} is stored.")
 
 
@@ -45,7 +45,7 @@ def set_secret(api: Api, show: Show, name: str) -> None:
 def remove_secret(api: Api, show: Show, name: str, yes: bool) -> None:
     """Remove a secret."""
     confirm(f"Remove the secret {plain(name)}? This cannot be undone.", yes=yes)
-    api.delete("secrets", name)
+    api.call("secret.delete", name)
     show.done(f"The secret {plain(name)} is removed.")
 
 

@@ -2,15 +2,17 @@
 
 import re
 from html import unescape
+from typing import Any
 
 import click
 
 from agentvm.cli import branches
-from agentvm.cli.api import LONG_TIMEOUT_SECONDS, Api, Query, confirm, tenant_command, yes_option
+from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.draft import draft
 from agentvm.cli.names import IMAGE, SESSION, NamedType, session_argument
 from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, shortened, when
+from agentvm.operations.http_face import NULL
 
 EXAMPLES = """\b
 Examples:
@@ -21,7 +23,6 @@ Examples:
   avm session delete sess_… && avm session restore sess_…
 """
 
-SESSIONS_PAGE_MAX = 200
 SEARCH_PAGE_MAX = 100
 _PREVIEW_CHARACTERS_MAX = 50
 
@@ -55,7 +56,7 @@ SUMMARIES: Columns = {
     "TEXT": lambda item: shortened(item.get("text") or "", _PREVIEW_CHARACTERS_MAX),
 }
 limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number.")
-image_option = click.option("--image", type=NamedType(IMAGE), help="Only sessions of this image (id or name).")
+image_option = click.option("--image", "image_id", type=NamedType(IMAGE), help="Only sessions of this image (id or name).")
 
 
 @click.group(epilog=EXAMPLES)
@@ -77,14 +78,11 @@ session.add_command(draft)
 @until_option
 @limit_option
 @tenant_command
-def list_sessions(
-    api: Api, show: Show, /, archived: bool, both: bool, pinned: bool, limit: int, **query: str | int | None
-) -> None:
+def list_sessions(api: Api, show: Show, /, archived: bool, both: bool, pinned: bool, limit: int, **query: Any) -> None:
     """List sessions: pinned first, then the latest."""
     query["archived"] = "all" if both else "true" if archived else None
-    query["pinned"] = "true" if pinned else None
-    items = api.pages("sessions", at_most=limit, page=SESSIONS_PAGE_MAX, query=query)
-    show.items(items, COLUMNS, none="No sessions found.")
+    query["pinned"] = pinned or None
+    show.items(api.items("session.browse", at_most=limit, **query), COLUMNS, none="No sessions found.")
 
 
 @session.command("show")
@@ -92,7 +90,7 @@ def list_sessions(
 @tenant_command
 def show_session(api: Api, show: Show, session_id: str) -> None:
     """Show the details of a session."""
-    show.record(api.get("sessions", session_id), DETAILS)
+    show.record(api.call("session.get", session_id), DETAILS)
 
 
 @session.command("messages", epilog=EXAMPLES)
@@ -104,12 +102,8 @@ def show_session(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | None, rewind: str | None, limit: int) -> None:
     """Print the messages of a session."""
-    path = ("sessions", session_id, "messages")
-    if around is not None:
-        items = api.get(*path, around=around, rewind=rewind, limit=min(limit, SESSIONS_PAGE_MAX)).get("items", [])
-    else:
-        order = "newest" if newest else "oldest"
-        items = list(api.pages(*path, at_most=limit, page=SESSIONS_PAGE_MAX, order=order, rewind=rewind))
+    order = None if around is not None else "newest" if newest else "oldest"
+    items = list(api.items("session.history", session_id, at_most=limit, around=around, order=order, rewind=rewind))
     if show.as_json:
         show.json(items)
         return
@@ -123,19 +117,18 @@ def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | 
 @click.argument("q", metavar="TEXT")
 @container_option
 @image_option
-@click.option("--session", type=NamedType(SESSION), help="Only this session.")
+@click.option("--session", "session_id", type=NamedType(SESSION), help="Only this session.")
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only messages of this role.")
 @click.option("--tool", help="Only results of this tool.")
 @since_option
 @until_option
 @limit_option
 @tenant_command
-def search(api: Api, show: Show, /, limit: int, **query: str | int | None) -> None:
+def search(api: Api, show: Show, /, limit: int, **query: Any) -> None:
     """Search messages and titles, best match first.
 
     With --json each item has a `kind`: `title` or `message`.
     """
-    query["limit"] = min(limit, SEARCH_PAGE_MAX)
     titles, items = _search(api, query, limit)
     if show.as_json:
         show.json([{"kind": "title", **item} for item in titles] + [{"kind": "message", **item} for item in items])
@@ -150,12 +143,11 @@ def search(api: Api, show: Show, /, limit: int, **query: str | int | None) -> No
         click.echo("No matches.", err=True)
 
 
-def _search(api: Api, query: Query, limit: int) -> tuple[list[Item], list[Item]]:
-    page = api.get("sessions", "search", **query)
+def _search(api: Api, query: Item, limit: int) -> tuple[list[Item], list[Item]]:
+    page = api.call("session.search", **query, limit=min(limit, SEARCH_PAGE_MAX))
     titles, items = page.get("titles", []), page.get("items", [])
-    while len(items) < limit and page.get("nextCursor") is not None:
-        page = api.get("sessions", "search", **query, cursor=page["nextCursor"])
-        items += page.get("items", [])
+    if len(items) < limit and page.get("nextCursor") is not None:
+        items += api.items("session.search", **query, cursor=page["nextCursor"], at_most=limit - len(items))
     return titles[:limit], items[:limit]
 
 
@@ -166,7 +158,7 @@ def _search(api: Api, query: Query, limit: int) -> tuple[list[Item], list[Item]]
 def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
     """Set the title of a session, or remove it."""
     done = "has no title any more" if title is None else f"is now titled {plain(title)}"
-    _update(api, show, session_id, {"title": title}, done)
+    _update(api, show, session_id, done, title=NULL if title is None else title)
 
 
 @session.command("pin")
@@ -174,7 +166,7 @@ def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
 @tenant_command
 def pin(api: Api, show: Show, session_id: str) -> None:
     """Pin a session to the top of the list."""
-    _update(api, show, session_id, {"pinned": True}, "is pinned")
+    _update(api, show, session_id, "is pinned", pinned=True)
 
 
 @session.command("unpin")
@@ -182,7 +174,7 @@ def pin(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def unpin(api: Api, show: Show, session_id: str) -> None:
     """Unpin a session."""
-    _update(api, show, session_id, {"pinned": False}, "is no longer pinned")
+    _update(api, show, session_id, "is no longer pinned", pinned=False)
 
 
 @session.command("archive")
@@ -190,7 +182,7 @@ def unpin(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def archive(api: Api, show: Show, session_id: str) -> None:
     """Archive a session: hide it from the list."""
-    _update(api, show, session_id, {"archived": True}, "is archived")
+    _update(api, show, session_id, "is archived", archived=True)
 
 
 @session.command("unarchive")
@@ -198,7 +190,7 @@ def archive(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def unarchive(api: Api, show: Show, session_id: str) -> None:
     """Return an archived session to the list."""
-    _update(api, show, session_id, {"archived": False}, "is no longer archived")
+    _update(api, show, session_id, "is no longer archived", archived=False)
 
 
 @session.command("mark-read")
@@ -206,7 +198,7 @@ def unarchive(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def mark_read(api: Api, show: Show, session_id: str) -> None:
     """Mark all messages of a session as read."""
-    show.done(f"{plain(session_id)} is marked as read.", api.post("sessions", session_id, "read", body={}))
+    show.done(f"{plain(session_id)} is marked as read.", api.call("session.mark_read", session_id))
 
 
 @session.command("delete")
@@ -216,7 +208,7 @@ def mark_read(api: Api, show: Show, session_id: str) -> None:
 def delete(api: Api, show: Show, session_id: str, yes: bool) -> None:
     """Delete a session. It can be restored for a while."""
     confirm(f"Delete {plain(session_id)} with all of its messages?", yes=yes)
-    api.delete("sessions", session_id)
+    api.call("session.delete", session_id)
     show.done(f"{plain(session_id)} is deleted. To undo: avm session restore {plain(session_id)}")
 
 
@@ -225,7 +217,7 @@ def delete(api: Api, show: Show, session_id: str, yes: bool) -> None:
 @tenant_command
 def restore(api: Api, show: Show, session_id: str) -> None:
     """Restore a deleted session."""
-    api.post("sessions", session_id, "restore", body={})
+    api.call("session.restore", session_id)
     show.done(f"{plain(session_id)} is restored.")
 
 
@@ -237,7 +229,7 @@ def compact(api: Api, show: Show, session_id: str) -> None:
 
     This is a billed model call. The messages are kept.
     """
-    summary = api.post("sessions", session_id, "compact", body={}, timeout=LONG_TIMEOUT_SECONDS)
+    summary = api.call_model("session.compact", session_id)
     show.done(lines(str(summary["text"])), summary)
 
 
@@ -249,8 +241,7 @@ def summaries(api: Api, show: Show, session_id: str) -> None:
 
     With --json the texts are complete.
     """
-    items = api.get("sessions", session_id, "summaries").get("items", [])
-    show.items(items, SUMMARIES, none="The session has no summaries.")
+    show.items(api.items("session.summaries", session_id), SUMMARIES, none="The session has no summaries.")
 
 
 for command in branches.COMMANDS:
@@ -261,8 +252,8 @@ session.add_command(
 )
 
 
-def _update(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:
-    show.done(f"{plain(session_id)} {done}.", api.put("sessions", session_id, body=body))
+def _update(api: Api, show: Show, session_id: str, done: str, **fields: object) -> None:
+    show.done(f"{plain(session_id)} {done}.", api.call("session.update", session_id, **fields))
 
 
 def _text_of(message: Item) -> str:

@@ -21,7 +21,7 @@ def status(api: Api, show: Show) -> int:
 
     The exit code is 1 when a check fails; warnings do not count.
     """
-    report = api.get("status")
+    report = api.call("metric.status")
     if show.as_json:
         show.json(report)
     else:

@@ -2,10 +2,11 @@
 
 import click
 
-from agentvm.cli.api import Api, body_of, dry_run_option, server_command, yes_option
+from agentvm.cli.api import Api, dry_run_option, server_command, yes_option
 from agentvm.cli.deletion import delete_permanently
 from agentvm.cli.names import TENANT, NamedType
 from agentvm.cli.table import Columns, Show, moment, plain
+from agentvm.operations.http_face import NULL
 
 EXAMPLES = """\b
 Examples:
@@ -48,14 +49,14 @@ def tenant() -> None:
 @server_command
 def create_tenant(api: Api, show: Show, /, slug: str, name: str | None, **options: str | None) -> None:
     """Create a tenant. SLUG: lower-case letters, digits and hyphens."""
-    show.record(api.post("tenants", body=body_of(slug=slug, name=name or slug, **options)), DETAILS)
+    show.record(api.call("tenant.create", slug=slug, name=name or slug, **options), DETAILS)
 
 
 @tenant.command("list")
 @server_command
 def list_tenants(api: Api, show: Show) -> None:
     """List tenants."""
-    show.items(api.pages("tenants"), COLUMNS, none="No tenants found.")
+    show.items(api.items("tenant.list"), COLUMNS, none="No tenants found.")
 
 
 @tenant.command("show")
@@ -63,7 +64,7 @@ def list_tenants(api: Api, show: Show) -> None:
 @server_command
 def show_tenant(api: Api, show: Show, tenant_id: str) -> None:
     """Show a tenant (id, slug or name)."""
-    show.record(api.get("tenants", tenant_id), DETAILS)
+    show.record(api.call("tenant.get", tenant_id), DETAILS)
 
 
 @tenant.command("update")
@@ -77,11 +78,10 @@ def update_tenant(
     api: Api, show: Show, /, tenant_id: str, description: str | None, plan: str | None, **names: str | None
 ) -> None:
     """Change a tenant's slug, name, description or plan."""
-    removable = body_of(description=description, plan=plan)
-    change = body_of(**names) | {name: value or None for name, value in removable.items()}
-    if not change:
+    change = {**names, "description": NULL if description == "" else description, "plan": NULL if plan == "" else plan}
+    if all(value is None for value in change.values()):
         raise click.UsageError("Nothing to change: use --slug, --name, --description or --plan.")
-    show.record(api.put("tenants", tenant_id, body=change), DETAILS)
+    show.record(api.call("tenant.update", tenant_id, **change), DETAILS)
 
 
 @tenant.command("suspend")
@@ -89,7 +89,7 @@ def update_tenant(
 @server_command
 def suspend_tenant(api: Api, show: Show, tenant_id: str) -> None:
     """Suspend a tenant: all of its keys are rejected."""
-    show.record(api.put("tenants", tenant_id, body={"status": "suspended"}), DETAILS)
+    show.record(api.call("tenant.update", tenant_id, status="suspended"), DETAILS)
 
 
 @tenant.command("resume")
@@ -97,7 +97,7 @@ def suspend_tenant(api: Api, show: Show, tenant_id: str) -> None:
 @server_command
 def resume_tenant(api: Api, show: Show, tenant_id: str) -> None:
     """Resume a suspended tenant."""
-    show.record(api.put("tenants", tenant_id, body={"status": "active"}), DETAILS)
+    show.record(api.call("tenant.update", tenant_id, status="active"), DETAILS)
 
 
 @tenant.command("delete")
@@ -107,5 +107,5 @@ def resume_tenant(api: Api, show: Show, tenant_id: str) -> None:
 @server_command
 def delete_tenant(api: Api, show: Show, tenant_id: str, dry_run: bool, yes: bool) -> None:
     """Delete a tenant and its data. Ledger and audit log are kept."""
-    slug = plain(api.get("tenants", tenant_id).get("slug"))
-    delete_permanently(api, show, f"the tenant {slug}", ("tenants", tenant_id), dry_run=dry_run, yes=yes)
+    slug = plain(api.call("tenant.get", tenant_id).get("slug"))
+    delete_permanently(api, show, f"the tenant {slug}", "tenant.delete", tenant_id, dry_run=dry_run, yes=yes)

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -37,7 +37,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite an existing
 
 
 @click.command(epilog=EXPORT_EXAMPLES)
-@click.option("--session", type=NamedType(SESSION), help="Only this session: an id, an id prefix or `last`.")
+@click.option("--session", "session_id", type=NamedType(SESSION), help="Only this session: an id, an id prefix or `last`.")
 @container_option
 @user_option("Only sessions of this user: id, external id or name.")
 @click.option("--all-tenants", is_flag=True, help="All tenants, one file each in the directory given by -o.")
@@ -45,9 +45,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite an existing
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file (default: stdout).")
 @force_option
 @tenant_command
-def export(
-    api: Api, show: Show, /, all_tenants: bool, output: Path | None, force: bool, format: str, **query: str | None
-) -> None:
+def export(api: Api, show: Show, /, all_tenants: bool, output: Path | None, force: bool, format: str, **query: Any) -> None:
     """Export sessions as an archive, Markdown or HTML."""
     if all_tenants:
         if output is None or api.tenant is not None or any(query.values()):
@@ -58,7 +56,7 @@ def export(
         stdout = click.open_file("-", "wb")
         if format == "archive" and sys.stdout.isatty():
             raise click.UsageError("An archive cannot be printed to a terminal. Use -o FILE.")
-        api.download(cast("BinaryIO", stdout), "export", format=format, **query)
+        api.download(cast("BinaryIO", stdout), "transfer.export", format=format, **query)
         return
     size = _export_file(api, output, force=force, format=format, **query)
     tenant = _tenant(api)
@@ -69,9 +67,9 @@ def export(
         click.echo("Other tenants: --tenant ID, or --all-tenants.", err=True)
 
 
-def _export_file(api: Api, output: Path, *, force: bool, **query: str | None) -> int:
+def _export_file(api: Api, output: Path, *, force: bool, **query: Any) -> int:
     check_absent(output, force=force)
-    return write_atomically(output, lambda file: api.download(file, "export", **query))
+    return write_atomically(output, lambda file: api.download(file, "transfer.export", **query))
 
 
 def _export_tenants(api: Api, show: Show, directory: Path, form: str, *, force: bool) -> None:
@@ -81,10 +79,11 @@ def _export_tenants(api: Api, show: Show, directory: Path, form: str, *, force: 
     except OSError as error:
         raise click.ClickException(f"Cannot create {directory}: {error.strerror}") from None
     written = []
-    for tenant in api.pages("tenants"):
+    for tenant in list(api.items("tenant.list")):
         slug = str(tenant["slug"])
         path = directory / f"{slug}.{FORMATS[form]}"
-        size = _export_file(api, path, force=force, tenant=str(tenant["tenantId"]), format=form)
+        api.tenant = str(tenant["tenantId"])
+        size = _export_file(api, path, force=force, format=form)
         written.append({"tenant": slug, "path": str(path), "bytes": size})
         show.done(f"Exported to {path}: {size:,} bytes, of the tenant {plain(slug)}.")
     if show.as_json:
@@ -95,7 +94,7 @@ def _tenant(api: Api) -> str | None:
     """The tenant of an operator's export; None for everybody else, who has only one."""
     if api.tenant is not None:
         return api.tenant
-    identity = api.get("auth", "whoami")
+    identity = api.call("auth.whoami")
     if identity.get("auth") == "off" or "system:admin" not in identity.get("permissions", ()):
         return None
     return str(identity.get("tenant") or identity.get("tenantId"))
@@ -134,7 +133,7 @@ def import_(api: Api, show: Show, file: BinaryIO, container: str | None, source:
     Either all sessions are imported or none. Sessions that exist are not imported again, so a newer archive adds only new
     messages. Ids are kept if they are free.
     """
-    report = api.upload(file, "import", **{"container": container, "from": source, "dryRun": "true" if dry_run else None})
+    report = api.upload(file, "transfer.import", container_id=container, from_=source, dry_run=dry_run or None)
     if show.as_json:
         show.json(report)
         return

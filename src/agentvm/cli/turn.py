@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -71,7 +72,7 @@ def turn() -> None:
 
 
 @turn.command("list", epilog=EXAMPLES)
-@click.option("--session", type=NamedType(SESSION), help="Only this session.")
+@click.option("--session", "session_id", type=NamedType(SESSION), help="Only this session.")
 @container_option
 @click.option("--slowest", is_flag=True, help="Slowest first, instead of newest.")
 @click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only this outcome.")
@@ -81,19 +82,19 @@ def turn() -> None:
 @data_option
 @tenant_command
 def list_turns(
-    api: Api, show: Show, /, session: str | None, slowest: bool, limit: int, data: Path | None, **query: str | int | None
+    api: Api, show: Show, /, session_id: str | None, slowest: bool, limit: int, data: Path | None, **query: Any
 ) -> None:
     """List turns, newest or slowest first.
 
     Without --session and --since: the turns of the last day.
     """
     if data is not None:
-        if session is None or slowest or any(query.values()):
+        if session_id is None or slowest or any(query.values()):
             raise click.UsageError("With --data, --session is required and other filters are not supported.")
-        turns = iter(StoredTurns(data, api.tenant).list(session, limit))
+        turns = iter(StoredTurns(data, api.tenant).list(session_id, limit))
     else:
         order = "slowest" if slowest else None
-        turns = api.pages("turns", at_most=limit, session=session, order=order, query=query)
+        turns = api.items("turn.list", at_most=limit, session_id=session_id, order=order, **query)
     show.items(turns, TURNS, none="No turns found.")
 
 
@@ -103,7 +104,7 @@ def list_turns(
 @tenant_command
 def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
     """Show the steps, time and cost of a turn, also while it runs."""
-    timeline = api.get("turns", turn_id) if data is None else StoredTurns(data, api.tenant).show(turn_id)
+    timeline = api.call("turn.show", turn_id) if data is None else StoredTurns(data, api.tenant).show(turn_id)
     show.record(timeline, DETAILS)
     if show.as_json:
         return
@@ -127,7 +128,7 @@ def replay(api: Api, show: Show, turn_id: str, speed: float | None, data: Path |
     """
     previous: int | None = None
     if data is None:
-        events = api.pages("turns", turn_id, "events")
+        events = api.items("turn.events", turn_id)
     else:
         events = StoredTurns(data, api.tenant).events(turn_id)
     for event in events:

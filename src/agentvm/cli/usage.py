@@ -66,10 +66,10 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
         raise click.UsageError("Use --csv or --json, not both.")
     names = names_of(api, USER) if "user" in by else {}
     if as_csv:
-        text = api.get_bytes("usage", by=",".join(by), since=since, until=until, format="csv")
+        text = api.call_bytes("usage.report", by=",".join(by), since=since, until=until, format="csv")
         click.echo(with_derived_columns(text.decode(), names), nl=False)
         return
-    items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
+    items = list(api.items("usage.report", by=",".join(by), since=since, until=until))
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
     if names:
         items = [{**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in items]
@@ -114,7 +114,8 @@ def reconcile_usage(api: Api, show: Show, file: BinaryIO, driver: str | None) ->
 
 def _entries(api: Api, since: int, until: int) -> Iterator[LedgerEntry]:
     for tenant in _tenants(api):
-        for item in api.pages("usage", "entries", since=since, until=until, tenant=tenant):
+        api.tenant = tenant
+        for item in api.items("usage.entries", since=since, until=until):
             try:
                 yield msgspec.convert(item, LedgerEntry)
             except msgspec.ValidationError as error:
@@ -127,9 +128,9 @@ def _tenants(api: Api) -> list[str | None]:
     """Tenant ids; None stands for the caller's own tenant."""
     if api.tenant is not None:
         return [api.tenant]
-    if "system:admin" not in api.get("auth", "whoami").get("permissions", ()):
+    if "system:admin" not in api.call("auth.whoami").get("permissions", ()):
         return [None]
-    return [str(item["tenantId"]) for item in api.pages("tenants")]
+    return [str(item["tenantId"]) for item in api.items("tenant.list")]
 
 
 def _show_report(report: ReconcileReport) -> None:

@@ -2,10 +2,11 @@
 
 import click
 
-from agentvm.cli.api import Api, body_of, dry_run_option, tenant_command, yes_option
+from agentvm.cli.api import Api, dry_run_option, tenant_command, yes_option
 from agentvm.cli.deletion import delete_permanently
 from agentvm.cli.names import USER, NamedType, find
 from agentvm.cli.table import Columns, Show, listed, moment, plain
+from agentvm.operations.http_face import NULL
 
 EXAMPLES = """\b
 Examples:
@@ -55,14 +56,14 @@ def create_user(api: Api, show: Show, external_id: str, name: str | None, role: 
 
     A mail address, for example.
     """
-    show.record(api.post("users", body=body_of(externalId=external_id, role=role, displayName=name)), DETAILS)
+    show.record(api.call("user.create", external_id=external_id, role=role, display_name=name), DETAILS)
 
 
 @user.command("list")
 @tenant_command
 def list_users(api: Api, show: Show) -> None:
     """List users."""
-    show.items(api.pages("users"), COLUMNS, none="No users found.")
+    show.items(api.items("user.list"), COLUMNS, none="No users found.")
 
 
 @user.command("show")
@@ -71,7 +72,7 @@ def list_users(api: Api, show: Show) -> None:
 def show_user(api: Api, show: Show, name: str) -> None:
     """Show a user (id, external id or name) and their containers."""
     item = find(api, USER, name)
-    bound = api.get("users", str(item["userId"]), "containers").get("items", [])
+    bound = api.items("user.list_containers", str(item["userId"]))
     show.record({**item, "containers": [container["containerId"] for container in bound]}, DETAILS)
 
 
@@ -82,10 +83,11 @@ def show_user(api: Api, show: Show, name: str) -> None:
 @tenant_command
 def update_user(api: Api, show: Show, name: str, display_name: str | None, role: str | None) -> None:
     """Change a user's name or role. A new role closes their connections."""
-    change = body_of(role=role) | ({} if display_name is None else {"displayName": display_name or None})
-    if not change:
+    if display_name is None and role is None:
         raise click.UsageError("Nothing to change: use --name or --role.")
-    show.record(api.put("users", str(find(api, USER, name)["userId"]), body=change), DETAILS)
+    user_id = str(find(api, USER, name)["userId"])
+    new_name = NULL if display_name == "" else display_name
+    show.record(api.call("user.update", user_id, display_name=new_name, role=role), DETAILS)
 
 
 @user.command("suspend")
@@ -93,7 +95,7 @@ def update_user(api: Api, show: Show, name: str, display_name: str | None, role:
 @tenant_command
 def suspend_user(api: Api, show: Show, user_id: str) -> None:
     """Suspend a user and all of their keys."""
-    show.record(api.put("users", user_id, body={"status": "suspended"}), DETAILS)
+    show.record(api.call("user.update", user_id, status="suspended"), DETAILS)
 
 
 @user.command("resume")
@@ -101,7 +103,7 @@ def suspend_user(api: Api, show: Show, user_id: str) -> None:
 @tenant_command
 def resume_user(api: Api, show: Show, user_id: str) -> None:
     """Resume a suspended user."""
-    show.record(api.put("users", user_id, body={"status": "active"}), DETAILS)
+    show.record(api.call("user.update", user_id, status="active"), DETAILS)
 
 
 @user.command("delete")
@@ -115,8 +117,8 @@ def delete_user(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> No
     Their usage stays in the ledger. Containers of several users stay.
     """
     item = find(api, USER, name)
-    described, path = f"the user {plain(item['externalId'])}", ("users", str(item["userId"]))
-    delete_permanently(api, show, described, path, dry_run=dry_run, yes=yes)
+    described = f"the user {plain(item['externalId'])}"
+    delete_permanently(api, show, described, "user.delete", str(item["userId"]), dry_run=dry_run, yes=yes)
 
 
 @user.command("bind")
@@ -126,7 +128,7 @@ def delete_user(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> No
 def bind_user(api: Api, show: Show, name: str, container: str) -> None:
     """Give a user access to a container."""
     item = find(api, USER, name)
-    api.put("users", str(item["userId"]), "containers", container, body={})
+    api.call("user.bind", str(item["userId"]), container)
     show.done(f"{plain(item['externalId'])} has access to {plain(container)} from the next connection on.")
 
 
@@ -137,5 +139,5 @@ def bind_user(api: Api, show: Show, name: str, container: str) -> None:
 def unbind_user(api: Api, show: Show, name: str, container: str) -> None:
     """Revoke a user's access to a container; closes their connections."""
     item = find(api, USER, name)
-    api.delete("users", str(item["userId"]), "containers", container)
+    api.call("user.unbind", str(item["userId"]), container)
     show.done(f"{plain(item['externalId'])} no longer has access to {plain(container)}.")

@@ -4,7 +4,7 @@ import re
 
 import click
 
-from agentvm.cli.api import Api, body_of, tenant_command
+from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.options import since_option, until_option
 from agentvm.cli.table import Columns, Show, moment, money, plain
 from agentvm.model.money import dollars
@@ -43,7 +43,7 @@ def wallet() -> None:
 @tenant_command
 def show_wallet(api: Api, show: Show) -> None:
     """Show the balance."""
-    show.record(api.get("wallet"), WALLET)
+    show.record(api.call("wallet.get"), WALLET)
 
 
 @wallet.command("statement")
@@ -52,7 +52,7 @@ def show_wallet(api: Api, show: Show) -> None:
 @tenant_command
 def show_statement(api: Api, show: Show, since: int | None, until: int | None) -> None:
     """List credits and charges, newest first."""
-    show.items(api.pages("wallet", "statement", since=since, until=until), STATEMENT, none="No credits or charges found.")
+    show.items(api.items("wallet.statement", since=since, until=until), STATEMENT, none="No credits or charges found.")
 
 
 # A negative amount is not an option.
@@ -66,7 +66,7 @@ def credit_wallet(api: Api, show: Show, amount: str, reference: str, note: str |
     digits = amount.replace("$", "", 1).replace(",", "")
     if not _DOLLARS.fullmatch(digits):
         raise click.BadParameter(f"{amount!r} is not a valid amount; use dollars, like 25.00.", param_hint="'AMOUNT'")
-    credit = api.post("wallet", "credits", body=body_of(amountUsd=digits, reference=reference, note=note))
+    credit = api.call("wallet.credit", amount_usd=digits, reference=reference, note=note)
     if show.as_json:
         show.json(credit)
         return

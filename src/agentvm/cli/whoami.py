@@ -18,7 +18,7 @@ Examples:
 @server_command
 def whoami(api: Api, show: Show) -> None:
     """Show which identity and permissions your key has."""
-    identity = api.get("auth", "whoami")
+    identity = api.call("auth.whoami")
     show.record(
         identity if show.as_json else {**identity, "key": _key_name(api, identity)},
         {
@@ -43,5 +43,5 @@ def _key_name(api: Api, identity: Item) -> str | None:
     if not isinstance(key_id, str):
         return None
     with suppress(RequestFailed):
-        return f"{key_id} ({api.get('auth', 'keys', key_id).get('name')})"
+        return f"{key_id} ({api.call('key.get', key_id).get('name')})"
     return key_id

@@ -11,6 +11,7 @@ import msgspec
 from agentvm.errors import ChannelClosed, ConfigInvalid, from_code
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
+from agentvm.operations.table import http_face
 from agentvm.protocol.records import AttachmentRecord
 
 BLOCK_BYTES = 1 << 18
@@ -31,7 +32,8 @@ async def upload(
     `record.attachment` is the `data` of a message part that refers to it.
     """
     address = _http(url)
-    query = {"container": container_id, "name": name or (file.name if isinstance(file, Path) else None)}
+    name = name or (file.name if isinstance(file, Path) else None)
+    call = http_face("attachment.upload").call((), {"container_id": container_id, "name": name})
     headers = {"Content-Type": media_type}
     if key is not None:
         headers["Authorization"] = f"Bearer {key.reveal()}"
@@ -40,8 +42,7 @@ async def upload(
     trust_env = not is_loopback(urlsplit(address).hostname or "")
     try:
         async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=trust_env) as client:
-            params = {name: value for name, value in query.items() if value is not None}
-            response = await client.post(f"{address}/v1/attachments", params=params, headers=headers, content=content)
+            response = await client.post(f"{address}{call.path}", params=call.query, headers=headers, content=content)
     except (httpx2.TransportError, httpx2.TimeoutException) as error:
         raise ChannelClosed(f"Cannot upload to {address}: {error}") from None
     return _record(response)

@@ -6,8 +6,10 @@ field is refused in the same words everywhere.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Final, get_args
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +27,21 @@ _QUERY_NAMES = {"container_id": "container", "image_id": "image", "session_id": 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A query or a body without fields."""
+
+
+NULL: Final = msgspec.UNSET
+"""The value of a field that a client sends as null; a field that is None is not sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCall:
+    """An operation as a client requests it."""
+
+    method: str
+    path: str
+    query: dict[str, str | int]
+    body: Json | None
+    """The JSON of the body; None if the request has none, or carries a file."""
 
 
 class HttpFace:
@@ -97,6 +114,30 @@ class HttpFace:
         field = next(field for field in msgspec.structs.fields(self.operation.reply) if field.name == self.http.result)
         return field.type
 
+    @property
+    def page_max(self) -> int | None:
+        """The largest `limit`; None for an operation without pages."""
+        types = {field.name: field.type for field in msgspec.structs.fields(self.query)}
+        bounds = (meta.le for meta in get_args(types.get("limit")) if isinstance(meta, msgspec.Meta))
+        return next((int(bound) for bound in bounds if bound is not None), None)
+
+    def call(self, path: Sequence[str], fields: Mapping[str, Any]) -> HttpCall:
+        """Returns the HTTP request with these values of the path, in order, and these fields of the operation's request."""
+        values = {name: value for name, value in fields.items() if value is not None}
+        query = {field.name: field.encode_name for field in msgspec.structs.fields(self.query)}
+        body = {field.name: field.encode_name for field in msgspec.structs.fields(self.body)}
+        names = zip(self.path_names, path, strict=True)
+        if unknown := values.keys() - query.keys() - body.keys():
+            raise TypeError(f"{self.operation.name} has no field {min(unknown)}")
+        return HttpCall(
+            method=self.method,
+            path=self.path.format_map({name: quote(value, safe="") for name, value in names}),
+            query={query[name]: _as_query(value) for name, value in values.items() if name in query},
+            body={body[name]: None if value is NULL else value for name, value in values.items() if name in body}
+            if self.has_body and self.http.body == "json"
+            else None,
+        )
+
     def request(self, path: Mapping[str, str], query: msgspec.Struct, body: msgspec.Struct | None) -> msgspec.Struct:
         fields: Json = {name: path[name] for name in self.path_names if name in self._all_names}
         for part in (query, body):
@@ -134,6 +175,10 @@ class HttpFace:
         """The fields that are not in the path, without those that only the server sets (`__ignored`)."""
         fields = msgspec.structs.fields(self.operation.request)
         return [field for field in fields if field.name not in self.path_names and not field.encode_name.startswith("__")]
+
+
+def _as_query(value: str | int | bool) -> str | int:
+    return ("true" if value else "false") if isinstance(value, bool) else value
 
 
 @cache

@@ -1,5 +1,6 @@
 """Table — every operation, and the commands among them."""
 
+from functools import cache
 from typing import Any
 
 from agentvm.operations import (
@@ -37,6 +38,7 @@ from agentvm.operations import (
     user,
     wallet,
 )
+from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
@@ -93,6 +95,15 @@ ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or nam
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on ignored fields."""
 
 CODEC = CommandCodec(COMMANDS, ADDITIVE)
+
+
+@cache
+def http_face(name: str) -> HttpFace:
+    """Returns the HTTP face of an operation that has one."""
+    row = BY_NAME[name]
+    if row.http is None:
+        raise KeyError(f"{name} has no route")
+    return HttpFace(row, row.http)
 
 
 def command_name(request: Request[Any]) -> str:
