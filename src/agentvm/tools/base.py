@@ -1,0 +1,195 @@
+"""Tool base — the port of everything that an agent can call, and the records that pass through it.
+
+A tool gets the input that the model wrote, and gives a result; a failure that the model may act upon is a `ToolFailed`. Its
+caller validates the input, holds the deadline, and cancels: a tool that is cancelled closes its sockets before it returns. A
+call that needs a person gives `InputRequired` or `ConsentRequired`, keeps nothing in memory, and is repeated with the answer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from agentvm.drivers.base import ToolSpec
+from agentvm.model.base import Record
+from agentvm.model.text import repair_text
+from agentvm.model.tool import Effect, Repeat, World, default_repeat
+
+RESULT_MAX_BYTES = 16 * 1024 * 1024
+"""Bytes read from any tool before it is stopped."""
+IMAGE_MAX_BYTES = 5 * 1024 * 1024
+IMAGES_MAX = 20
+TIMEOUT_SECONDS = 60.0
+
+_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
+
+
+class ResultText(Record, tag="text", tag_field="type"):
+    text: str
+
+
+class ResultImage(Record, tag="image", tag_field="type"):
+    data: bytes
+    media_type: str
+
+
+class ResultFile(Record, tag="file", tag_field="type"):
+    data: bytes
+    media_type: str
+    name: str | None = None
+
+
+class ResultLink(Record, tag="link", tag_field="type"):
+    """An address that the tool names. Nobody has fetched it."""
+
+    uri: str
+    name: str | None = None
+
+
+ResultPart = ResultText | ResultImage | ResultFile | ResultLink
+
+
+class CallResult(Record):
+    """The result of a call: `value` is a text for `text` and `error-text`, any JSON for `json` and `error-json`."""
+
+    type: Literal["text", "json", "content", "error-text", "error-json"]
+    value: object = None
+    parts: tuple[ResultPart, ...] = ()
+    """Parts of `content`, in the order of the tool."""
+
+    @property
+    def is_error(self) -> bool:
+        return self.type.startswith("error")
+
+
+class Question(Record):
+    """One question of a tool: a form with a schema, or a page that the user has to visit."""
+
+    mode: Literal["form", "url"]
+    message: str
+    schema: dict[str, object] | None = None
+    url: str | None = None
+
+
+class InputRequired(Record):
+    """The call needs answers by a person. `state` is the server's own, opaque, and is given back with the answers."""
+
+    questions: dict[str, Question]
+    state: str | None = None
+
+
+class ConsentRequired(Record):
+    """The user has to allow AgentVM to act for him, at `url`; `state` is the name under which the callback finds the call."""
+
+    url: str
+    state: str
+    server: str
+
+
+class QuestionAnswer(Record):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, str | int | float | bool | list[str] | None] | None = None
+
+
+class Resumption(Record):
+    """Answers to an `InputRequired`, keyed as its questions, with its state."""
+
+    answers: dict[str, QuestionAnswer]
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallProgress:
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The person on whose behalf a tool runs. There is no default: credentials belong to exactly one of them."""
+
+    tenant_id: str
+    user_id: str
+
+
+Ask = Callable[[Question], Awaitable[QuestionAnswer]]
+
+
+def _unheard(progress: CallProgress) -> None:
+    """Progress that nobody listens to."""
+
+
+async def decline(question: Question) -> QuestionAnswer:
+    """Declines a question for which nobody can be asked."""
+    return QuestionAnswer(action="decline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """The circumstances of one call."""
+
+    key: str
+    """`<turnId>/<callId>`: the same after a restart, so that a server can recognise the call."""
+    caller: Caller
+    deadline: float
+    """Time of the event loop's clock at which the caller will cancel, unless progress moves it."""
+    progress: Callable[[CallProgress], None] = _unheard
+    ask: Ask = decline
+    """Asks a person while the call is held open; for servers that cannot give `InputRequired`."""
+    resumption: Resumption | None = None
+
+
+Outcome = CallResult | InputRequired | ConsentRequired
+
+
+class CallableTool(Protocol):
+    """A tool that can be called."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def world(self) -> World: ...
+    @property
+    def repeat(self) -> Repeat: ...
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
+        """Runs one call; raises `ToolFailed` with a text that the model can act upon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTraits:
+    """The properties of a tool that policy and recovery decide by."""
+
+    effect: Effect = "write"
+    world: World = "open"
+    repeat: Repeat = "never"
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    @classmethod
+    def of(
+        cls, effect: Effect, *, world: World = "open", repeat: Repeat | None = None, timeout_ms: int | None = None
+    ) -> "CallTraits":
+        """Fills in the defaults: a tool that only reads may be called again."""
+        return cls(
+            effect=effect,
+            world=world,
+            repeat=repeat or default_repeat(effect),
+            timeout_seconds=TIMEOUT_SECONDS if timeout_ms is None else timeout_ms / 1000,
+        )
+
+
+def text_result(text: str) -> CallResult:
+    return CallResult(type="text", value=sound(text))
+
+
+def error_result(text: str) -> CallResult:
+    return CallResult(type="error-text", value=sound(text))
+
+
+def sound(text: str) -> str:
+    """Returns the text without control characters, so without terminal escapes, as text that JSON can carry."""
+    return repair_text(text).translate(_CONTROL)
