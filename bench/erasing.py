@@ -29,14 +29,8 @@ WORDS = [f"word{number}" for number in range(5_000)]
 AT_ONCE, BEFORE, PACE = 20, 400, 0.005
 
 
-class Nobody:
-    """Nothing runs, and nothing is in memory."""
-
-    async def stop(self, *whom: object) -> None:
-        pass
-
-    def forget(self, *whom: object) -> None:
-        pass
+async def stop_nothing(*_: object) -> None:
+    """Stops no turns: none run."""
 
 
 def write_of(container: ContainerId, first: int, chance: random.Random, count: int = AT_ONCE) -> SessionWrite:
@@ -99,7 +93,7 @@ async def main(messages: int, directory: str | None) -> None:
                 tasks.start_soon(during.run)
                 await store.erasing.delete_container(DEFAULT_TENANT, VICTIM, now=1)
                 answered = time.perf_counter() - began
-                eraser = Eraser(store, Nobody())
+                eraser = Eraser(store, stop_nothing, lambda *_: None)
                 while not await eraser.erase():  # noqa: ASYNC110  # there is no event to wait for
                     await anyio.sleep(0.1)
                 finished = time.perf_counter() - began

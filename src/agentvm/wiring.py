@@ -15,7 +15,7 @@ from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, get_logger, set_level
 from agentvm.model.headers import parse_headers
-from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
+from agentvm.model.ids import AgentId, Clock, NewId, TenantId
 from agentvm.observability.log_book import LogBook, LogFiles
 from agentvm.observability.monitor import Monitor, known_models
 from agentvm.observability.turn_lines import TurnLines
@@ -26,7 +26,7 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ServerTools
 from agentvm.sessions.background import BackgroundWork
 from agentvm.sessions.erasing import Eraser
-from agentvm.sessions.retention import Due, Retainer
+from agentvm.sessions.retention import Due, LoadedSessions, Retainer
 from agentvm.storage.engine import DATABASE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.authentication import Ended
@@ -222,39 +222,9 @@ async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, monitor: Moni
     stack.callback(tasks.cancel_scope.cancel)
 
 
-class RuntimePresence:
-    """The sessions in memory, for retention; see `agentvm.sessions.retention.Presence`."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.tell = runtime.tell
-        self.thinned = runtime.forget_told
-
-    def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
-        present = self._runtime.roster.get(tenant_id, container_id, session_id)
-        if isinstance(present, Agent) and not present.resting:
-            return True
-        # A restart needs the events that the journal still carries.
-        log = self._runtime.journal.find(tenant_id, session_id)
-        return log is not None and bool(log.tail or log.open_turns)
-
-    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
-        present = self._runtime.roster.get(tenant_id, container_id, session_id)
-        if present is not None:
-            await self._runtime.stop_agent(present)
-
-
-class RuntimeErasure:
-    """The sessions in memory, for erasure; see `agentvm.sessions.erasing.Presence`."""
-
-    def __init__(self, runtime: Runtime, stop: Stop) -> None:
-        self.stop = stop
-        self.forget = runtime.forget_session
-
-
 def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:
     """Returns the eraser of deleted data, and connects it with the deletion of people."""
-    eraser = Eraser(tenancy.store, RuntimeErasure(runtime, stop))
+    eraser = Eraser(tenancy.store, stop, runtime.forget_session)
     tenancy.people.stop, tenancy.people.erase = stop, eraser.wake
     return eraser
 
@@ -265,9 +235,7 @@ def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: R
     def counted(due: Due) -> None:
         monitor.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
 
-    return Retainer(
-        store, clock, lambda tenant_id: settings.settings_of(tenant_id).retention, RuntimePresence(runtime), counted
-    )
+    return Retainer(store, clock, lambda tenant_id: settings.settings_of(tenant_id).retention, LoadedSessions(runtime), counted)
 
 
 def open_background(services: Services, store: Store, clock: Clock, new_id: NewId) -> BackgroundWork:

@@ -1,9 +1,17 @@
 import msgspec
+import pytest
 
 from agentvm.drivers.base import AssistantEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import conversation_of, count_tokens, estimate_input, share_window
+from agentvm.drivers.conversation import (
+    conversation_of,
+    count_tokens,
+    estimate_input,
+    last_user_text,
+    share_window,
+    split_data_url,
+)
 from agentvm.drivers.weighing import most_input
-from agentvm.model.message import FilePart
+from agentvm.model.message import FilePart, ImagePart, TextPart
 from agentvm.testing.conformance.records import EVERY_KIND
 
 
@@ -37,3 +45,25 @@ def test_what_a_provider_reads_includes_the_tools() -> None:
 def test_a_document_by_url_does_not_weigh_what_its_address_does() -> None:
     file = FilePart(data="https://example.org/a.pdf", media_type="application/pdf")
     assert count_tokens((UserEntry(content=(file,)),)) > 10_000
+
+
+def test_the_question_is_the_text_of_the_last_user_message() -> None:
+    said = (UserEntry(content="a"), UserEntry(content=(ImagePart(data="x", media_type="image/png"), TextPart(text="b"))))
+    assert last_user_text(Prompt(model="m", conversation=said, max_tokens=9)) == "b"
+    assert last_user_text(Prompt(model="m", conversation=(), max_tokens=9)) == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "media_type", "content"),
+    [
+        ("data:image/png;base64,aGk=", "image/jpeg", "image/png", "aGk="),
+        ("DATA:image/png;BASE64,aGk=", "image/jpeg", "image/png", "aGk="),
+        ("data:;base64,aGk=", "image/jpeg", "image/jpeg", "aGk="),
+        ("data:text/plain;charset=utf-8,h%69", "image/jpeg", "text/plain;charset=utf-8", "aGk="),
+        ("aGk=", "image/jpeg", "image/jpeg", "aGk="),
+        ("data:no comma", "image/jpeg", "image/jpeg", "data:no comma"),
+    ],
+)
+def test_a_data_url_is_taken_apart(data: str, given: str, media_type: str, content: str) -> None:
+    part = split_data_url(ImagePart(data=data, media_type=given, name="a"))
+    assert part == ImagePart(data=content, media_type=media_type, name="a")

@@ -1,9 +1,8 @@
 import pytest
 
-from agentvm.drivers.base import MessageStopped, Prompt, TextChunk, UsageReported, UserEntry
-from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese, last_question
+from agentvm.drivers.base import MessageStopped, TextChunk, UsageReported
+from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese
 from agentvm.drivers.weights import DEFAULT_MODEL
-from agentvm.model.message import ImagePart, TextPart
 
 pytestmark = pytest.mark.anyio
 
@@ -22,12 +21,6 @@ pytestmark = pytest.mark.anyio
 )
 def test_a_message_is_chinese_when_most_of_its_letters_are(text: str, chinese: bool) -> None:
     assert is_mostly_chinese(text) is chinese
-
-
-def test_the_question_is_the_text_of_the_last_user_message() -> None:
-    said = (UserEntry(content="a"), UserEntry(content=(ImagePart(data="x", media_type="image/png"), TextPart(text="b"))))
-    assert last_question(Prompt(model="m", conversation=said, max_tokens=9)) == "b"
-    assert last_question(Prompt(model="m", conversation=(), max_tokens=9)) == ""
 
 
 async def test_the_notice_is_a_whole_answer_that_costs_nothing() -> None:

@@ -38,6 +38,9 @@ class Memory:
     def forget(self, tenant_id: TenantId, session_id: SessionId, /) -> None:
         self.forgotten.append(session_id)
 
+    def eraser(self, store: Store) -> Eraser:
+        return Eraser(store, self.stop, self.forget)
+
 
 async def finished(store: Store) -> None:
     with anyio.fail_after(5):
@@ -57,7 +60,7 @@ async def test_what_runs_there_is_stopped_before_anything_is_erased_and_memory_f
         await fill(store)
         await store.erasing.delete_container(ACME, HOME, now=9)
         memory = Memory()
-        assert await Eraser(store, memory).erase()
+        assert await memory.eraser(store).erase()
         assert memory.stopped == [(ACME, frozenset((HOME,)))]
         assert memory.forgotten == [SessionId(f"img-{HOME}-default")]
         assert await store.erasing.pending() == ()
@@ -68,7 +71,7 @@ async def test_what_was_left_by_a_restart_is_erased_without_being_asked_and_what
         await settle(store, image())
         await settle(store, container="later")
         await store.erasing.delete_container(ACME, HOME, now=9)
-        eraser = Eraser(store, Memory())
+        eraser = Memory().eraser(store)
 
         async def act() -> None:
             await finished(store)
@@ -107,7 +110,7 @@ async def test_what_fails_or_must_wait_is_tried_again(kind: type[Erasing]) -> No
         async def act() -> None:
             await finished(store)
 
-        await while_it_runs(Eraser(store, Memory()), act)
+        await while_it_runs(Memory().eraser(store), act)
 
 
 class Counting(Erasing):
@@ -125,13 +128,13 @@ async def test_a_large_erasure_drops_the_words_of_what_is_gone_now_and_then(monk
         await home.add_session(session("long"), [message(f"m{number}") for number in range(600)])
         await store.erasing.delete_container(ACME, HOME, now=9)
         store.erasing = counting = Counting(store._database)
-        assert await Eraser(store, Memory()).erase()
+        assert await Memory().eraser(store).erase()
         assert counting.merged > 1
 
 
 async def test_nothing_to_erase_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store(None) as store:
         store.erasing = counting = Counting(store._database)
-        assert await Eraser(store, Memory()).erase()
+        assert await Memory().eraser(store).erase()
         assert counting.merged == 0
         assert isinstance(store, Store)

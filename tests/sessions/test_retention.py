@@ -15,7 +15,7 @@ from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId
 from agentvm.model.retention import DAY_MS, FOREVER_DAYS, Retention
 from agentvm.sessions import retention
-from agentvm.sessions.retention import Due, Retainer
+from agentvm.sessions.retention import Due, LoadedSessions, Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
@@ -35,7 +35,7 @@ def out_of_breath(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class Memory:
+class Memory(LoadedSessions):
     """Who is in memory, as a test says."""
 
     at_work: set[str] = field(default_factory=set)
@@ -47,14 +47,14 @@ class Memory:
     def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
         return session_id in self.at_work
 
-    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
+    async def unload(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
         self.ended.append(session_id)
 
     def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         self.told.append(data)
         self.watch()
 
-    def thinned(self, tenant_id: TenantId, session_id: SessionId) -> None:
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         self.thin.append(session_id)
 
 
@@ -250,11 +250,11 @@ async def test_what_was_dropped_before_a_failure_is_counted_and_the_next_run_goe
         await tenant(store)
         await past(store, "a", 50, 49, 48)
         kept = Retainer(store, lambda: NOW, lambda _: Retention(message_days=40), memory, counted.append)
-        memory.thinned = fail  # type: ignore[method-assign]
+        memory.forget = fail  # type: ignore[method-assign]
         await kept.run()
         assert [due.messages for due in counted] == [2]
         assert await left(store, "a") == ["a1-u", "a1-a", "a2-u", "a2-a"], "whole turns"
-        del memory.thinned
+        del memory.forget
         await kept.run()
         assert [due.messages for due in counted] == [2, 4]
 

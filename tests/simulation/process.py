@@ -33,7 +33,7 @@ from agentvm.server.readers import Readers
 from agentvm.server.websocket import LINGER, House, Knock, serve_socket
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor
-from agentvm.sessions.retention import Retainer
+from agentvm.sessions.retention import LoadedSessions, Retainer
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.metering import Metering
@@ -44,7 +44,6 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
-from agentvm.wiring import RuntimePresence
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_tools
@@ -213,7 +212,7 @@ class Process:
             self._emptied.set()
 
 
-class Watched(RuntimePresence):
+class Watched(LoadedSessions):
     """Says of which sessions something is about to be dropped."""
 
     def __init__(self, runtime: Runtime, thins: Callable[[SessionId], None]) -> None:

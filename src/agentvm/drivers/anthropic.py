@@ -7,11 +7,9 @@ Redacted thinking is a thinking block without text whose signature is `redacted:
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
 
-import httpx2
 import msgspec
 
 from agentvm.drivers.anthropic_body import messages_body, origins, redacted_mark
@@ -33,10 +31,10 @@ from agentvm.drivers.base import (
     ToolInputChunk,
     UsageReported,
 )
-from agentvm.drivers.chat_body import RequestJson
-from agentvm.drivers.exchange import CallIds, exchange
+from agentvm.drivers.exchange import CallIds
 from agentvm.drivers.failures import Failures, find_error
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, host_of, http_client, key_remedy, load_sdk
+from agentvm.drivers.refusal import MessageOrigin
+from agentvm.drivers.sdk import SdkDriver, StreamedResponse, client_options, host_of, key_remedy, open_sdk
 from agentvm.model.usage import Usage
 
 DEFAULT_MODEL = "claude-sonnet-5"
@@ -245,45 +243,26 @@ def _merge(usage: Usage, update: _MessageUsage) -> Usage:
     )
 
 
-class AnthropicDriver:
-    """Claude, shared by every agent of the process."""
+class AnthropicDriver(SdkDriver):
+    """Claude."""
 
     name = "anthropic"
-
-    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures) -> None:
-        self._sdk = sdk
-        # Any: the SDK is imported late, so its types cannot be named here.
-        self._client = client
-        self._timeout = settings.timeout
-        self._silence = settings.silence
-        self._failures = failures
-        self.default_model = settings.model or DEFAULT_MODEL
 
     def context_window(self, model: str) -> int:
         return next((window for prefix, window in _WINDOW_TOKENS.items() if model.startswith(prefix)), _DEFAULT_WINDOW_TOKENS)
 
-    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        silence = prompt.silence if self._silence is None else self._silence
-        return exchange(
-            lambda: self._begin(prompt), self._failures, self._timeout, silence=silence, origins=lambda: origins(prompt)
-        )
+    def request(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[StreamedResponse], MessagesDecoder]:
+        create = self._client.messages.with_streaming_response.create
+        decoder = MessagesDecoder(self._failures, model=prompt.model)
+        return create(**messages_body(prompt, self._failures)), decoder
 
-    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], MessagesDecoder]:
-        request = self._request(messages_body(prompt, self._failures))
-        return self._sdk.send(request, self._failures), MessagesDecoder(self._failures, model=prompt.model)
-
-    def _request(self, body: RequestJson) -> AbstractAsyncContextManager[StreamedResponse]:
-        request: AbstractAsyncContextManager[StreamedResponse]
-        request = self._client.messages.with_streaming_response.create(**body)
-        return request
+    def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
+        return origins(prompt)
 
 
 @asynccontextmanager
 async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver]:
     """Opens Anthropic's API, or a compatible one at `settings.base_url`."""
-    check_base_url("anthropic", settings.base_url)
-    check_key("anthropic", settings.api_key)
-    sdk = await load_sdk("anthropic")
     failures = Failures(
         provider=settings.name or "anthropic",
         remedy_key=key_remedy(settings, "anthropic", "check LLM_API_KEY or ANTHROPIC_API_KEY"),
@@ -291,16 +270,6 @@ async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver
         secret=settings.api_key,
         address=host_of(settings.base_url),
     )
-    async with http_client(settings) as pool:
-        yield AnthropicDriver(sdk, _client(sdk, settings, pool), settings, failures)
-
-
-def _client(sdk: Sdk, settings: DriverSettings, pool: httpx2.AsyncClient) -> Any:
-    return sdk.module.AsyncAnthropic(
-        # Never None: the SDK would then go looking for credentials in the environment and on disk.
-        api_key="" if settings.api_key is None else settings.api_key.reveal(),
-        base_url=settings.base_url,
-        timeout=pool.timeout,
-        max_retries=settings.max_retries,
-        http_client=pool,
-    )
+    async with open_sdk("anthropic", settings) as (sdk, pool):
+        client = sdk.module.AsyncAnthropic(**client_options(settings, pool, no_key=""))
+        yield AnthropicDriver(sdk, client, settings, failures, DEFAULT_MODEL)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text, newest_user
-from agentvm.drivers.conversation import thinking_tokens
+from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
+from agentvm.drivers.conversation import newest_user, thinking_tokens
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.data_url import split_data_url
+from agentvm.drivers.conversation import newest_user, split_data_url
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
@@ -85,10 +85,6 @@ def origins(prompt: Prompt) -> list[MessageOrigin]:
 def estimate_prompt(body: RequestJson) -> int:
     """A guess for providers that do not count: four bytes of JSON a token, right within a third for prose and code."""
     return -(-len(msgspec.json.encode((body["messages"], body.get("tools")))) // 4)
-
-
-def newest_user(conversation: tuple[ConversationEntry, ...]) -> UserEntry | None:
-    return next((entry for entry in reversed(conversation) if isinstance(entry, UserEntry)), None)
 
 
 @dataclass(frozen=True, slots=True)

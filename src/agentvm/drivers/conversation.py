@@ -3,7 +3,9 @@
 A tool call is never separated from its result: one without a result gets one that says it was lost.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -24,6 +26,7 @@ from agentvm.model.message import (
     ToolResult,
     ToolResultMessage,
     UserMessage,
+    UserPart,
 )
 from agentvm.model.usage import estimate_tokens
 
@@ -59,6 +62,32 @@ def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:
     tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
     weight = count_tokens(prompt.conversation) if conversation is None else conversation
     return weight + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
+
+
+def split_data_url(part: UserPart) -> UserPart:
+    """Returns the part with bare base64 and the media type that it states, if its `data` is a `data:` URL."""
+    if isinstance(part, TextPart) or not part.data[:5].lower() == "data:":
+        return part
+    about, comma, data = part.data[5:].partition(",")
+    if not comma:
+        return part
+    *kinds, last = about.split(";")
+    encoded = last.strip().lower() == "base64"
+    media_type = ";".join(kinds if encoded else [*kinds, last]).strip()
+    if not encoded:
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return msgspec.structs.replace(part, data=data, media_type=media_type or part.media_type)
+
+
+def newest_user(conversation: Sequence[ConversationEntry]) -> UserEntry | None:
+    return next((entry for entry in reversed(conversation) if isinstance(entry, UserEntry)), None)
+
+
+def last_user_text(prompt: Prompt) -> str:
+    """Returns the text of the last user message; empty without one."""
+    entry = newest_user(prompt.conversation)
+    content = "" if entry is None else entry.content
+    return content if isinstance(content, str) else " ".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def conversation_of(messages: Sequence[Message]) -> Exchange:

@@ -7,15 +7,12 @@ from agentvm.drivers.base import (
     MessageStarted,
     MessageStopped,
     ModelOutput,
-    Prompt,
     TextChunk,
     TextStarted,
     TextStopped,
     UsageReported,
-    UserEntry,
 )
 from agentvm.drivers.weights import DEFAULT_MODEL
-from agentvm.model.message import TextPart
 from agentvm.model.usage import NO_USAGE
 
 ANSWER_TOKENS_MAX = 400
@@ -43,16 +40,6 @@ def is_mostly_chinese(text: str) -> bool:
     chinese = sum(1 for char in text if "\u3400" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff")
     letters = sum(1 for char in text if char.isalpha())
     return chinese > letters * CHINESE_SHARE
-
-
-def last_question(prompt: Prompt) -> str:
-    """The text of the last user message."""
-    for entry in reversed(prompt.conversation):
-        if isinstance(entry, UserEntry):
-            if isinstance(entry.content, str):
-                return entry.content
-            return " ".join(part.text for part in entry.content if isinstance(part, TextPart))
-    return ""
 
 
 async def answer_with_notice(model: str) -> AsyncGenerator[ModelOutput, None]:

@@ -18,10 +18,11 @@ import msgspec
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.chat_body import RequestJson, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
-from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese, last_question
+from agentvm.drivers.conversation import last_user_text
+from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.sent import forget_body, hold_body
+from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
 from agentvm.errors import ModelUnavailable
@@ -75,7 +76,7 @@ class LocalDriver:
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         if is_demo(prompt.model):
-            if is_mostly_chinese(last_question(prompt)):
+            if is_mostly_chinese(last_user_text(prompt)):
                 return answer_with_notice(prompt.model)
             prompt = msgspec.structs.replace(prompt, max_tokens=min(prompt.max_tokens, ANSWER_TOKENS_MAX))
         silence = prompt.silence if self._silence is None else self._silence

@@ -25,10 +25,9 @@ from agentvm.drivers.base import (
     ToolCallStopped,
     ToolInputChunk,
     UsageReported,
-    UserEntry,
 )
+from agentvm.drivers.conversation import last_user_text as last_user_text
 from agentvm.errors import ProviderError
-from agentvm.model.message import TextPart
 from agentvm.model.usage import Usage
 
 
@@ -81,15 +80,6 @@ def in_turn(*answers: Sequence[ScriptStep]) -> Script:
         return last
 
     return script
-
-
-def last_user_text(prompt: Prompt) -> str:
-    for entry in reversed(prompt.conversation):
-        if isinstance(entry, UserEntry):
-            if isinstance(entry.content, str):
-                return entry.content
-            return " ".join(part.text for part in entry.content if isinstance(part, TextPart))
-    return ""
 
 
 def echo(prompt: Prompt) -> Iterable[ScriptStep]:

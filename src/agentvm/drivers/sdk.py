@@ -4,19 +4,22 @@ Streams are not read through it: its typed events cost three to nine times as mu
 """
 
 import importlib
-from collections.abc import AsyncIterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio.to_thread
 import httpx2
 
 from agentvm.drivers.account_health import note_rate_limit
-from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
+from agentvm.drivers.exchange import Decoder, exchange
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
-from agentvm.drivers.sent import forget_body, hold_body
+from agentvm.drivers.refusal import MessageOrigin
+from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 
@@ -61,8 +64,52 @@ class Sdk:
             raise failures.unreachable(error.__cause__) from None
 
 
+class SdkDriver(ABC):
+    """A provider over its SDK, shared by every agent of the process."""
+
+    name: str
+
+    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures, default_model: str) -> None:
+        self._sdk = sdk
+        # Any: the SDK is imported late, so its types cannot be named here.
+        self._client = client
+        self._timeout = settings.timeout
+        self._silence = settings.silence
+        self._failures = failures
+        self.default_model = settings.model or default_model
+
+    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        silence = prompt.silence if self._silence is None else self._silence
+        return exchange(
+            lambda: self._begin(prompt), self._failures, self._timeout, silence=silence, origins=lambda: self.origins(prompt)
+        )
+
+    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], Decoder]:
+        request, decoder = self.request(prompt)
+        return self._sdk.send(request, self._failures), decoder
+
+    @abstractmethod
+    def request(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[StreamedResponse], Decoder]:
+        """Builds the SDK's request and the decoder of its answer."""
+
+    @abstractmethod
+    def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
+        """Returns the origin of each message of the request."""
+
+
+def client_options(settings: DriverSettings, pool: httpx2.AsyncClient, *, no_key: str) -> dict[str, Any]:
+    """Returns the options of an SDK's client. The key is never None: the SDK would look for one in the environment."""
+    return {
+        "api_key": no_key if settings.api_key is None else settings.api_key.reveal(),
+        "base_url": settings.base_url,
+        "timeout": pool.timeout,
+        "max_retries": settings.max_retries,
+        "http_client": pool,
+    }
+
+
 def _forget_options(response: StreamedResponse) -> None:
-    """Drops the request that the library keeps for its own way of reading the answer; see `agentvm.drivers.sent`."""
+    """Drops the request that the library keeps for its own way of reading the answer; see `agentvm.drivers.sending`."""
     options = getattr(response, "_options", None)
     if options is not None and hasattr(options, "json_data"):
         options.json_data = None
@@ -76,6 +123,16 @@ def _of_status(error: StatusError, failures: Failures) -> Exception:
 async def load_sdk(name: str) -> Sdk:
     """Imports the SDK in a worker thread: it takes one to three seconds, and other agents are talking."""
     return Sdk(await anyio.to_thread.run_sync(importlib.import_module, name))
+
+
+@asynccontextmanager
+async def open_sdk(driver: str, settings: DriverSettings) -> AsyncIterator[tuple[Sdk, httpx2.AsyncClient]]:
+    """Checks the settings, then yields the driver's SDK and the pool of its calls."""
+    check_base_url(driver, settings.base_url)
+    check_key(driver, settings.api_key)
+    sdk = await load_sdk(driver)
+    async with http_client(settings) as pool:
+        yield sdk, pool
 
 
 def check_base_url(driver: str, base_url: str | None) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.data_url import split_data_url
+from agentvm.drivers.conversation import split_data_url
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
 

@@ -12,7 +12,7 @@ Labels have few values: configured providers, models and tools; all others are "
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 from agentvm.errors import BY_CODE
 from agentvm.events import error, lifecycle, state, stream, turn
@@ -123,7 +123,8 @@ class Metrics:
         self.commit_time, self.fanout_time, self.command_time, self.http_time = (Histogram(QUICK_BOUNDS_MS) for _ in range(4))
         self._open: dict[TurnId, _RunningTurn] = {}
         self._unstored: dict[TurnId, None] = {}
-        self._on: dict[type[EventData], Callable[[Event], None]] = {
+        # Any: each method takes the kind that it stands behind.
+        self._on: dict[type[EventData], Callable[[Event, Any], None]] = {
             turn.TurnRequest: self._on_request,
             turn.TurnResumed: self._on_resumed,
             turn.TurnSuspended: self._on_suspended,
@@ -148,7 +149,7 @@ class Metrics:
     def react(self, event: Event) -> None:
         on = self._on.get(type(event.data))
         if on is not None:
-            on(event)
+            on(event, event.data)
 
     def answered(self, command: str, *, refused: bool, micros: int) -> None:
         """Counts a command and its reply."""
@@ -172,23 +173,19 @@ class Metrics:
 
     # --- turns
 
-    def _on_request(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, turn.TurnRequest)
+    def _on_request(self, event: Event, data: turn.TurnRequest) -> None:
         self.accepted += 1
         self._open[data.turn_id] = _RunningTurn(data.timestamp)
         self.commit_time.observe_ms(self._clock() - event.timestamp)
 
-    def _on_resumed(self, event: Event) -> None:
+    def _on_resumed(self, event: Event, data: EventData) -> None:
         self.resumed += 1
         self._find(event).tools_from = event.timestamp
 
-    def _on_suspended(self, event: Event) -> None:
+    def _on_suspended(self, event: Event, data: EventData) -> None:
         self.suspended += 1
 
-    def _on_response(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, turn.TurnResponse)
+    def _on_response(self, event: Event, data: turn.TurnResponse) -> None:
         if self._unstored.pop(data.turn_id, self) is None:
             return
         self._open.pop(data.turn_id, None)
@@ -200,9 +197,7 @@ class Metrics:
         self.turns[data.outcome] += 1
         self.turn_time.observe_ms(data.duration)
 
-    def _on_error(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, error.ErrorReceived)
+    def _on_error(self, event: Event, data: error.ErrorReceived) -> None:
         if event.scope.turn_id not in self._unstored:
             self.turn_errors[data.error_code if data.error_code in _TURN_CODES else OTHER] += 1
 
@@ -215,9 +210,7 @@ class Metrics:
 
     # --- model calls
 
-    def _on_start(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, stream.MessageStart)
+    def _on_start(self, event: Event, data: stream.MessageStart) -> None:
         now = self._find(event)
         asked_at = event.timestamp if data.asked_at is None else data.asked_at
         if now.asked is None and now.accepted_at is not None:
@@ -225,7 +218,7 @@ class Metrics:
         now.asked, now.asked_at, now.silent, now.stop = data.asked or "", asked_at, True, None
         self.retries += data.attempt - 1
 
-    def _on_token(self, event: Event) -> None:
+    def _on_token(self, event: Event, data: EventData) -> None:
         now = self._find(event)
         if not now.silent:
             return
@@ -235,15 +228,11 @@ class Metrics:
             self.first_token.observe_ms(event.timestamp - now.accepted_at)
         now.spoken = True
 
-    def _on_stop(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, stream.MessageStop)
+    def _on_stop(self, event: Event, data: stream.MessageStop) -> None:
         now = self._find(event)
         now.stop, now.tools_from = data.stop_reason, event.timestamp
 
-    def _on_called(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, turn.ModelCalled)
+    def _on_called(self, event: Event, data: turn.ModelCalled) -> None:
         if event.scope.turn_id in self._unstored:
             return
         now = self._find(event)
@@ -261,9 +250,7 @@ class Metrics:
         else:
             now.undecided = count
 
-    def _on_conversation_end(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, state.ConversationEnd)
+    def _on_conversation_end(self, event: Event, data: state.ConversationEnd) -> None:
         now = self._find(event)
         if now.undecided is not None:
             if data.reason == "interrupted":
@@ -292,16 +279,12 @@ class Metrics:
     def _provider(self, name: str) -> str:
         return name if self.known(name, "") else OTHER
 
-    def _on_fallback(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, lifecycle.ProviderFallback)
+    def _on_fallback(self, event: Event, data: lifecycle.ProviderFallback) -> None:
         self.fallbacks[self._provider(data.from_.partition("/")[0]), self._provider(data.to.partition("/")[0])] += 1
 
     # --- tools
 
-    def _on_tool(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, state.ToolCompleted | state.ToolFailedEvent)
+    def _on_tool(self, event: Event, data: state.ToolCompleted | state.ToolFailedEvent) -> None:
         name = data.tool_name if data.tool_name in self._tool_names() else OTHER
         count = self.tools.get(name)
         if count is None:

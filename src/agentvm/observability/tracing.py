@@ -9,7 +9,7 @@ No span holds content of messages, nor a name that a model has invented: an unkn
 """
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 from agentvm.errors import BY_CODE
 from agentvm.events import error, lifecycle, state, stream, turn
@@ -68,7 +68,8 @@ class Tracing:
         self.name_of: Callable[[TenantId, AgentId], str | None] = lambda tenant_id, agent_id: None
         self._open: dict[TurnId, _RunningTrace] = {}
         self._unstored: dict[TurnId, None] = {}
-        self._on: dict[type[EventData], Callable[[Event], None]] = {
+        # Any: each method takes the kind that it stands behind.
+        self._on: dict[type[EventData], Callable[[Event, Any], None]] = {
             turn.TurnRequest: self._on_begin,
             turn.TurnResumed: self._on_begin,
             turn.TurnSuspended: self._on_suspended,
@@ -93,7 +94,7 @@ class Tracing:
     def react(self, event: Event) -> None:
         on = self._on.get(type(event.data))
         if on is not None:
-            on(event)
+            on(event, event.data)
 
     # --- during a turn
 
@@ -106,15 +107,13 @@ class Tracing:
             running = self._open[turn_id] = _RunningTrace(event.timestamp)
         return running
 
-    def _on_begin(self, event: Event) -> None:
+    def _on_begin(self, event: Event, data: turn.TurnRequest | turn.TurnResumed) -> None:
         running = self._find(event)
         running.tools_from = event.timestamp
-        if isinstance(event.data, turn.TurnResumed):
-            running.moments.append(("agentvm.resumed", event.timestamp, {"agentvm.attempt": event.data.attempt}))
+        if isinstance(data, turn.TurnResumed):
+            running.moments.append(("agentvm.resumed", event.timestamp, {"agentvm.attempt": data.attempt}))
 
-    def _on_start(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, stream.MessageStart)
+    def _on_start(self, event: Event, data: stream.MessageStart) -> None:
         running = self._find(event)
         provider, _, model = (data.asked or "").partition("/")
         running.now = TracedCall(
@@ -130,22 +129,18 @@ class Tracing:
         else:
             running.dropped += 1
 
-    def _on_token(self, event: Event) -> None:
+    def _on_token(self, event: Event, data: EventData) -> None:
         now = self._find(event).now
         if now is not None and now.first_at is None:
             now.first_at = event.timestamp
 
-    def _on_stop(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, stream.MessageStop)
+    def _on_stop(self, event: Event, data: stream.MessageStop) -> None:
         running = self._find(event)
         running.tools_from = event.timestamp
         if running.now is not None and running.now.stop is None:
             running.now.stop, running.now.stopped_at = data.stop_reason, event.timestamp
 
-    def _on_called(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, turn.ModelCalled)
+    def _on_called(self, event: Event, data: turn.ModelCalled) -> None:
         if event.scope.turn_id in self._unstored:
             return
         running = self._find(event)
@@ -160,16 +155,12 @@ class Tracing:
         if call is not None and call.usage is None:
             call.usage, call.ended_at = data.usage, event.timestamp
 
-    def _on_conversation_end(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, state.ConversationEnd)
+    def _on_conversation_end(self, event: Event, data: state.ConversationEnd) -> None:
         now = self._find(event).now
         if now is not None and data.reason == "interrupted" and now.stopped_at == event.timestamp:
             now.interrupted = True
 
-    def _on_tool(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, state.ToolCompleted | state.ToolFailedEvent)
+    def _on_tool(self, event: Event, data: state.ToolCompleted | state.ToolFailedEvent) -> None:
         running = self._find(event)
         if len(running.tools) >= STEPS_MAX:
             running.dropped += 1
@@ -178,29 +169,23 @@ class Tracing:
         failed = isinstance(data, state.ToolFailedEvent)
         running.tools.append(TracedTool(data.tool_id, name, running.tools_from, event.timestamp, failed=failed))
 
-    def _on_error(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, error.ErrorReceived)
+    def _on_error(self, event: Event, data: error.ErrorReceived) -> None:
         if event.scope.turn_id not in self._unstored:
             self._find(event).error = data.error_code if data.error_code in _CODES else UNKNOWN
 
-    def _on_fallback(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, lifecycle.ProviderFallback)
+    def _on_fallback(self, event: Event, data: lifecycle.ProviderFallback) -> None:
         attributes: dict[str, Plain] = {"agentvm.from": data.from_, "agentvm.to": data.to, "error.type": data.reason}
         self._find(event).moments.append(("agentvm.provider_fallback", event.timestamp, attributes))
 
     # --- the end of a turn
 
-    def _on_suspended(self, event: Event) -> None:
+    def _on_suspended(self, event: Event, data: EventData) -> None:
         """Emits the spans so far; the next process emits the rest."""
         running = self._open.pop(event.scope.turn_id or TurnId(""), None)
         if running is not None:
             self._steps(event, running, event.timestamp)
 
-    def _on_response(self, event: Event) -> None:
-        data = event.data
-        assert isinstance(data, turn.TurnResponse)
+    def _on_response(self, event: Event, data: turn.TurnResponse) -> None:
         if self._unstored.pop(data.turn_id, self) is None:
             # Reported before, although it could not be stored.
             return

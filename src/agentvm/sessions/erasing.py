@@ -5,8 +5,7 @@ a few in each commit; then, for all of them together, the traces in the files. W
 left. An idle server with an empty list does nothing here.
 """
 
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -28,21 +27,19 @@ LOOK_SECONDS = 3_600.0
 """After which the list is looked at in any case."""
 
 
-class Presence(Protocol):
-    """What memory knows of things that are being erased."""
-
-    def stop(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None, /) -> Awaitable[None]:
-        """Ends the turns in these containers of a tenant, None for all of them."""
-
-    def forget(self, tenant_id: TenantId, session_id: SessionId, /) -> None:
-        """The session is gone for good; the journal need not carry what it tells of it."""
-
-
 class Eraser:
-    """One per server; `run` is its task."""
+    """One per server; `run` is its task.
 
-    def __init__(self, store: Store, presence: Presence) -> None:
-        self._store, self._presence = store, presence
+    `stop` ends the turns in containers of a tenant, None for all of them. `forget` drops what is in memory of a session.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        stop: Callable[[TenantId, frozenset[ContainerId] | None], Awaitable[None]],
+        forget: Callable[[TenantId, SessionId], None],
+    ) -> None:
+        self._store, self._stop, self._forget = store, stop, forget
         self._wanted = anyio.Event()
 
     def wake(self) -> None:
@@ -81,12 +78,12 @@ class Eraser:
         if erasure.user_id is None:
             # Also what a restart has taken up again.
             containers = None if erasure.container_id is None else frozenset((erasure.container_id,))
-            await self._presence.stop(erasure.tenant_id, containers)
+            await self._stop(erasure.tenant_id, containers)
         more, messages = True, 0
         while more:
             step = await self._store.erasing.advance(erasure)
             for session_id in step.gone:
-                self._presence.forget(erasure.tenant_id, session_id)
+                self._forget(erasure.tenant_id, session_id)
             more, messages = step.more, messages + step.messages
             if messages >= MERGE_MESSAGES:
                 await self._store.erasing.merge(_breathe)

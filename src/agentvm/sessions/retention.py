@@ -10,7 +10,6 @@ import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 
@@ -21,6 +20,8 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
 from agentvm.model.retention import Retention, RetentionCutoffs
 from agentvm.model.session import Session
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.runtime import Runtime
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, SomePlaces, Weight
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
@@ -36,19 +37,33 @@ BREATH = 0.01
 TENANTS = 100
 
 
-class Presence(Protocol):
-    """Who is in memory; what the runtime knows and the store does not."""
+class LoadedSessions:
+    """The sessions in memory: what the runtime knows and the store does not."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
-        """Whether a turn of the session runs or waits, or somebody is about to begin one."""
+        """Whether a turn of the session runs or waits, or one is about to begin."""
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if isinstance(present, Agent) and not present.resting:
+            return True
+        # A restart needs the events that the journal still carries.
+        log = self._runtime.journal.find(tenant_id, session_id)
+        return log is not None and bool(log.tail or log.open_turns)
 
-    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
-        """The session's agent ends, if there is one."""
+    async def unload(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
+        """Stops the session's agent, if there is one."""
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if present is not None:
+            await self._runtime.stop_agent(present)
 
-    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None: ...
+    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
+        self._runtime.tell(tenant_id, scope, data)
 
-    def thinned(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """Something of it is gone: what was told is not kept in memory."""
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Drops the messages and events in memory of a session that has lost some of them."""
+        self._runtime.forget_told(tenant_id, session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +96,12 @@ class Retainer:
         store: Store,
         clock: Clock,
         policy_of: Callable[[TenantId], Retention],
-        presence: Presence,
+        loaded: LoadedSessions,
         counted: Callable[[Due], None] = lambda due: None,
     ) -> None:
         self._store, self._clock = store, clock
         self.policy_of = policy_of
-        self._presence = presence
+        self._loaded = loaded
         self._counted = counted
 
     async def run(self) -> Due:
@@ -103,7 +118,7 @@ class Retainer:
 
     async def run_for(self, tenant_id: TenantId) -> Due:
         cut = self.policy_of(tenant_id).cut(self._clock())
-        run = _Run(tenant_id, self._store.tenant(tenant_id).retention(), cut, self._clock, self._presence)
+        run = _Run(tenant_id, self._store.tenant(tenant_id).retention(), cut, self._clock, self._loaded)
         try:
             await run.all()
         finally:
@@ -144,10 +159,10 @@ class _Run:
     """One tenant, once."""
 
     def __init__(
-        self, tenant_id: TenantId, store: RetentionStore, cut: RetentionCutoffs, clock: Clock, presence: Presence
+        self, tenant_id: TenantId, store: RetentionStore, cut: RetentionCutoffs, clock: Clock, loaded: LoadedSessions
     ) -> None:
         self._tenant_id, self._store, self._cut = tenant_id, store, cut
-        self._clock, self._presence = clock, presence
+        self._clock, self._loaded = clock, loaded
         self.done = Due()
 
     async def all(self) -> None:
@@ -177,7 +192,7 @@ class _Run:
         for session in marked:
             if session.session_id in used:
                 continue
-            await self._presence.leave(self._tenant_id, session.container_id, session.session_id)
+            await self._loaded.unload(self._tenant_id, session.container_id, session.session_id)
             now = self._clock()
             told = SessionDeleted(
                 session_id=session.session_id,
@@ -198,7 +213,7 @@ class _Run:
         cleared = await self._store.clear(session.session_id, self._cut, self._clock())
         if cleared is None:
             return
-        self._presence.thinned(self._tenant_id, session.session_id)
+        self._loaded.forget(self._tenant_id, session.session_id)
         # With what was taken back of it.
         self.done = before + _of(weight, emptied=1)
         if session.title is not None:
@@ -236,16 +251,16 @@ class _Run:
 
     def _note(self, place: SessionPlace, dropped: Weight) -> None:
         self.done += _of(dropped)
-        self._presence.thinned(self._tenant_id, place.session_id)
+        self._loaded.forget(self._tenant_id, place.session_id)
 
     def _busy(self, session: Session) -> bool:
-        return self._presence.busy(self._tenant_id, session.container_id, session.session_id)
+        return self._loaded.busy(self._tenant_id, session.container_id, session.session_id)
 
     def _at_work(self, place: SessionPlace) -> bool:
-        return self._presence.busy(self._tenant_id, place.container_id, place.session_id)
+        return self._loaded.busy(self._tenant_id, place.container_id, place.session_id)
 
     def _tell(self, session: Session, told: EventData) -> None:
-        self._presence.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), told)
+        self._loaded.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), told)
 
 
 async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenerator[tuple[Expiring, ...]]:
