@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+from tests.conformance.records import HOME, SESSION, default_session, image, message
+from tests.conformance.store import ACME
 
 from agentvm.storage.engine import DATABASE, open_store
 from agentvm.storage.sql.container import ContainerStore
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
-from agentvm.testing.conformance.store import ACME
 from bench.measure import percentile, table
 
 BODY = 16_384

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import anyio
 import apsw
+from tests.conformance.records import HOME, IMAGE, SESSION, image
+from tests.conformance.store import settle
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId
 from agentvm.model.message import UserMessage
@@ -22,8 +24,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
-from agentvm.testing.conformance.store import settle
 from bench.measure import table
 
 AT_ONCE = 200

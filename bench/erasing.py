@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import anyio
+from tests.conformance.records import image
+from tests.conformance.store import settle
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
@@ -20,8 +22,6 @@ from agentvm.sessions.erasing import Eraser
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import image
-from agentvm.testing.conformance.store import settle
 from bench.measure import percentile, table
 
 VICTIM, NEIGHBOUR = ContainerId("victim"), ContainerId("neighbour")

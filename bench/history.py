@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+from tests.conformance.records import HOME, SESSION, default_session, image, session
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.conversation import estimate_input
@@ -28,7 +29,6 @@ from agentvm.runtime.ports import HistoryReader
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.log import LogStore
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, session
 from bench.measure import percentile, table
 
 TENANT = TenantId("default")

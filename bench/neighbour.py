@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+from tests.conformance.records import default_session, image
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm import ServerConfig, start_server
@@ -34,7 +35,6 @@ from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.testing.conformance.records import default_session, image
 from agentvm.vm import AgentVM
 from bench.measure import percentile, table
 

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 import anyio
 import anyio.to_thread
 import apsw
+from tests.conformance.records import HOME, SESSION, default_session, image, session
 
 from agentvm.model.ids import MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
@@ -27,7 +28,6 @@ from agentvm.storage.sql import session_write
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions.index import index, key_of
 from agentvm.storage.sql.sessions.question import match_of, pieces_of
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, session
 from bench.measure import percentile, table
 
 TENANT = TenantId("default")

@@ -13,10 +13,10 @@ import random
 import time
 
 import anyio
+from tests.support.answers import event, message_end, message_start, stream
+from tests.support.provider import Delay, ProviderRequest, ScriptedProvider, Step, open_provider
 from websockets.asyncio.client import ClientConnection, connect
 
-from agentvm.testing.answers import event, message_end, message_start, stream
-from agentvm.testing.provider import Delay, ProviderRequest, ScriptedProvider, Step, open_provider
 from bench.density import Users, connect_users
 from bench.measure import Server, percentile, raise_file_limit, running, table
 

@@ -10,6 +10,8 @@ import anyio
 import httpx2
 import pytest
 from tests.cli.program import Program, environment, run_avm, running
+from tests.support import answers
+from tests.support.provider import Answer, ScriptedProvider, Wait, open_provider
 from tests.support.wire import Client18, client_of
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -20,8 +22,6 @@ from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSetting
 from agentvm.drivers.anthropic import DEFAULT_MODEL
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
-from agentvm.testing import answers
-from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
 
 OFF = "Authentication is OFF: every program on this machine can read every session. Turn it on with --auth on.\n"
 

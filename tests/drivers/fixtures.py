@@ -2,6 +2,8 @@
 
 import base64
 
+from tests.support.provider import ScriptedProvider
+
 from agentvm.drivers.base import (
     AssistantEntry,
     ConversationEntry,
@@ -14,7 +16,6 @@ from agentvm.drivers.base import (
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, ToolOutput, ToolResult
 from agentvm.model.secret import Secret
-from agentvm.testing.provider import ScriptedProvider
 
 KEY = "sk-test-1234567890abcdef"
 

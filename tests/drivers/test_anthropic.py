@@ -5,6 +5,8 @@ import anyio
 import msgspec
 import pytest
 from tests.drivers.fixtures import CLOCK, FAILURES, KEY, WEATHER, prompt, settings
+from tests.support import answers
+from tests.support.provider import Answer, Disconnect, ScriptedProvider, Stall, open_provider
 
 from agentvm.drivers.anthropic import DEFAULT_MODEL, AnthropicDriver, MessagesDecoder, open_driver
 from agentvm.drivers.base import DriverSettings, ModelOutput, ThinkingStopped, ToolInputChunk, UsageReported, UserEntry
@@ -21,9 +23,7 @@ from agentvm.errors import (
 )
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
-from agentvm.testing import answers
 from agentvm.testing.conformance import driver as conformance
-from agentvm.testing.provider import Answer, Disconnect, ScriptedProvider, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 from tests.drivers.fixtures import FAILURES
+from tests.support import answers
 
 from agentvm.drivers.base import ModelOutput, TextChunk, ThinkingChunk, ThinkingStopped, ToolCallStarted
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.errors import ProviderError, ProviderOverloaded, ProviderProtocolError, ProviderRateLimited
 from agentvm.model.usage import Usage
-from agentvm.testing import answers
 from agentvm.testing.conformance.driver import calls_of, check_output_grammar, stop_reason_of, text_of, thinking_of, usage_of
 
 

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from tests.conformance.records import EVERY_KIND
 
 from agentvm.drivers.base import AssistantEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.conversation import (
@@ -12,7 +13,6 @@ from agentvm.drivers.conversation import (
 )
 from agentvm.drivers.weighing import most_input
 from agentvm.model.message import FilePart, ImagePart, TextPart
-from agentvm.testing.conformance.records import EVERY_KIND
 
 
 def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() -> None:

@@ -6,11 +6,11 @@ import anyio.abc
 import httpx2
 import pytest
 from tests.drivers.fixtures import FAILURES
+from tests.support.provider import Answer, Delay, ScriptedProvider, Stall, Step, open_provider
 
 from agentvm.drivers.base import MessageStarted, ModelOutput, TextChunk
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.errors import ProviderBadRequest, ProviderProtocolError, ProviderTimeout, ProviderUnreachable
-from agentvm.testing.provider import Answer, Delay, ScriptedProvider, Stall, Step, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -3,6 +3,8 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 from tests.drivers.fixtures import CLOCK, KEY, WEATHER, answered, called, prompt, settings
+from tests.support import answers
+from tests.support.provider import Answer, Disconnect, ScriptedProvider, Stall, open_provider
 
 from agentvm.drivers.base import DriverSettings, UserEntry
 from agentvm.drivers.openai import DEFAULT_MODEL, OpenAIDriver, open_driver
@@ -18,9 +20,7 @@ from agentvm.errors import (
     ProviderUnreachable,
 )
 from agentvm.model.secret import Secret
-from agentvm.testing import answers
 from agentvm.testing.conformance import driver as conformance
-from agentvm.testing.provider import Answer, Disconnect, ScriptedProvider, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,12 @@
 import pytest
+from tests.support import answers
+from tests.support.provider import Answer, open_provider
 
 from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.sdk import check_base_url, check_key, http_client, key_remedy, load_sdk
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
-from agentvm.testing import answers
-from agentvm.testing.provider import Answer, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,8 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from tests.support import answers as play
+from tests.support.provider import Answer, Disconnect, Stall, open_provider
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt, UserEntry
 from agentvm.drivers.openai import open_driver
@@ -9,8 +11,6 @@ from agentvm.drivers.sending import Sending
 from agentvm.errors import ProviderBadRequest, ProviderError
 from agentvm.model.message import FilePart
 from agentvm.model.secret import Secret
-from agentvm.testing import answers as play
-from agentvm.testing.provider import Answer, Disconnect, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

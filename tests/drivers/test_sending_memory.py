@@ -8,12 +8,12 @@ from contextlib import aclosing, contextmanager
 import anyio
 import pytest
 from tests.drivers.fixtures import prompt, settings
+from tests.support.answers import delta, failure, message_end, message_start, openai_end, stream, text_block
+from tests.support.provider import Step, Wait, open_provider
 
 from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.model.message import ImagePart
-from agentvm.testing.answers import delta, failure, message_end, message_start, openai_end, stream, text_block
-from agentvm.testing.provider import Step, Wait, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import anyio.to_thread
 import pytest
+from tests.support.provider import Answer, Disconnect, ScriptedProvider, open_provider
 
 from agentvm.drivers import weights
 from agentvm.errors import InvalidInput, ModelUnavailable
-from agentvm.testing.provider import Answer, Disconnect, ScriptedProvider, open_provider
 
 pytestmark = pytest.mark.anyio
 

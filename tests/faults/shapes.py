@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentvm.testing import answers as play
-from agentvm.testing.provider import Answer, Delay, Disconnect, Stall, Step
+from tests.support import answers as play
+from tests.support.provider import Answer, Delay, Disconnect, Stall, Step
 
 OVERLOADED, RATE_LIMITED, PROTOCOL = "provider_overloaded", "provider_rate_limited", "provider_protocol_error"
 UNREACHABLE, TIMEOUT, BAD_REQUEST, AUTH = "provider_unreachable", "timeout", "provider_bad_request", "provider_auth_failed"

@@ -19,6 +19,8 @@ import anyio.lowlevel
 import pytest
 from tests.faults.billed import config_of
 from tests.faults.process import WAIT, open_server, until
+from tests.support import answers as play
+from tests.support.provider import Answer, Delay, ProviderRequest, ScriptedProvider, Stall, open_provider
 from tests.support.wire import Client19, client
 
 from agentvm import start_server
@@ -26,8 +28,6 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.ledger import Credit, LedgerEntry
 from agentvm.server.local import RunningServer
 from agentvm.storage.engines.sqlite.datadir import DATABASE
-from agentvm.testing import answers as play
-from agentvm.testing.provider import Answer, Delay, ProviderRequest, ScriptedProvider, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
+from tests.support import answers as play
+from tests.support.provider import Answer, Disconnect, Stall, open_provider
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
@@ -13,8 +15,6 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.server.local import RunningServer
-from agentvm.testing import answers as play
-from agentvm.testing.provider import Answer, Disconnect, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

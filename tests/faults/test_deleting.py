@@ -11,6 +11,8 @@ import anyio
 import anyio.to_thread
 import apsw
 import pytest
+from tests.conformance.records import image
+from tests.conformance.store import settle
 from tests.faults.process import Server, open_server
 
 from agentvm import create_agentx, remote_runtime
@@ -19,8 +21,6 @@ from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.datadir import DATABASE
-from agentvm.testing.conformance.records import image
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,8 @@ from decimal import Decimal
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.support import answers as play
+from tests.support.provider import Disconnect, ScriptedProvider, Wait, open_provider
 from tests.support.wire import Client19, Json, client
 
 from agentvm import ServerConfig, start_server
@@ -20,8 +22,6 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.server.local import RunningServer
-from agentvm.testing import answers as play
-from agentvm.testing.provider import Disconnect, ScriptedProvider, Wait, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
+from tests.support import answers as play
+from tests.support.provider import ScriptedProvider, Stall, open_provider
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
@@ -18,8 +20,6 @@ from agentvm.model.ids import TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.server.local import RunningServer
-from agentvm.testing import answers as play
-from agentvm.testing.provider import ScriptedProvider, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from tests.conformance.attachments import digest_of
 from tests.operations.fixtures import Desk
 
 from agentvm.app import open_agentvm
@@ -37,7 +38,6 @@ from agentvm.storage.engines.sqlite.lane import BATCH_SECONDS
 from agentvm.storage.sql import rows, session_write
 from agentvm.storage.sql import sessions as session_store
 from agentvm.storage.sql.sessions import index, pending
-from agentvm.testing.conformance.attachments import digest_of
 from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio

@@ -14,13 +14,13 @@ import pytest
 from tests.faults.invariants import check_events, check_messages, check_texts
 from tests.faults.process import read_messages, until
 from tests.faults.shapes import ANTHROPIC, OPENAI, Dialect, Shape, shapes
+from tests.support.provider import ProviderRequest, ScriptedProvider
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import LlmSettings, SystemSettings
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
-from agentvm.testing.provider import ProviderRequest, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

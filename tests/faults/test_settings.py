@@ -11,6 +11,8 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from tests.support import answers
+from tests.support.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
 
 from agentvm import ServerConfig, start_server
 from agentvm.client.agentx import create_agentx
@@ -22,8 +24,6 @@ from agentvm.model.image import ImageConfig
 from agentvm.model.secret import Secret
 from agentvm.observability.console import configure_logs
 from agentvm.server.local import RunningServer
-from agentvm.testing import answers
-from agentvm.testing.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
 
 pytestmark = pytest.mark.anyio
 

@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conformance.records import EVERY_KIND
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import MessageId, TurnId
@@ -27,7 +28,6 @@ from agentvm.model.message import (
     rough_size,
 )
 from agentvm.model.usage import Usage
-from agentvm.testing.conformance.records import EVERY_KIND
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = texts.map(MessageId)

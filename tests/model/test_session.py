@@ -1,6 +1,5 @@
 from msgspec import structs
-
-from agentvm.testing.conformance.records import session
+from tests.conformance.records import session
 
 
 def test_a_session_is_as_recent_as_what_was_said_in_it() -> None:

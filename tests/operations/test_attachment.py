@@ -3,6 +3,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from tests.conformance.attachments import referring
 from tests.operations.fixtures import open_desk
 from tests.server.http.fixtures import Account, Reply, World, open_world, request
 
@@ -11,7 +12,6 @@ from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.principal import MEMBER
 from agentvm.storage.attachments import CHUNK_BYTES, Upload
-from agentvm.testing.conformance.attachments import referring
 from agentvm.vm import ATTACHMENT_GRACE_MS
 
 pytestmark = pytest.mark.anyio

@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.conformance.attachments import digest_of, referring
+from tests.conformance.store import RIVAL, settle
 from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import AssistantEntry, Prompt, UserEntry
@@ -21,8 +23,6 @@ from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import AttachmentStore
-from agentvm.testing.conformance.attachments import digest_of, referring
-from agentvm.testing.conformance.store import RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

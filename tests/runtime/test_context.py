@@ -5,6 +5,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.conformance.summaries import answered
+from tests.conformance.summaries import asked as question
 from tests.drivers.fixtures import FAILURES
 
 from agentvm.drivers.anthropic_body import messages_body
@@ -31,8 +33,6 @@ from agentvm.model.message import (
 )
 from agentvm.runtime.context import Exchanges, build, compose, compose_weighed
 from agentvm.runtime.history import keep_to
-from agentvm.testing.conformance.summaries import answered
-from agentvm.testing.conformance.summaries import asked as question
 
 PLENTY = 10**9
 

@@ -5,6 +5,8 @@ import dataclasses
 import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, SESSION, image, turn
+from tests.conformance.store import ACME, settle
 from tests.support.examples import examples
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolResultsEntry, UserEntry
@@ -27,8 +29,6 @@ from agentvm.runtime.context import build, told
 from agentvm.storage.base import Recalled, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, SESSION, image, turn
-from agentvm.testing.conformance.store import ACME, settle
 
 PLENTY = 10**9
 

@@ -1,5 +1,6 @@
 import anyio
 import pytest
+from tests.conformance.summaries import exchanges, sum_up
 from tests.operations.fixtures import open_desk
 from tests.runtime.fixtures import open_world, tool
 
@@ -9,7 +10,6 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId,
 from agentvm.model.limits import Compaction
 from agentvm.model.message import UserMessage
 from agentvm.runtime import histories, ports
-from agentvm.testing.conformance.summaries import exchanges, sum_up
 
 pytestmark = pytest.mark.anyio
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.drivers.fixtures import settings
 from tests.runtime.fixtures import World, open_world
+from tests.support import answers
+from tests.support.provider import Answer, open_provider
 
 from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Driver, DriverSettings, Prompt
@@ -16,8 +18,6 @@ from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import ImagePart, TextPart, UserContent
 from agentvm.model.refused import RefusedPart
-from agentvm.testing import answers
-from agentvm.testing.provider import Answer, open_provider
 
 pytestmark = pytest.mark.anyio
 

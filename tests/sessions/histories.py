@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import msgspec
+from tests.conformance.records import EVERY_KIND, default_session, image, session, turn
 
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, NewId, TenantId
@@ -26,7 +27,6 @@ from agentvm.sessions.intake import ImportReport, plan, report, stage, write
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import EVERY_KIND, default_session, image, session, turn
 
 TENANT = TenantId("acme")
 ENDED = turn("turn_1", outcome="completed", usage=Usage(input_tokens=1, output_tokens=2), ended=9)

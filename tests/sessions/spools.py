@@ -1,12 +1,12 @@
 """Spools — with a few records on them."""
 
 import msgspec
+from tests.conformance.records import default_session, image, message, session, turn
 
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import UserMessage
 from agentvm.model.session import Fork
 from agentvm.sessions.spool import Spool
-from agentvm.testing.conformance.records import default_session, image, message, session, turn
 
 ENDED = turn("turn_1", outcome="completed", ended=2)
 

@@ -4,6 +4,8 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.conformance.records import image, turn
+from tests.conformance.store import ACME, settle
 
 from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextChunk, TextStarted, TextStopped, UserEntry
@@ -18,8 +20,6 @@ from agentvm.sessions.background_call import BackgroundCalls, CallOwner
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import image, turn
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -3,6 +3,9 @@ from dataclasses import dataclass, field
 
 import anyio
 import pytest
+from tests.conformance.erasing import fill
+from tests.conformance.records import HOME, image, message, session
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, SessionId, TenantId
@@ -12,9 +15,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.erasing import Advanced, Breathe, Erasure
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.erasing import fill
-from agentvm.testing.conformance.records import HOME, image, message, session
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.conformance.records import EVERY_KIND, HOME, SESSION, turn
 from tests.sessions.histories import ENDED, TENANT, archive, fill, filled, history, put, source, take_in, unpacked
 
 from agentvm.errors import SessionNotFound
@@ -15,7 +16,6 @@ from agentvm.sessions.line import digest_of
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, turn
 
 pytestmark = pytest.mark.anyio
 

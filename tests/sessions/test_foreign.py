@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
+from tests.conformance.records import HOME
 
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
 from agentvm.model.image import Image
@@ -31,7 +32,6 @@ from agentvm.sessions.placement import Placement
 from agentvm.sessions.spool import Spool
 from agentvm.sessions.staged import Staged
 from agentvm.storage.carry import Said
-from agentvm.testing.conformance.records import HOME
 
 ONE = {"name": "A", "created_at": "2025-01-02T03:04:05Z", "chat_messages": [{"sender": "human", "text": "hi"}]}
 

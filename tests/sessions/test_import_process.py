@@ -8,6 +8,7 @@ from tempfile import TemporaryFile
 
 import anyio
 import pytest
+from tests.conformance.records import HOME
 from tests.faults.process import until
 
 from agentvm.errors import AgentVMError, InvalidInput, StoreFailed
@@ -15,7 +16,6 @@ from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
 from agentvm.sessions.import_process import ImportProcess
 from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.staged import Staged
-from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio
 

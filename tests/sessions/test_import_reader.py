@@ -7,13 +7,13 @@ from typing import BinaryIO
 
 import msgspec
 import pytest
+from tests.conformance.records import HOME
 from tests.sessions.histories import archive, filled
 
 from agentvm.errors.archive import ArchiveInvalid
 from agentvm.sessions import import_reader
 from agentvm.sessions.import_reader import Orders, Reading, Refusal, read
 from agentvm.sessions.staged import Staged
-from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryFile
 
 import pytest
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session
 from tests.sessions.histories import TENANT, archive, fill, filled, history, ids, put, read_here, source, take_in
 
 from agentvm.errors import Conflict, InvalidInput
@@ -19,7 +20,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session
 
 pytestmark = pytest.mark.anyio
 

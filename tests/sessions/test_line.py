@@ -1,13 +1,13 @@
 import json
 
 import pytest
+from tests.conformance.records import EVERY_KIND, image, session, turn
 
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
 from agentvm.sessions import line
 from agentvm.sessions.line import Unfit, blob_of, read_line
-from agentvm.testing.conformance.records import EVERY_KIND, image, session, turn
 
 
 @pytest.mark.parametrize("message", EVERY_KIND)

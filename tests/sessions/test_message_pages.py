@@ -1,4 +1,5 @@
 import pytest
+from tests.conformance.records import message
 from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.errors.bounds import ServerBusy
@@ -6,7 +7,6 @@ from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.message import Message
 from agentvm.sessions import message_pages
 from agentvm.sharing import reservation
-from agentvm.testing.conformance.records import message
 
 pytestmark = pytest.mark.anyio
 

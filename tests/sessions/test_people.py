@@ -3,6 +3,7 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from tests.conformance.records import HOME
 from tests.sessions.histories import filled, history, put, source
 
 from agentvm.model.attachment import reference_to
@@ -26,7 +27,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio
 

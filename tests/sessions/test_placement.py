@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.conformance.records import HOME, IMAGE
 from tests.sessions.spools import put
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
@@ -8,7 +9,6 @@ from agentvm.sessions.placement import Known, Placement, candidate, known_messag
 from agentvm.sessions.spool import Spool
 from agentvm.sessions.staged import Staged
 from agentvm.storage.carry import Said, SessionHere
-from agentvm.testing.conformance.records import HOME, IMAGE
 
 
 def test_new_ids_are_given_wherever_the_old_ones_stand() -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.conformance.records import HOME
 from tests.sessions.histories import (
     TENANT,
     Change,
@@ -41,7 +42,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import read_all
-from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio
 

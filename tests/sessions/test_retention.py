@@ -6,6 +6,9 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, SESSION, image, session
+from tests.conformance.retention import left, say
+from tests.conformance.store import ACME, RIVAL, settle
 from tests.support.examples import examples
 
 from agentvm.errors import StoreFailed
@@ -20,9 +23,6 @@ from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, SESSION, image, session
-from agentvm.testing.conformance.retention import left, say
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

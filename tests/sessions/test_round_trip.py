@@ -6,6 +6,7 @@ import anyio
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, IMAGE, SESSION, session
 from tests.sessions.histories import TENANT, archive, history, put, take_in
 from tests.support.examples import examples
 
@@ -34,7 +35,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import read_all
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, session
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)
 times = st.integers(0, 2**41)

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from tests.conformance.records import default_session, image, session
 from tests.sessions.spools import ENDED, put
 
 from agentvm.errors import InvalidInput
@@ -9,7 +10,6 @@ from agentvm.sessions import bounds
 from agentvm.sessions.line import Unfit
 from agentvm.sessions.spool import Heads, Spool
 from agentvm.storage.attachments import Upload
-from agentvm.testing.conformance.records import default_session, image, session
 
 
 def test_it_counts_what_it_takes() -> None:

@@ -5,6 +5,7 @@ from io import BytesIO
 
 import msgspec
 import pytest
+from tests.conformance.records import default_session, image, message
 from tests.sessions.spools import ENDED, put
 
 from agentvm.errors.archive import ArchiveInvalid
@@ -18,7 +19,6 @@ from agentvm.sessions.spool import FILE, IMAGE, MESSAGE, SESSION, TURN, Spool, S
 from agentvm.sessions.staged import Staged
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Continued, Present, Said
-from agentvm.testing.conformance.records import default_session, image, message
 
 BODY = b"a file"
 

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+from tests.conformance.summaries import exchanges, summary
+
 from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import UserEntry
 from agentvm.drivers.models import Chosen
@@ -10,7 +12,6 @@ from agentvm.model.limits import Compaction
 from agentvm.model.message import Message, UserMessage
 from agentvm.sessions.summing import budget_of, piece_for, wanted
 from agentvm.storage.base import Recalled
-from agentvm.testing.conformance.summaries import exchanges, summary
 
 ROOM = 10_000
 RULES = Compaction(keep=3, max_tokens=100)

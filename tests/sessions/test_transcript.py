@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conformance.records import EVERY_KIND
 
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, ToolOutput, ToolResult, ToolResultMessage, UserMessage
 from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.transcript import MOST_RESULT, shorten, take, transcribe
-from agentvm.testing.conformance.records import EVERY_KIND
 
 
 def said(text: str) -> list[Message]:

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from tests.conformance.sessions import mine, several
 from tests.protocol.fixtures import event
 
 from agentvm.errors import StoreFailed
@@ -12,7 +13,6 @@ from agentvm.model.usage import Usage
 from agentvm.sessions import upkeep
 from agentvm.sessions.upkeep import SearchUpkeep, purge
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.sessions import mine, several
 
 pytestmark = pytest.mark.anyio
 

@@ -4,11 +4,11 @@ import inspect
 from io import BytesIO
 
 import pytest
+from tests.conformance.store import settle
 
 from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import AttachmentStore, read_all
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

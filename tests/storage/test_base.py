@@ -1,9 +1,10 @@
 import inspect
 
+from tests.conformance.records import message
+
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.sql.store import Store, TenantStore
-from agentvm.testing.conformance.records import message
 
 
 def write(**fields: object) -> SessionWrite:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.conformance.suite import CHECKS
 
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.suite import CHECKS
 
 pytestmark = pytest.mark.anyio
 

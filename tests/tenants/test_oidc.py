@@ -9,13 +9,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from msgspec.structs import replace
+from tests.support.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
 from tests.tenants.fakes import ACME, NOW, FakeClock, World
 from tests.tenants.test_authentication import refused
 
 from agentvm.errors import ConfigInvalid
 from agentvm.model.principal import EVERYTHING, MEMBER
 from agentvm.tenants.oidc import DOCUMENT_MAX_BYTES, FRESH_MS, RETRY_MS, STALE_MS, Claims, Oidc, OidcSettings
-from agentvm.testing.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)

@@ -1,7 +1,7 @@
 """AttachmentStore — the files that were uploaded to one container, and the bytes of each.
 
 The bytes are stored once per digest, whoever has them. They are read only through the attachment of a container, each time.
-Conformance: `agentvm.testing.conformance.attachments`.
+Conformance: `tests.conformance.attachments`.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ of it. There is no other way in, so a query that forgets whose data it touches c
 
 Every write is durable when its call returns (committed, synced); writes that wait together share one commit.
 An append never reads or rewrites what is already there. A failed write raises `StoreFailed` and leaves nothing behind.
-Conformance: `agentvm.testing.conformance.store`.
+Conformance: `tests.conformance.store`.
 """
 
 from collections.abc import Sequence

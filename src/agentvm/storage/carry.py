@@ -1,6 +1,6 @@
 """Carrier — how sessions leave a tenant and come into one: read in pages, written all at once.
 
-Conformance: `agentvm.testing.conformance.carry`.
+Conformance: `tests.conformance.carry`.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 A deletion is one short commit: from then on nobody finds the thing, and nothing can be added to it. That commit also notes an
 erasure, which lasts until nothing of the thing is left, neither as rows nor as traces in the files of the database. Whoever
 runs the server advances what is pending, after a restart too. The ledger and the audit log stay; in the ledger the names of
-containers that were erased are replaced. Conformance: `agentvm.testing.conformance.erasing`.
+containers that were erased are replaced. Conformance: `tests.conformance.erasing`.
 """
 
 from collections.abc import Awaitable, Callable

@@ -3,7 +3,7 @@
 `store.resources(tenant_id)` is one tenant's view: its own resources, and those that others have made public. It writes only its
 own. What is neither its own nor public is not there, except through a lock: whatever a version that can be seen, or an image of
 the tenant, was locked to stays readable by it, also when its owner has hidden or deleted it since. Conformance:
-`agentvm.testing.conformance.resources`.
+`tests.conformance.resources`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """RetentionStore — what of one tenant is older than it wants to keep, found and dropped, some at a time.
 
 What is found is looked at again in the commit that drops it: a session in which something was said meanwhile stays, and so
-does one with a turn that has no end. The ledger stays whatever goes. Conformance: `agentvm.testing.conformance.retention`.
+does one with a turn that has no end. The ledger stays whatever goes. Conformance: `tests.conformance.retention`.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """SessionStore — the sessions of some containers of one tenant: listed, kept, read and searched.
 
 Obtained by `store.tenant(t).sessions(containers)`. Whatever is asked of it, sessions of other containers are not there, and
-neither are deleted ones, but for `restore`. Conformance: `agentvm.testing.conformance.sessions`.
+neither are deleted ones, but for `restore`. Conformance: `tests.conformance.sessions`.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 As everywhere, a repository is for a scope: `store.settings(tenant_id)` sees the changes of one tenant, `store.settings(None)`
 those of the server itself. Changes are only ever added; what counts now follows from them. What is secret in them is sealed
-before it comes here. Conformance: `agentvm.testing.conformance.settings`.
+before it comes here. Conformance: `tests.conformance.settings`.
 """
 
 from agentvm.model.base import Record

@@ -1,1 +1,1 @@
-"""Testing — doubles and conformance suites that ship with the product."""
+"""Testing — conformance checks for the drivers of an embedder."""

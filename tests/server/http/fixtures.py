@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import anyio
+from tests.conformance import records
+from tests.conformance.records import default_session, image, message, session
 
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
@@ -24,8 +26,6 @@ from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.storage.attachments import Upload
 from agentvm.tenants.rights import TENANT_WIDE
-from agentvm.testing.conformance import records
-from agentvm.testing.conformance.records import default_session, image, message, session
 from agentvm.vm import AgentVM
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)

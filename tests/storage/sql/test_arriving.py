@@ -9,6 +9,10 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import pytest
+from tests.conformance.erasing import ALICE, BOB, erase, person
+from tests.conformance.records import HOME, SESSION, default_session, image, turn
+from tests.conformance.sessions import said
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.errors import Conflict, StoreFailed
 from agentvm.model.ids import ContainerId, TenantId
@@ -19,10 +23,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_databas
 from agentvm.storage.sessions import MessageSearch, SessionQuery
 from agentvm.storage.sql.arriving import _Coming, arrive, drop_left
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.erasing import ALICE, BOB, erase, person
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, turn
-from agentvm.testing.conformance.sessions import said
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

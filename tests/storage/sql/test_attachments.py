@@ -11,6 +11,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.conformance.attachments import BODY, digest_of, referring, upload
+from tests.conformance.records import SESSION, default_session, image, session
+from tests.conformance.store import ACME, RIVAL, settle
 from tests.support.examples import examples
 
 from agentvm.errors import ContainerNotFound, StoreFailed
@@ -24,9 +27,6 @@ from agentvm.storage.sql import attachments
 from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, read_all
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.attachments import BODY, digest_of, referring, upload
-from agentvm.testing.conformance.records import SESSION, default_session, image, session
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

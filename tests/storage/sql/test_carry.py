@@ -2,6 +2,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.conformance.carry import OURS, some
+from tests.conformance.records import HOME, SESSION, default_session, image, message
+from tests.conformance.store import settle
 from tests.server.http.fixtures import open_world
 
 from agentvm.errors import NotFound
@@ -12,9 +15,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.carry import OURS, some
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

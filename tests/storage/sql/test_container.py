@@ -8,6 +8,8 @@ import anyio
 import apsw
 import pytest
 from msgspec import structs
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.errors import ImageNotFound
 from agentvm.model.definition import Definition
@@ -18,8 +20,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_d
 from agentvm.storage.sql import rows
 from agentvm.storage.sql.session_write import ARRIVING_MS, PIECE_MESSAGES
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 import apsw
 import pytest
+from tests.conformance.log import chunk, write
+from tests.conformance.records import SESSION, image
+from tests.conformance.store import settle
 
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.log import chunk, write
-from agentvm.testing.conformance.records import SESSION, image
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,12 @@
 import anyio
 import pytest
+from tests.conformance.records import IMAGE, SESSION, image, message, turn
+from tests.conformance.store import settle
 
 from agentvm.errors import StoreFailed
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import IMAGE, SESSION, image, message, turn
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,5 +1,8 @@
 import pytest
 from msgspec import structs
+from tests.conformance.log import chunk, write
+from tests.conformance.records import HOME, SESSION, image, message, session, turn
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.ids import SessionId, TurnId
@@ -8,9 +11,6 @@ from agentvm.storage.base import SessionWrite
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.session_write import PIECE_BYTES, PIECE_MESSAGES, cut, prepare
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.log import chunk, write
-from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.conformance import settings
 
 from agentvm.errors import StoreFailed
 from agentvm.storage.engine import open_store, read_file
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance import settings
 
 pytestmark = pytest.mark.anyio
 

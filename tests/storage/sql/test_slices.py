@@ -8,6 +8,12 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from tests.conformance.accounts import key, tenant
+from tests.conformance.records import HOME, IMAGE, SESSION, image
+from tests.conformance.resources import publication, put
+from tests.conformance.retention import say
+from tests.conformance.sessions import mine, said
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import KeyId, MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
@@ -17,12 +23,6 @@ from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import key, tenant
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
-from agentvm.testing.conformance.resources import publication, put
-from agentvm.testing.conformance.retention import say
-from agentvm.testing.conformance.sessions import mine, said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -4,15 +4,15 @@ from typing import Any
 import anyio
 import apsw
 import pytest
+from tests.conformance import readers
+from tests.conformance.records import IMAGE, SESSION, image
+from tests.conformance.store import ACME, bound_append_cost, settle
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance import readers
-from agentvm.testing.conformance.records import IMAGE, SESSION, image
-from agentvm.testing.conformance.store import ACME, check_append_cost, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one
 
     await database.write(watch)
     with anyio.fail_after(60):
-        await check_append_cost(store, lambda: steps)
+        await bound_append_cost(store, lambda: steps)
 
 
 async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_one(
@@ -52,7 +52,7 @@ async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_on
     # Without checkpoints the log only grows, by exactly the pages that were written.
     await database.write(lambda connection: connection.raw.wal_autocheckpoint(0))
     with anyio.fail_after(60):
-        await check_append_cost(store, lambda: (tmp_path / "agentvm.db-wal").stat().st_size)
+        await bound_append_cost(store, lambda: (tmp_path / "agentvm.db-wal").stat().st_size)
 
 
 async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(database: SqliteDatabase, store: Store) -> None:

@@ -8,6 +8,8 @@ import hypothesis.strategies as st
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.conformance.records import default_session, image, message, session
+from tests.conformance.store import settle
 from tests.support.examples import examples
 
 from agentvm.errors import ImageNotFound, SessionNotFound, StoreFailed
@@ -15,8 +17,6 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import default_session, image, message, session
-from agentvm.testing.conformance.store import settle
 
 T = TypeVar("T")
 Scope = tuple[str, str]

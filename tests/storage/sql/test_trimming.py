@@ -1,10 +1,10 @@
 import pytest
+from tests.conformance.records import HOME, SESSION, image
+from tests.conformance.store import ACME, settle
 
 from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql import trimming
-from agentvm.testing.conformance.records import HOME, SESSION, image
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

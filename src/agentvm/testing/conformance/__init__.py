@@ -1,1 +1,1 @@
-"""Conformance — one suite per port; whatever plugs in there must pass it."""
+"""Conformance — `driver` has the checks that every driver must pass."""

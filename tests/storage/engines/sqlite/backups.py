@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 import apsw
+from tests.conformance.records import HOME, SESSION, default_session, image, message
+from tests.conformance.store import ACME
 
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.backup import MANIFEST, make_backup
 from agentvm.storage.engines.sqlite.datadir import DATABASE
-from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
-from agentvm.testing.conformance.store import ACME
 
 NOW = 1_763_000_000_000
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
+from tests.conformance.records import HOME, SESSION, message
+from tests.conformance.store import ACME
 from tests.storage.engines.sqlite.backups import NOW, back_up, fill, names_in
 
 from agentvm.errors import Conflict, NotFound, StoreFailed
@@ -21,8 +23,6 @@ from agentvm.storage.engines.sqlite.backup import (
 from agentvm.storage.engines.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.storage.engines.sqlite.migrations import load_migrations
 from agentvm.tenants import server_key
-from agentvm.testing.conformance.records import HOME, SESSION, message
-from agentvm.testing.conformance.store import ACME
 from agentvm.version import VERSION
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ import anyio
 import apsw
 import pytest
 from anyio.streams.text import TextReceiveStream
+from tests.conformance.records import HOME, SESSION
+from tests.conformance.store import ACME
 
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.records import HOME, SESSION
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 
@@ -23,8 +23,8 @@ from pathlib import Path
 import anyio
 
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.records import SESSION, image, message
-from agentvm.testing.conformance.store import settle
+from tests.conformance.records import SESSION, image, message
+from tests.conformance.store import settle
 
 
 async def main():

@@ -6,6 +6,8 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, message
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId
@@ -14,8 +16,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from tests.conformance.records import image
+from tests.conformance.resource_life import locked
+from tests.conformance.resources import publication, put, resource_id, version_id
+from tests.conformance.store import ACME
 
 from agentvm.errors import MigrationUnknown, StoreFailed
 from agentvm.model.definition import snapshot_of
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.engines.sqlite.migrations import distrust_schema, load_migrations, migrate, read_schema, schema_at
-from agentvm.testing.conformance.records import image
-from agentvm.testing.conformance.resource_life import locked
-from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
-from agentvm.testing.conformance.store import ACME
 
 MIGRATIONS = load_migrations()
 

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.conformance.records import IMAGE, SESSION, image, message
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId
 from agentvm.storage.engines.sqlite.opening import open_store
-from agentvm.testing.conformance.records import IMAGE, SESSION, image, message
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.conformance.store import ACME
 from tests.storage.engines.sqlite.backups import fill
 
 from agentvm.errors import NotFound, StoreFailed
 from agentvm.model.ids import ContainerId
 from agentvm.storage.engines.sqlite.reading import ReadStore, read_data_dir
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

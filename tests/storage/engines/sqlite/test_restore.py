@@ -6,6 +6,9 @@ from typing import Any
 
 import apsw
 import pytest
+from tests.conformance.attachments import BODY, digest_of, referring, upload
+from tests.conformance.records import HOME, SESSION
+from tests.conformance.store import ACME
 from tests.storage.engines.sqlite.backups import NOW, Files, back_up, fill, message_ids, names_in, rewritten, through_sql
 
 from agentvm.errors import Conflict, DataDirInUse, MigrationUnknown, NotFound, StoreFailed
@@ -17,9 +20,6 @@ from agentvm.storage.engines.sqlite.datadir import DATABASE, LOCK_NAME, lock_dat
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite.restore import check_backup, restore_backup
 from agentvm.storage.sql.attachments import read_all
-from agentvm.testing.conformance.attachments import BODY, digest_of, referring, upload
-from agentvm.testing.conformance.records import HOME, SESSION
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

@@ -1,13 +1,13 @@
 import msgspec
 import pytest
+from tests.conformance.ledger import entry
+from tests.conformance.records import HOME, IMAGE, SESSION, image, turn
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.model.ids import SessionId, TurnId, UserId
 from agentvm.model.ledger import AskedCall
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.ledger import entry
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, turn
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 import pytest
+from tests.conformance.accounts import audited
+from tests.conformance.store import ACME
 
 from agentvm.errors import StoreFailed
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import audited
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 import pytest
+from tests.conformance.accounts import key, tenant
+from tests.conformance.store import ACME
 
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import key, tenant
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

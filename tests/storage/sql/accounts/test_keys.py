@@ -1,5 +1,7 @@
 import pytest
 from msgspec import structs
+from tests.conformance.accounts import ALICE, key
+from tests.conformance.store import ACME
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import KeyId
@@ -7,8 +9,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import ALICE, key
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

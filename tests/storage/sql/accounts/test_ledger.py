@@ -3,6 +3,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.conformance.ledger import credit, entry
+from tests.conformance.store import ACME
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, UserId
@@ -11,8 +13,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, enter
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.ledger import credit, entry
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

@@ -14,6 +14,9 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
+from tests.conformance.ledger import DAY_MS, billed, credit, entry
+from tests.conformance.records import image
+from tests.conformance.store import settle
 from tests.support.examples import examples
 
 from agentvm.errors import Conflict
@@ -23,9 +26,6 @@ from agentvm.model.usage import Usage
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, LedgerStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.ledger import DAY_MS, billed, credit, entry
-from agentvm.testing.conformance.records import image
-from agentvm.testing.conformance.store import settle
 
 T = TypeVar("T")
 

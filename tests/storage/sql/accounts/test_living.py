@@ -1,12 +1,12 @@
 import pytest
+from tests.conformance.accounts import tenant
+from tests.conformance.store import ACME, RIVAL
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import tenant
-from agentvm.testing.conformance.store import ACME, RIVAL
 
 pytestmark = pytest.mark.anyio
 

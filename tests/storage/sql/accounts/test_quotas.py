@@ -1,5 +1,8 @@
 import msgspec
 import pytest
+from tests.conformance.log import chunk, write
+from tests.conformance.records import HOME, default_session, image, message, session
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import AuditEntry, Quota
@@ -11,9 +14,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.log import chunk, write
-from agentvm.testing.conformance.records import HOME, default_session, image, message, session
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 import pytest
+from tests.conformance.store import ACME
 
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

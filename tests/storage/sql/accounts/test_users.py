@@ -1,12 +1,12 @@
 import pytest
+from tests.conformance.accounts import ALICE, user
+from tests.conformance.records import HOME
+from tests.conformance.store import ACME
 
 from agentvm.errors import Conflict
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import ALICE, user
-from agentvm.testing.conformance.records import HOME
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

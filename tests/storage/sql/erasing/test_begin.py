@@ -1,4 +1,6 @@
 import pytest
+from tests.conformance.records import HOME, IMAGE, SESSION, image, session
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, SessionId
@@ -7,8 +9,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing import begin
 from agentvm.storage.sql.erasing.begin import begin_container, choose_home, mark_sessions, refuse_erasing
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from tests.conformance import erasing as suite
+from tests.conformance.erasing import erase
+from tests.conformance.records import image, session
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance import erasing as suite
-from agentvm.testing.conformance.erasing import erase
-from agentvm.testing.conformance.records import image, session
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

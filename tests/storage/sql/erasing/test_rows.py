@@ -2,6 +2,9 @@ import io
 from functools import partial
 
 import pytest
+from tests.conformance.erasing import erase, fill
+from tests.conformance.records import HOME, image, message, session
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import Tenant
@@ -12,9 +15,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing.rows import pseudonym
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.erasing import erase, fill
-from agentvm.testing.conformance.records import HOME, image, message, session
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

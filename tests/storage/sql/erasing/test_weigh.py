@@ -1,10 +1,10 @@
 import pytest
+from tests.conformance.erasing import fill
+from tests.conformance.records import HOME, SESSION, image, message, session
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.model.ids import ContainerId
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.erasing import fill
-from agentvm.testing.conformance.records import HOME, SESSION, image, message, session
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.conformance.resources import on, publication
 from tests.support.examples import examples
 
 from agentvm.errors import Conflict
@@ -20,7 +21,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Search
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import on, publication
 
 T = TypeVar("T")
 

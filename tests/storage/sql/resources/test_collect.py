@@ -3,13 +3,13 @@
 import anyio
 import apsw
 import pytest
+from tests.conformance.resources import publication, put, resource_id, version_id
+from tests.conformance.store import ACME
 
 from agentvm.model.resource import digest_of
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

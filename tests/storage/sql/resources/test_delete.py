@@ -1,14 +1,14 @@
 import pytest
+from tests.conformance.accounts import tenant
+from tests.conformance.erasing import erase
+from tests.conformance.resource_life import locked
+from tests.conformance.resources import on, publication, put, resource_id, version_id
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import tenant
-from agentvm.testing.conformance.erasing import erase
-from agentvm.testing.conformance.resource_life import locked
-from agentvm.testing.conformance.resources import on, publication, put, resource_id, version_id
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,8 @@
 import anyio
 import apsw
 import pytest
+from tests.conformance.resources import on, publication, put, version_id
+from tests.conformance.store import ACME, RIVAL
 
 from agentvm.errors.resource import ResourceCycle
 from agentvm.model.ids import TenantId
@@ -8,8 +10,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import graph
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import on, publication, put, version_id
-from agentvm.testing.conformance.store import ACME, RIVAL
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 import pytest
+from tests.conformance.resources import publication, put, resource_id
+from tests.conformance.store import ACME
 
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.resources import Changes
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import publication, put, resource_id
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

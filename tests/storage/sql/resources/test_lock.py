@@ -1,13 +1,13 @@
 import pytest
+from tests.conformance.records import IMAGE, image
+from tests.conformance.resource_life import locked
+from tests.conformance.resources import publication, put, resource_id, version_id
+from tests.conformance.store import ACME, settle
 
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import IMAGE, image
-from agentvm.testing.conformance.resource_life import locked
-from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,8 @@ import anyio
 import apsw
 import pytest
 from anyio.streams.text import TextReceiveStream
+from tests.conformance.resources import on, publication, put, resource_id, version_id
+from tests.conformance.store import ACME, raises
 
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.errors.resource import ResourceExists, ResourceVersionExists
@@ -17,8 +19,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import on, publication, put, resource_id, version_id
-from agentvm.testing.conformance.store import ACME, raises
 
 pytestmark = pytest.mark.anyio
 
@@ -127,8 +127,8 @@ import anyio
 
 from agentvm.model.resource import digest_of
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.resources import on, publication, put, version_id, resource_id
-from agentvm.testing.conformance.store import ACME
+from tests.conformance.resources import on, publication, put, version_id, resource_id
+from tests.conformance.store import ACME
 
 
 async def main():

@@ -1,12 +1,12 @@
 import apsw
 import pytest
+from tests.conformance.resources import publication, put
+from tests.conformance.store import ACME
 
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import read
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import publication, put
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

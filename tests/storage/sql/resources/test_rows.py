@@ -1,4 +1,7 @@
 import pytest
+from tests.conformance.accounts import tenant
+from tests.conformance.resources import publication, put, resource_id
+from tests.conformance.store import ACME
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT
@@ -6,9 +9,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources.rows import tenant_of, uri_of
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.accounts import tenant
-from agentvm.testing.conformance.resources import publication, put, resource_id
-from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 

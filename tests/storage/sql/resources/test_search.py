@@ -5,13 +5,13 @@ from itertools import product
 import anyio
 import apsw
 import pytest
+from tests.conformance.resources import found, publication, put, resource_id
+from tests.conformance.store import ACME, RIVAL
 
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.resources import Search
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.resources import found, publication, put, resource_id
-from agentvm.testing.conformance.store import ACME, RIVAL
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,12 @@
 import pytest
+from tests.conformance import drafts
+from tests.conformance.records import SESSION, image, session
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance import drafts
-from agentvm.testing.conformance.records import SESSION, image, session
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

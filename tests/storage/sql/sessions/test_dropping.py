@@ -1,14 +1,14 @@
 from pathlib import Path
 
 import pytest
+from tests.conformance.records import HOME, IMAGE, SESSION, image, session
+from tests.conformance.sessions import said
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.sessions import dropping
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
-from agentvm.testing.conformance.sessions import said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,8 @@ import anyio
 import apsw
 import pytest
 from msgspec import convert, to_builtins
+from tests.conformance.records import EVERY_KIND, HOME, SESSION, image, message
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, TenantId
@@ -14,8 +16,6 @@ from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sql.sessions.index import PREVIEW_CHARACTERS, TOOL_CHARACTERS, entry_of, index_older, key_of, tend
 from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image, message
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import SESSION, image, session
+from tests.conformance.sessions import mine, said
+from tests.conformance.store import settle
 from tests.support.examples import examples
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import SessionQuery
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import SESSION, image, session
-from agentvm.testing.conformance.sessions import mine, said
-from agentvm.testing.conformance.store import settle
 
 acts = st.tuples(
     st.sampled_from(["add", "say", "pin", "unpin", "archive", "unarchive", "delete", "restore"]), st.integers(0, 7)

@@ -1,5 +1,10 @@
 import pytest
 from msgspec import structs
+from tests.conformance.records import HOME, SESSION, image
+from tests.conformance.retention import answered as answered_in
+from tests.conformance.retention import asked, turn_of
+from tests.conformance.sessions import answered, said
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message
@@ -8,11 +13,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.sessions import old_turns
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, SESSION, image
-from agentvm.testing.conformance.retention import answered as answered_in
-from agentvm.testing.conformance.retention import asked, turn_of
-from agentvm.testing.conformance.sessions import answered, said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.conformance.records import HOME, SESSION, image, message, session
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId
@@ -15,8 +17,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_d
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, put_in, take_in
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, SESSION, image, message, session
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

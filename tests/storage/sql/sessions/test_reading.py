@@ -1,4 +1,7 @@
 import pytest
+from tests.conformance.records import SESSION, image
+from tests.conformance.sessions import ANN, answered, mine, said
+from tests.conformance.store import settle
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId
@@ -7,9 +10,6 @@ from agentvm.storage.sessions import MessageQuery
 from agentvm.storage.sql.sessions.places import write_place
 from agentvm.storage.sql.sessions.reading import find, mark, read_messages, standing
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import SESSION, image
-from agentvm.testing.conformance.sessions import ANN, answered, mine, said
-from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 import pytest
+from tests.conformance.records import SESSION
+from tests.conformance.retention import cut, place, say, some
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import SESSION
-from agentvm.testing.conformance.retention import cut, place, say, some
 
 pytestmark = pytest.mark.anyio
 

@@ -6,6 +6,9 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, SESSION, image, session
+from tests.conformance.sessions import ANN, answered, mine, said
+from tests.conformance.store import ACME, settle
 from tests.support.examples import examples
 
 from agentvm.errors import NotFound
@@ -16,9 +19,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, SESSION, image, session
-from agentvm.testing.conformance.sessions import ANN, answered, mine, said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -7,6 +7,9 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, IMAGE, SESSION, image
+from tests.conformance.sessions import ANN, answered, mine, said
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message
@@ -17,9 +20,6 @@ from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sql.sessions import rewinding, rewound_ranges
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
-from agentvm.testing.conformance.sessions import ANN, answered, mine, said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

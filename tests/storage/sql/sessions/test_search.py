@@ -4,6 +4,10 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.conformance.records import HOME, SESSION, image, session
+from tests.conformance.session_search import ids
+from tests.conformance.sessions import answered, mine, said
+from tests.conformance.store import ACME, RIVAL, settle
 from tests.support.examples import examples
 
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
@@ -13,10 +17,6 @@ from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.question import pieces_of
 from agentvm.storage.sql.sessions.search import MONTH_MS, weigh
 from agentvm.storage.sql.words import terms
-from agentvm.testing.conformance.records import HOME, SESSION, image, session
-from agentvm.testing.conformance.session_search import ids
-from agentvm.testing.conformance.sessions import answered, mine, said
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 WORDS = tuple("deploy deployed Café straße it's read_file v2 上海 天气 上 海天 東京タワー 한국어 naïve".split())
 GLUE = ("", " ", "，", ". ", "\n", "-")

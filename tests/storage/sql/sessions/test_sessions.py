@@ -1,10 +1,10 @@
 import pytest
+from tests.conformance.records import HOME, image, session, turn
+from tests.conformance.sessions import said
+from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance.records import HOME, image, session, turn
-from agentvm.testing.conformance.sessions import said
-from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
 

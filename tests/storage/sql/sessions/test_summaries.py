@@ -3,12 +3,12 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from tests.conformance import summaries as suite
+from tests.conformance.records import HOME, SESSION, image
+from tests.conformance.store import ACME
+from tests.conformance.summaries import exchanges, filled, sum_up
 
 from agentvm.storage.engine import open_store
-from agentvm.testing.conformance import summaries as suite
-from agentvm.testing.conformance.records import HOME, SESSION, image
-from agentvm.testing.conformance.store import ACME
-from agentvm.testing.conformance.summaries import exchanges, filled, sum_up
 
 pytestmark = pytest.mark.anyio
 

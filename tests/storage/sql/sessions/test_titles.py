@@ -1,13 +1,13 @@
 import pytest
+from tests.conformance.records import HOME, SESSION, image, session
+from tests.conformance.sessions import mine, said
+from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.question import pieces_of
 from agentvm.storage.sql.sessions.titles import has_pieces
-from agentvm.testing.conformance.records import HOME, SESSION, image, session
-from agentvm.testing.conformance.sessions import mine, said
-from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 

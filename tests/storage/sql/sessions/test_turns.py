@@ -5,6 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.conformance.records import HOME, IMAGE, SESSION, image, session, turn
+from tests.conformance.sessions import mine, said
+from tests.conformance.store import ACME, RIVAL, raises, settle
 from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
@@ -15,9 +18,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.store import Store
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session, turn
-from agentvm.testing.conformance.sessions import mine, said
-from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
 pytestmark = pytest.mark.anyio
 

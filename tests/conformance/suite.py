@@ -1,0 +1,43 @@
+"""Suite — all checks of the store, for every engine: each is a coroutine `check_…` over an empty store.
+
+@pytest.mark.parametrize("check", CHECKS)
+async def test_the_store_conforms(check): ...
+"""
+
+from collections.abc import Awaitable, Callable
+
+from agentvm.storage.sql.store import Store
+from tests.conformance import (
+    accounts,
+    attachments,
+    carry,
+    definitions,
+    drafts,
+    erasing,
+    ledger,
+    log,
+    readers,
+    resource_life,
+    resource_search,
+    resources,
+    retention,
+    session_search,
+    sessions,
+    settings,
+    store,
+    summaries,
+)
+
+MODULES = (
+    accounts, attachments, carry, definitions, drafts, erasing, ledger, log, readers, resource_life, resource_search,
+    resources, retention, session_search, sessions, settings, store, summaries,
+)  # fmt: skip
+
+Check = Callable[[Store], Awaitable[None]]
+
+CHECKS: tuple[Check, ...] = tuple(
+    check
+    for module in MODULES
+    for name, check in vars(module).items()
+    if name.startswith("check_") and check.__module__ == module.__name__
+)
