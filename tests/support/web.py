@@ -96,6 +96,7 @@ class Web:
 @asynccontextmanager
 async def web(reply: Reply, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
     """Serves on the loopback address, on a port of its own."""
+    failure: Exception | None = None
     served = Web(reply, "http" if tls is None else "https")
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     served.port = listener.extra(SocketAttribute.local_port)
@@ -104,5 +105,9 @@ async def web(reply: Reply, *, tls: ssl.SSLContext | None = None) -> AsyncIterat
         tasks.start_soon(listening.serve, served.serve)
         try:
             yield served
+        except Exception as error:  # noqa: BLE001 - raised again, without the group of the server's tasks around it
+            failure = error
         finally:
             tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -5,6 +5,7 @@ answer of the name server is never used. Redirects pass the same check, are few,
 to a number of bytes, counted after decompression. No proxy, certificate or password is taken from the environment.
 """
 
+import re
 import socket
 import ssl
 import zlib
@@ -41,6 +42,12 @@ _CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 _OF_ENCODED = frozenset({b"content-encoding", b"content-length"})
 _TIMEOUTS = httpx2.Timeout(_SILENCE_SECONDS)
 _HEADERS = {"User-Agent": f"AgentVM/{VERSION}"}
+_CHARSET = re.compile(r"""charset=["']?([\w-]{1,40})""", re.IGNORECASE)
+_CHARSETS = re.compile(
+    r"utf-?8|utf-?16(le|be)?|us-ascii|ascii|latin-?1|iso-8859-\d{1,2}|windows-125\d|cp125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
+    r"|shift[_-]jis|euc-(jp|kr)|iso-2022-jp",
+    re.IGNORECASE,
+)
 _FINAL_URL = "agentvm.url"
 _MAX_BYTES = "agentvm.max_bytes"
 _SECRET_HEADERS = "agentvm.secret_headers"
@@ -130,6 +137,21 @@ class Fetched:
     url: str
     headers: httpx2.Headers
     body: bytes
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def text(self) -> str:
+        """The body as text, in the character set that the server names if it is a usual one, else in UTF-8."""
+        match = _CHARSET.search(self.headers.get("content-type", ""))
+        # Not every codec of Python takes linear time.
+        charset = match[1] if match is not None and _CHARSETS.fullmatch(match[1]) else "utf-8"
+        try:
+            return self.body.decode(charset, "replace")
+        except LookupError:
+            return self.body.decode("utf-8", "replace")
 
 
 class SafeHttp:
