@@ -23,6 +23,14 @@ print(ours, sorted(others), file=sys.stderr)
 """
 
 
+LOADED = """
+import sys
+import {module}
+print(*sorted({{name.partition(".")[0] for name in sys.modules if not name.startswith("_")}} - set(sys.stdlib_module_names)))
+print(*sorted(name for name in sys.modules if name.startswith(("agentvm.storage.sql", "agentvm.config", "agentvm.vm"))))
+"""
+
+
 def raising(error: BaseException) -> click.Command:
     def callback() -> None:
         raise error
@@ -48,6 +56,24 @@ def test_help_loads_nothing_but_click_and_the_version(tmp_path: Path) -> None:
         "['agentvm', 'agentvm.cli', 'agentvm.cli.exit_codes', 'agentvm.cli.main', 'agentvm.version'] ['click']"
     )
     assert "Run the server." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "packages"),
+    [
+        ("agentvm.operations.table", "agentvm anyio msgspec"),
+        ("agentvm.client.remote", "agentvm anyio msgspec websockets"),
+        ("agentvm.cli.session", "agentvm click httpx2 msgspec"),
+    ],
+)
+def test_the_table_of_operations_the_client_and_a_command_load_no_server(tmp_path: Path, module: str, packages: str) -> None:
+    command, env = [sys.executable, "-c", LOADED.format(module=module)], environment(tmp_path)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT, check=True)
+    loaded, ours = done.stdout.splitlines()[0], done.stdout.splitlines()[1:]
+    assert set(loaded.split()) - {"sniffio", "idna", "h11", "httpcore2", "certifi", "typing_extensions"} <= set(
+        packages.split()
+    )
+    assert ours == [""]
 
 
 def test_the_list_of_commands_says_what_each_command_says_of_itself() -> None:

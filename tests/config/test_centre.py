@@ -11,11 +11,12 @@ from tests.config.values import flat_values, plainly
 from tests.support.examples import examples
 
 from agentvm.config.catalogue import Value, plain
-from agentvm.config.centre import ChangeRequest, ConfigCentre
+from agentvm.config.centre import ConfigCentre
 from agentvm.config.layers import merge
 from agentvm.errors import ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
+from agentvm.model.setting import ChangeRequest
 from agentvm.storage.engine import open_store
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.settings import SettingsStore

@@ -12,13 +12,13 @@ from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, BillingSettings, LlmSettings, SessionSettings, SystemSettings
-from agentvm.config.centre import ChangeRequest
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
+from agentvm.model.setting import ChangeRequest
 from agentvm.server.local import RunningServer
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ import anyio
 import pytest
 from tests.server.http.fixtures import Reply, World, open_world
 
+from agentvm.config import scope
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.edits import EDIT_KEYS_MAX, own_keys
-from agentvm.operations import config
 
 pytestmark = pytest.mark.anyio
 
@@ -330,7 +330,7 @@ async def test_a_change_of_very_many_unknown_settings_is_looked_at_as_far_as_the
     monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
     looked_at = list[str]()
-    monkeypatch.setattr(config, "find", looked_at.append)
+    monkeypatch.setattr(scope, "find", looked_at.append)
     async with open_world() as world:
         reply = await world.ask("PUT", "/v1/config", {member: {f"nope{number}": 1 for number in range(EDIT_KEYS_MAX * 10)}})
     assert (reply.status, "at most" in str(reply.body)) == (400, True)

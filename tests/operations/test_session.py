@@ -4,7 +4,7 @@ import pytest
 from tests.operations.fixtures import Vanishing, open_desk
 
 from agentvm.model.account import Quota
-from agentvm.sessions.library import TITLE_MAX
+from agentvm.model.session import TITLE_MAX
 
 pytestmark = pytest.mark.anyio
 

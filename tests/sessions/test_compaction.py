@@ -10,7 +10,6 @@ from tests.operations.fixtures import Desk
 
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
-from agentvm.config.centre import ChangeRequest
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.conversation import count_tokens
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
@@ -18,6 +17,7 @@ from agentvm.errors import ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
 from agentvm.model.ledger import LedgerEntry, Planned
 from agentvm.model.limits import Compaction, Defaults
+from agentvm.model.setting import ChangeRequest
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor, Work

@@ -2,7 +2,8 @@ import pytest
 from tests.operations.fixtures import open_desk
 
 from agentvm.model.limits import Limits
-from agentvm.sessions.library import DEVICE_MAX, SEARCH_MAX
+from agentvm.model.session import SEARCH_MAX
+from agentvm.sessions.library import DEVICE_MAX
 
 pytestmark = pytest.mark.anyio
 

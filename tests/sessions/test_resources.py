@@ -5,8 +5,9 @@ from agentvm.errors import QuotaExceeded
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId
+from agentvm.resources.kind import check_selector, versioned_uri
 from agentvm.resources.registry import NewVersion
-from agentvm.sessions.resources import ResourceLibrary, check_selector, versioned_uri
+from agentvm.sessions.resources import ResourceLibrary
 
 pytestmark = pytest.mark.anyio
 

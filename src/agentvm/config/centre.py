@@ -23,6 +23,7 @@ from agentvm.config.server import ServerConfig
 from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
+from agentvm.model.setting import ChangeRequest, ChangeResult
 from agentvm.model.settings import Settings
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.store import Store
@@ -48,28 +49,6 @@ ModelCheck = Callable[[TenantId, str], Awaitable[str | None]]
 NO_OVERRIDES = "start with --no-overrides to ignore changes made at run time"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRequest:
-    """The author and the conditions of a change."""
-
-    actor: str
-    request_id: str | None = None
-    note: str | None = None
-    revision: int | None = None
-    """The revision that the author has seen: nothing is changed if there is a newer one."""
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeResult:
-    """The effect of a change, or of a dry run. Values are as they are stored."""
-
-    revision: int
-    changed: Mapping[str, tuple[object, object]]
-    live: tuple[str, ...]
-    restart: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class _Scope:
     """The overrides of the server, or of a tenant."""
@@ -85,7 +64,7 @@ class ConfigCentre:
     def __init__(self, base: Sequence[Layer], store: Store, sealer: Sealer, clock: Clock, *, ignore: bool = False) -> None:
         """`ignore` leaves the server's own overrides aside until the next change."""
         self._base = tuple(base)
-        self._store, self._sealer, self._clock = store, sealer, clock
+        self.store, self._sealer, self._clock = store, sealer, clock
         self._ignore = ignore
         self._scopes: dict[TenantId | None, _Scope] = {}
         self._lock = anyio.Lock()
@@ -101,7 +80,7 @@ class ConfigCentre:
     async def load(self) -> None:
         """Reads the stored changes; to be awaited once, before all else."""
         by_scope: dict[TenantId | None, list[Change]] = {None: []}
-        for tenant_id, change in await self._store.read_settings():
+        for tenant_id, change in await self.store.read_settings():
             by_scope.setdefault(tenant_id, []).append(change)
         for tenant_id, changes in by_scope.items():
             state = history.in_force(history.replay(changes))
@@ -193,7 +172,7 @@ class ConfigCentre:
         last = self._scope(tenant_id).revision
         if not 0 <= revision <= last:
             raise InvalidInput(f"There is no revision {revision}; the last one is {last}")
-        return history.replay(await self._store.settings(tenant_id).read(until=revision))
+        return history.replay(await self.store.settings(tenant_id).read(until=revision))
 
     def forget(self, tenant_id: TenantId) -> None:
         """Drops the settings of a deleted tenant."""
@@ -270,7 +249,7 @@ class ConfigCentre:
         if follower is not None:
             await self._attempt(follower.follow, before, config)
         try:
-            await self._store.settings(tenant_id).append(change)
+            await self.store.settings(tenant_id).append(change)
         except AgentVMError:
             if follower is not None:
                 await follower.follow(config, before)

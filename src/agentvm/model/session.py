@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, UserId
 
@@ -83,3 +84,20 @@ class Session(Record):
     def active_at(self) -> int:
         """Time of the newest message; before there is one, of the creation."""
         return self.created_at if self.last_message_at is None else self.last_message_at
+
+
+TITLE_MAX = 300
+SEARCH_MAX = 1_000
+
+
+def check_title(title: str | None) -> None:
+    """Refuses a title that is too long: titles are sent to every connection of the container and shown in every list."""
+    if title is not None and len(title) > TITLE_MAX:
+        raise InvalidInput(f"A title has at most {TITLE_MAX} characters, not {len(title)}")
+
+
+def check_search(text: str) -> str:
+    """Returns the words of a search, unless there are too many."""
+    if len(text) > SEARCH_MAX:
+        raise InvalidInput(f"A search has at most {SEARCH_MAX} characters, not {len(text)}")
+    return text

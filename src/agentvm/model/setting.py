@@ -180,3 +180,25 @@ PositiveSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
 Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
 Switch = Literal["on", "off", "auto"]
 OnOff = Literal["on", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequest:
+    """The author and the conditions of a change."""
+
+    actor: str
+    request_id: str | None = None
+    note: str | None = None
+    revision: int | None = None
+    """The revision that the author has seen: nothing is changed if there is a newer one."""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult:
+    """The effect of a change, or of a dry run. Values are as they are stored."""
+
+    revision: int
+    changed: Mapping[str, tuple[object, object]]
+    live: tuple[str, ...]
+    restart: tuple[str, ...]

@@ -21,7 +21,6 @@ from agentvm.version import VERSION
 
 TEXT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.removesuffix("; charset=utf-8")
 """The media type without the charset, which the response adds."""
-OPENMETRICS: Final = "application/openmetrics-text"
 
 Samples = tuple[Metric, ...]
 _MODEL = ("provider", "model")

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentvm.drivers.health import ProviderHealth
 from agentvm.model.ids import Clock
 from agentvm.observability import process
 from agentvm.observability.sampler import Sampler
-from agentvm.runtime.runtime import Runtime
-from agentvm.storage.sql.store import Store
+
+if TYPE_CHECKING:
+    from agentvm.runtime.runtime import Runtime
+    from agentvm.storage.sql.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,8 @@ class Gauges:
 class Instruments:
     """The sources that gauges are read from."""
 
-    runtime: Runtime
-    store: Store
+    runtime: "Runtime"
+    store: "Store"
     sampler: Sampler
     clock: Clock
     started_at: int

@@ -11,15 +11,17 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import TracebackType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
-from structlog.typing import EventDict
 
 from agentvm.errors import BY_CODE, StoreFailed
 from agentvm.log import IDS
 from agentvm.model.base import Record
 from agentvm.observability.redact import Redactor
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -69,7 +71,7 @@ class LogEntry(Record):
         return code if isinstance(code, str) else None
 
 
-def make_entry(number: int, at: int, logger: str, method: str, facts: EventDict, redactor: Redactor) -> LogEntry:
+def make_entry(number: int, at: int, logger: str, method: str, facts: "EventDict", redactor: Redactor) -> LogEntry:
     """Makes an entry that may be stored. To be called where it is logged: the exception is the current one."""
     raised = _raised(facts.get("exc_info"))
     clean = redactor.clean_all({name: value for name, value in facts.items() if name not in _NOT_FACTS and value is not None})

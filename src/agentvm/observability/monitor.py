@@ -3,10 +3,12 @@
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import anyio.to_thread
+
 from agentvm.drivers.health import ProviderHealth
 from agentvm.errors import NotAvailable
 from agentvm.model.ids import Clock
-from agentvm.observability.exposition import Samples, samples
+from agentvm.observability.exposition import Samples, render, samples
 from agentvm.observability.gauges import Gauges, Instruments
 from agentvm.observability.metrics import Known, Metrics
 from agentvm.observability.process import free_bytes
@@ -56,6 +58,11 @@ class Monitor:
         if self._instruments is None:
             raise NotAvailable("The server is still starting; try again")
         return self._instruments.read()
+
+    async def exposition(self, *, openmetrics: bool = False) -> tuple[bytes, str]:
+        """Returns the metrics in a text format of Prometheus, and its media type."""
+        taken = self.samples()
+        return await anyio.to_thread.run_sync(lambda: render(taken, openmetrics=openmetrics))
 
     def samples(self) -> Samples:
         return samples(self.metrics, self.gauges())

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
-
-from structlog.typing import EventDict, WrappedLogger
+from typing import TYPE_CHECKING
 
 from agentvm.log import concealed
 from agentvm.model.secret import Secret
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, WrappedLogger
 
 HIDDEN = "***"
 
@@ -30,10 +32,10 @@ class Redactor:
         # An empty secret would match between any two characters.
         self._secrets = [secret.reveal() for secret in secrets if secret is not None and secret.reveal()]
 
-    def __call__(self, logger: WrappedLogger, method: str, entry: EventDict) -> EventDict:
+    def __call__(self, logger: "WrappedLogger", method: str, entry: "EventDict") -> "EventDict":
         return self.clean_all(entry)
 
-    def clean_all(self, entry: EventDict) -> EventDict:
+    def clean_all(self, entry: "EventDict") -> "EventDict":
         """Returns an entry without secrets."""
         # The longest first: a secret that is the beginning of another would leave the rest of it.
         secrets = sorted({*self._secrets, *concealed}, key=len, reverse=True)

@@ -4,38 +4,31 @@ An operator's request is about the server, and with `?tenant=` about that tenant
 tenant sees and sets what concerns it, and nothing of how the server is run.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from agentvm.config import history
-from agentvm.config.catalogue import find, is_group, unknown
-from agentvm.config.centre import ChangeRequest, ChangeResult
-from agentvm.config.edits import EDIT_KEYS_MAX, changed_leaves
-from agentvm.config.effective import derive
-from agentvm.config.schema import config_schema
-from agentvm.config.view import SettingView, concerns_tenants, keys_of, tree, view_setting, views
-from agentvm.errors import InvalidInput, NotFound, PreconditionFailed, shorten
+from agentvm.errors import InvalidInput, PreconditionFailed, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
+from agentvm.model.setting import ChangeRequest, ChangeResult
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.numbers import JSON_INTEGER_MAX, check_text
 from agentvm.operations.operation import Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of, paged
+from agentvm.protocol.records import SettingView
 from agentvm.protocol.requests import Request
 
 if TYPE_CHECKING:
+    from agentvm.config.scope import SettingsScope
     from agentvm.operations.context import Context
 
 operation = OperationGroup("config")
 
 READ, WRITE = "config:read", "config:write"
 REVISION_DIGITS_MAX = 15
-TARGET_KEYS_MAX = 20
-"""Settings that an entry of the audit log names."""
 
 _ALL, _ONE = "/v1/config", "/v1/config/{key}"
 
@@ -109,18 +102,13 @@ async def show(context: "Context", request: ConfigShow) -> HttpReply[ConfigView]
     """Show the effective settings, without secrets."""
     if request.view not in (None, "full"):
         raise InvalidInput("`view` must be full or absent")
-    scope, centre = _scope(context), context.vm.settings
-    values, of_tenant = centre.values(scope), scope is not None
-    pending = () if of_tenant else centre.pending
-    settings = None
-    if request.view == "full":
-        settings = tuple(views(values, lambda key: centre.layers(scope, key), of_tenant=of_tenant, pending=pending))
+    scope = context.settings
     view = ConfigView(
-        revision=centre.revision(scope),
-        tenant_id=scope,
-        config=tree(values, keys_of(values, of_tenant=of_tenant)),
-        pending_restart=pending,
-        settings=settings,
+        revision=scope.revision,
+        tenant_id=scope.tenant_id,
+        config=scope.tree(),
+        pending_restart=scope.pending,
+        settings=scope.views() if request.view == "full" else None,
     )
     return _tagged(view, view.revision)
 
@@ -159,12 +147,10 @@ class ConfigChange(ConfigEdit):
 )
 async def change(context: "Context", request: ConfigChange) -> HttpReply[OutcomeView]:
     """Change settings: all of them, or none if one is invalid."""
-    scope = _scope(context)
     if (request.changes is None) == (request.config is None):
         raise InvalidInput("Provide either `changes` or `config`, the edited settings of a GET")
-    if request.config is None:
-        return await _change(context, request, scope, request.changes or {})
-    return await _change(context, request, scope, changed_leaves(request.config, context.vm.settings.values(scope)))
+    scope = context.settings
+    return await _change(context, request, request.changes or {} if request.config is None else scope.edited(request.config))
 
 
 class ConfigHistory(PageRequest):
@@ -174,8 +160,7 @@ class ConfigHistory(PageRequest):
 @operation("config.history", needs=READ, http=Http(method="GET", path=f"{_ALL}/history", id="config_list_history"))
 async def list_history(context: "Context", request: ConfigHistory) -> Page[ChangeView]:
     """List the changes of settings, newest first."""
-    store = context.tenancy.store.settings(_scope(context))
-    changes = await store.list(before=number_of(request.cursor), limit=request.limit + 1)
+    changes = await context.settings.history(before=number_of(request.cursor), limit=request.limit + 1)
     items = [
         ChangeView(
             revision=change.revision,
@@ -183,7 +168,7 @@ async def list_history(context: "Context", request: ConfigHistory) -> Page[Chang
             actor=change.actor,
             request_id=change.request_id,
             note=change.note,
-            changes=tuple(Changed(key=key, to=history.show_raw(key, raw)) for key, raw in sorted(change.changes.items())),
+            changes=tuple(Changed(key=key, to=value) for key, value in change.changes.items()),
         )
         for change in changes
     ]
@@ -200,10 +185,9 @@ class ConfigDiff(Request[DiffView]):
 @operation("config.diff", needs=READ, http=Http(method="GET", path=f"{_ALL}/diff"))
 async def diff(context: "Context", request: ConfigDiff) -> DiffView:
     """Show the differences between two revisions."""
-    scope, centre = _scope(context), context.vm.settings
-    to = centre.revision(scope) if request.to is None else request.to
-    before, after = await centre.state_at(scope, request.since), await centre.state_at(scope, to)
-    return DiffView(since=request.since, to=to, changed=_changes(history.between(before, after)))
+    scope = context.settings
+    to = scope.revision if request.to is None else request.to
+    return DiffView(since=request.since, to=to, changed=_changes(await scope.diff(request.since, to)))
 
 
 class ConfigRollback(ConfigEdit):
@@ -219,16 +203,15 @@ class ConfigRollback(ConfigEdit):
 )
 async def rollback(context: "Context", request: ConfigRollback) -> HttpReply[OutcomeView]:
     """Restore the settings of an earlier revision, as a new change."""
-    scope = _scope(context)
-    context.target = _target(scope, ())
-    result = await context.vm.settings.rollback(scope, request.to, _change_request(context, request))
-    return _outcome(context, request, scope, result)
+    scope = context.settings
+    context.target = scope.describe(())
+    return _outcome(context, request, scope, await scope.rollback(request.to, _change_request(context, request)))
 
 
 @operation("config.schema", needs=READ, http=Http(method="GET", path=f"{_ALL}/schema"))
 async def schema(context: "Context", request: Empty) -> dict[str, object]:
     """Show the JSON Schema of a configuration file."""
-    return config_schema()
+    return context.settings.schema()
 
 
 class SettingShow(Request[SettingView | GroupView]):
@@ -238,21 +221,11 @@ class SettingShow(Request[SettingView | GroupView]):
 @operation("config.get", needs=READ, http=Http(method="GET", path=_ONE, id="config_get_one"))
 async def get(context: "Context", request: SettingShow) -> SettingView | GroupView:
     """Explain a setting: effective value, all sources, precedence. A group shows all settings below it."""
-    scope, centre, key = _scope(context), context.vm.settings, request.key
-    values, of_tenant = centre.values(scope), scope is not None
-    pending, derived = () if of_tenant else centre.pending, derive(values)
-
-    def explained(key: str) -> SettingView:
-        sources = centre.layers(scope, key)
-        return view_setting(key, values.get(key), sources, derived, of_tenant=of_tenant, pending=key in pending)
-
-    if find(key) is not None and (not of_tenant or concerns_tenants(key)):
-        return explained(key)
-    below = [name for name in keys_of(values, of_tenant=of_tenant) if name.startswith(f"{key}.")]
-    if not is_group(key) or (of_tenant and not below):
-        why = "only the operator may see it" if find(key) is not None or is_group(key) else unknown(key)
-        raise NotFound(f"{shorten(key)}: {why}")
-    return GroupView(key=key, value=tree(values, below), settings=tuple(map(explained, below)))
+    scope, key = context.settings, request.key
+    if scope.has(key):
+        return scope.explain([key])[0]
+    value, settings = scope.group(key)
+    return GroupView(key=key, value=value, settings=settings)
 
 
 class SettingPut(ConfigEdit):
@@ -291,24 +264,14 @@ class SettingPut(ConfigEdit):
 )
 async def put(context: "Context", request: SettingPut) -> HttpReply[OutcomeView]:
     """Change one setting. A `value` of null removes the override."""
-    if find(request.key) is None and not is_group(request.key):
-        raise NotFound(f"{shorten(request.key)}: {unknown(request.key)}")
-    return await _change(context, request, _scope(context), {request.key: request.value})
+    context.settings.check_key(request.key)
+    return await _change(context, request, {request.key: request.value})
 
 
-async def _change(
-    context: "Context", request: ConfigEdit, scope: TenantId | None, changes: Mapping[str, object]
-) -> HttpReply[OutcomeView]:
-    context.target = _target(scope, changes)
-    result = await context.vm.settings.change(scope, changes, _change_request(context, request))
-    return _outcome(context, request, scope, result)
-
-
-def _scope(context: "Context") -> TenantId | None:
-    """Returns the tenant whose settings are meant; None for those of the server."""
-    if context.principal.may("system:admin") and not context.http.names_tenant:
-        return None
-    return context.tenant_id
+async def _change(context: "Context", request: ConfigEdit, changes: Mapping[str, object]) -> HttpReply[OutcomeView]:
+    scope = context.settings
+    context.target = scope.describe(changes)
+    return _outcome(context, request, scope, await scope.change(changes, _change_request(context, request)))
 
 
 def _change_request(context: "Context", request: ConfigEdit) -> ChangeRequest:
@@ -330,8 +293,8 @@ def _revision(if_match: str | None) -> int | None:
     return int(number)
 
 
-def _outcome(context: "Context", request: ConfigEdit, scope: TenantId | None, result: ChangeResult) -> HttpReply[OutcomeView]:
-    context.target = _target(scope, result.changed)
+def _outcome(context: "Context", request: ConfigEdit, scope: "SettingsScope", result: ChangeResult) -> HttpReply[OutcomeView]:
+    context.target = scope.describe(result.changed)
     view = OutcomeView(
         revision=result.revision,
         changed=_changes(result.changed),
@@ -347,14 +310,4 @@ def _tagged(view: T, revision: int) -> HttpReply[T]:
 
 
 def _changes(changed: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...]:
-    return tuple(
-        Changed(key=key, before=history.show_raw(key, before), to=history.show_raw(key, after))
-        for key, (before, after) in sorted(changed.items())
-    )
-
-
-def _target(scope: TenantId | None, keys: Iterable[str]) -> str:
-    """Names the scope and the settings for the audit log. An unknown key may be a secret in the wrong place."""
-    where = "server" if scope is None else scope
-    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in islice(keys, EDIT_KEYS_MAX)})
-    return f"{where}: {', '.join(named[:TARGET_KEYS_MAX])}" if named else where
+    return tuple(Changed(key=key, before=before, to=after) for key, (before, after) in changed.items())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import BinaryIO, Self
 
+from agentvm.config.scope import SettingsScope
 from agentvm.errors import AgentNotFound
 from agentvm.model.ids import AgentId, ContainerId, SessionId, TenantId
 from agentvm.model.principal import Principal
@@ -22,6 +23,7 @@ from agentvm.sessions.images import ImageLibrary
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.sender import MessageSender
+from agentvm.sessions.transfer import SessionExport, SessionImport
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.reservation import RequestReservation
 from agentvm.storage.sql.accounts import Accounts
@@ -142,6 +144,18 @@ class Context:
     @property
     def resources(self) -> ResourceLibrary:
         return ResourceLibrary(self.workspace)
+
+    @property
+    def settings(self) -> SettingsScope:
+        """The settings of the server for an operator who names no tenant, else those of the tenant."""
+        of_server = self.principal.may("system:admin") and not self.http.names_tenant
+        return SettingsScope(self.vm.settings, None if of_server else self.tenant_id)
+
+    def session_export(self) -> SessionExport:
+        return SessionExport(self.workspace, self.vm.exporting)
+
+    def session_import(self, container_id: ContainerId | None) -> SessionImport:
+        return SessionImport(self.workspace, self.vm.imports, container_id)
 
     def find_agent(self, agent_id: AgentId) -> Present | None:
         """Returns an agent within reach, awake or asleep."""

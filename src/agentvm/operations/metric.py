@@ -7,13 +7,10 @@ user, so that a scraper needs no more than `metrics:read`. Everybody else sees t
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from agentvm.errors import AccessDenied
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.principal import Principal
-from agentvm.observability.exposition import OPENMETRICS, render
 from agentvm.observability.report import ServerMetrics, TenantMetrics
 from agentvm.observability.status import Status
 from agentvm.operations.accept import preferred
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 operation = OperationGroup("metrics")
 
 READ = "metrics:read"
-JSON, TEXT = "application/json", "text/plain"
+JSON, TEXT, OPENMETRICS = "application/json", "text/plain", "application/openmetrics-text"
 OPERATOR_ONLY = "The text format covers the whole server and is for its operator; ask for application/json for your own numbers"
 
 
@@ -70,8 +67,7 @@ def is_operator(principal: Principal) -> bool:
 async def _text(context: "Context", media_type: str) -> HttpReply[bytes]:
     if context.http.names_tenant or not is_operator(context.principal):
         raise AccessDenied(OPERATOR_ONLY)
-    samples = context.vm.monitor.samples()
-    text, media_type = await anyio.to_thread.run_sync(lambda: render(samples, openmetrics=media_type == OPENMETRICS))
+    text, media_type = await context.vm.monitor.exposition(openmetrics=media_type == OPENMETRICS)
     return HttpReply(content=text, media_type=media_type)
 
 

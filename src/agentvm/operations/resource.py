@@ -34,9 +34,9 @@ from agentvm.operations.resource_views import (
 )
 from agentvm.protocol.records import ResourceRecord
 from agentvm.protocol.requests import RESOURCE_BOUND, Reply, Request
+from agentvm.resources.kind import check_selector
 from agentvm.resources.kinds import TypeDescription, describe_types
 from agentvm.resources.registry import NewVersion, VersionChange
-from agentvm.sessions.resources import check_selector
 from agentvm.storage.resources import Changes, Published, Search
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from agentvm.operations.resource_views import READ, RESOURCE, WRITE
 from agentvm.protocol.requests import Request
 from agentvm.resources.archive import BUNDLE_MAX_BYTES
 from agentvm.resources.bundle import ImportedEntry, export_bundle
-from agentvm.sessions.resources import versioned_uri
+from agentvm.resources.kind import versioned_uri
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context

@@ -7,13 +7,12 @@ from msgspec import UNSET, UnsetType
 
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.model.ids import ImageId, MessageId, SessionId
-from agentvm.model.session import Session
+from agentvm.model.session import Session, check_title
 from agentvm.operations.image import ImageRunReply
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.session_lists import session_record
 from agentvm.protocol.records import SessionRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
-from agentvm.sessions.library import check_title
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context

@@ -8,12 +8,11 @@ import msgspec
 from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import Session, check_search
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.times import Moment, to_ms
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
-from agentvm.sessions.library import check_search
 from agentvm.sessions.message_pages import read_page, read_recent
 from agentvm.storage.sessions import Found, FoundTitle, Listed, MessageQuery, MessageSearch, SessionQuery
 

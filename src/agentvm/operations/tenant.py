@@ -19,8 +19,7 @@ from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, paged
 from agentvm.protocol.records import OwnedRecord
 from agentvm.protocol.requests import Request
-from agentvm.tenants.slug import check_slug
-from agentvm.tenants.tenancy import NO_TENANT
+from agentvm.tenants.slug import NO_TENANT, check_slug
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context

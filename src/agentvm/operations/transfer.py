@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,20 +13,16 @@ from agentvm.model.ids import SessionId, check_container_id
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.protocol.requests import Request
-from agentvm.sessions.archive import MAX_ARCHIVE
-from agentvm.sessions.export import export_archive
+from agentvm.sessions.archive import MAX_ARCHIVE, ExportFormat
 from agentvm.sessions.import_reader import Kind
 from agentvm.sessions.intake import ImportReport
-from agentvm.sessions.people import HTML, MARKDOWN, export_pages
-from agentvm.sessions.transfer import SessionExport, SessionImport
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context
 
 operation = OperationGroup("import and export")
 
-Format = Literal["archive", "markdown", "html"]
-_FORMS: Final[dict[Format, tuple[str, str]]] = {
+_FORMS: Final[dict[ExportFormat, tuple[str, str]]] = {
     "archive": ("application/zip", "sessions.zip"),
     "markdown": ("text/markdown; charset=utf-8", "sessions.md"),
     "html": ("text/html; charset=utf-8", "sessions.html"),
@@ -40,7 +36,7 @@ class TransferExport(Request[None]):
     session_id: SessionId | None = None
     container_id: str | None = None
     user: str | None = None
-    format: Format = "archive"
+    format: ExportFormat = "archive"
 
 
 @operation(
@@ -57,13 +53,10 @@ async def export(context: "Context", request: TransferExport) -> HttpReply[Async
     give the same bytes.
     """
     context.target = request.session_id or request.container_id or request.user or "*"
-    outgoing = SessionExport(context.workspace, context.vm.exporting)
+    outgoing = context.session_export()
     selected = await outgoing.select(session=request.session_id, container=request.container_id, user=request.user)
     size = await outgoing.source.measure(selected)
-    if request.format == "archive":
-        content = export_archive(outgoing.source, selected)
-    else:
-        content = export_pages(outgoing.source, selected, HTML if request.format == "html" else MARKDOWN)
+    content = await outgoing.metered(outgoing.content(selected, request.format), size)
     media_type, name = _FORMS[request.format]
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
@@ -73,7 +66,7 @@ async def export(context: "Context", request: TransferExport) -> HttpReply[Async
         # A browser that shows it all the same gives it no rights.
         "Content-Security-Policy": "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'",
     }
-    return HttpReply(content=await outgoing.metered(content, size), media_type=media_type, headers=headers)
+    return HttpReply(content=content, media_type=media_type, headers=headers)
 
 
 class TransferImport(Request[ImportReport]):
@@ -116,5 +109,4 @@ async def import_(context: "Context", request: TransferImport) -> ImportReport:
     context.target = container_id or "*"
     if context.http.file is None:
         raise InvalidInput("The request has no file to import")
-    incoming = SessionImport(context.workspace, context.vm.imports, container_id)
-    return await incoming.run(context.http.file, request.from_, dry_run=request.dry_run)
+    return await context.session_import(container_id).run(context.http.file, request.from_, dry_run=request.dry_run)

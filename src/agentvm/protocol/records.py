@@ -178,3 +178,40 @@ class AttachmentRecord(Record):
     created_at: int
     name: str | None = None
     uploaded_by: UserId | None = None
+
+
+class SourceView(Record):
+    """The value of one layer."""
+
+    layer: str
+    value: object
+    place: str | None = None
+    actor: str | None = None
+    at: int | None = None
+
+
+class SettingView(Record):
+    """One setting. `value` is absent when it is not set and has no default; `layers` are ordered by precedence, lowest first.
+
+    `effective` is the value that the server works with, also when it is derived from other settings. `source` is its layer,
+    `derived`, or `unset`; `why` is the reason in a sentence.
+    """
+
+    key: str
+    value: object = None
+    effective: object = None
+    source: str = ""
+    why: str = ""
+    layer: str | None = None
+    place: str | None = None
+    actor: str | None = None
+    at: int | None = None
+    default: object = None
+    type: str
+    doc: str
+    applies: str
+    tenant: str
+    secret: bool = False
+    variable: str | None = None
+    restart_pending: bool = False
+    layers: tuple[SourceView, ...] = ()

@@ -1,6 +1,7 @@
 """Bundle — takes resources out of a server as an archive, and archives in: all of one, or nothing."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
@@ -15,17 +16,19 @@ from agentvm.resources.archive import (
     read_archive,
     write_archive,
 )
-from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.intake import ImportedEntry, OnConflict, publish_bundle
 from agentvm.resources.kind import decode, detach, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author
 from agentvm.resources.resolver import VersionClosure
 from agentvm.storage.resources import Node
-from agentvm.storage.sql.resources import ResourceStore
+
+if TYPE_CHECKING:
+    from agentvm.resources.centre import ResourceCentre
+    from agentvm.storage.sql.resources import ResourceStore
 
 
-async def export_bundle(centre: ResourceCentre, tenant_id: TenantId, uri: ResourceUri, *, deps: bool = True) -> bytes:
+async def export_bundle(centre: "ResourceCentre", tenant_id: TenantId, uri: ResourceUri, *, deps: bool = True) -> bytes:
     """Returns an archive of the version, and with `deps` of everything it is locked to."""
     closure = await centre.resolver.find(tenant_id, uri)
     home = closure.root.resource.tenant_id
@@ -46,7 +49,7 @@ async def export_bundle(centre: ResourceCentre, tenant_id: TenantId, uri: Resour
 
 
 async def import_bundle(
-    centre: ResourceCentre, author: Author, data: bytes, *, on_conflict: OnConflict = "fail", dry_run: bool = False
+    centre: "ResourceCentre", author: Author, data: bytes, *, on_conflict: OnConflict = "fail", dry_run: bool = False
 ) -> list[ImportedEntry]:
     """Imports the whole archive in one commit. `ResourceInvalid` and its siblings say why nothing was imported.
 
@@ -56,7 +59,7 @@ async def import_bundle(
     return await publish_bundle(centre, author, bundle, on_conflict=on_conflict, dry_run=dry_run)
 
 
-async def _parts(view: ResourceStore, node: Node) -> dict[str, bytes]:
+async def _parts(view: "ResourceStore", node: Node) -> dict[str, bytes]:
     """The binary parts of a version, by digest."""
     parts: dict[str, bytes] = {}
     for digest in await anyio.to_thread.run_sync(_named_parts, node):

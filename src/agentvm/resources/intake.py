@@ -8,7 +8,7 @@ linked to and not copied. A version that an archive names but does not hold must
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.to_thread
 import msgspec
@@ -33,12 +33,14 @@ from agentvm.model.resource import (
 )
 from agentvm.model.semver import Version, parse_version
 from agentvm.resources.archive import Bundle, BundleDependency, BundleEntry, read_json
-from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import Binary, accept, detach, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author, NewVersion
 from agentvm.resources.resolver import VersionClosure
 from agentvm.storage.resources import Publication
+
+if TYPE_CHECKING:
+    from agentvm.resources.centre import ResourceCentre
 
 OnConflict = Literal["skip", "fail", "newVersion"]
 ImportOutcome = Literal["created", "unchanged", "skipped", "renumbered", "conflict"]
@@ -59,7 +61,7 @@ class ImportedEntry(Record):
 
 
 async def publish_bundle(
-    centre: ResourceCentre,
+    centre: "ResourceCentre",
     author: Author,
     bundle: Bundle,
     *,
@@ -134,7 +136,7 @@ class _Intake:
     """One import. `batch` holds the versions to publish."""
 
     def __init__(
-        self, centre: ResourceCentre, author: Author, bundle: Bundle, on_conflict: OnConflict, *, redescribe: bool
+        self, centre: "ResourceCentre", author: Author, bundle: Bundle, on_conflict: OnConflict, *, redescribe: bool
     ) -> None:
         self.batch: list[Publication] = []
         self._centre = centre

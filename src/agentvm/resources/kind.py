@@ -20,6 +20,7 @@ from agentvm.model.resource import (
     CONTENT_MAX_BYTES,
     DEPTH_MAX,
     RENDERED_MAX_BYTES,
+    Resource,
     ResourceType,
     ResourceUri,
     VersionId,
@@ -300,3 +301,20 @@ def refuse_fragment(context: RenderContext) -> None:
     """Refuses a fragment, for kinds without named parts."""
     if context.fragment is not None:
         raise ResourceNotFound(f"{context.uri}#{context.fragment}")
+
+
+def check_selector(resource: Resource, text: str) -> str:
+    """Returns a version, range, tag or digest in its canonical form, as in a URI."""
+    if "#" in text:
+        raise ResourceUriInvalid(text, "a version, range, tag or digest is expected here")
+    uri = ResourceUri(type=resource.type, name=resource.name, selector=text)
+    return parse_uri(str(uri)).selector or text
+
+
+def versioned_uri(resource: Resource, selector: str | None) -> ResourceUri:
+    return ResourceUri(
+        type=resource.type,
+        owner=resource.owner,
+        name=resource.name,
+        selector=None if selector is None else check_selector(resource, selector),
+    )

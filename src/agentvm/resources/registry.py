@@ -2,19 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied, shorten
-from agentvm.errors.resource import (
-    ResourceCycle,
-    ResourceInvalid,
-    ResourceNotFound,
-    ResourceTooLarge,
-    ResourceVersionExists,
-)
+from agentvm.errors.resource import ResourceCycle, ResourceInvalid, ResourceNotFound, ResourceTooLarge, ResourceVersionExists
 from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.resource import (
     CONTENT_MAX_BYTES,
@@ -39,8 +34,10 @@ from agentvm.resources.kind import Content, ResourceKind, accept, binaries, deta
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published
-from agentvm.storage.sql.resources import ResourceStore
-from agentvm.storage.sql.store import Store
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.resources import ResourceStore
+    from agentvm.storage.sql.store import Store
 
 FIRST = "1.0.0"
 INDEXED_TEXT_MAX = 32_768
@@ -120,7 +117,7 @@ class Registry:
     """Publishes, changes and deletes the resources of all tenants."""
 
     def __init__(
-        self, store: Store, resolver: Resolver, kinds: Mapping[ResourceType, ResourceKind], clock: Clock, new_id: NewId
+        self, store: "Store", resolver: Resolver, kinds: Mapping[ResourceType, ResourceKind], clock: Clock, new_id: NewId
     ) -> None:
         self._store = store
         self._resolver = resolver
@@ -252,7 +249,7 @@ class Registry:
         uri = ResourceUri(type=resource.type, name=resource.name, selector=selector)
         return ResourceNotFound(str(uri), describe_versions(history.versions, history.tags))
 
-    def _view(self, author: Author) -> ResourceStore:
+    def _view(self, author: Author) -> "ResourceStore":
         return self._store.resources(author.tenant_id)
 
     def _check_visibility(self, author: Author, visibility: Visibility | None) -> None:

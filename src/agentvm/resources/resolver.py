@@ -7,7 +7,7 @@ time. Resolved closures are cached until the next publication or change on this 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 import msgspec
@@ -40,8 +40,10 @@ from agentvm.resources.kind import RenderContext, ResourceKind, exact_uri
 from agentvm.resources.prompt import declares, variables
 from agentvm.sharing.cache import Cache
 from agentvm.storage.resources import Node
-from agentvm.storage.sql.resources import ResourceStore
-from agentvm.storage.sql.store import Store
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.resources import ResourceStore
+    from agentvm.storage.sql.store import Store
 
 Expand = Literal["none", "content", "closure"]
 CACHE_MS = 5_000
@@ -133,7 +135,7 @@ class VersionClosure:
 class Resolver:
     """Resolves URIs for all tenants."""
 
-    def __init__(self, store: Store, kinds: Mapping[ResourceType, ResourceKind], clock: Clock) -> None:
+    def __init__(self, store: "Store", kinds: Mapping[ResourceType, ResourceKind], clock: Clock) -> None:
         self._store = store
         self._kinds = kinds
         self._clock = clock
@@ -219,7 +221,7 @@ class Resolver:
         return VersionClosure(nodes[version_id], nodes)
 
 
-async def _select(store: ResourceStore, resource: Resource, selector: str | None) -> ResourceVersion | None:
+async def _select(store: "ResourceStore", resource: Resource, selector: str | None) -> ResourceVersion | None:
     """Returns the selected version. Most often its number is known, and then the others, which may be many, are not read."""
     only = resource.latest if selector in (None, LATEST) else selector if is_version(selector or "") else None
     if only is not None:
@@ -231,7 +233,7 @@ async def _select(store: ResourceStore, resource: Resource, selector: str | None
     return select(history.versions, history.tags, selector)
 
 
-async def _what_there_is(store: ResourceStore, resource: Resource | None) -> str:
+async def _what_there_is(store: "ResourceStore", resource: Resource | None) -> str:
     """Lists the available versions, for a caller that may see the resource and asked for one it does not have."""
     if resource is None:
         return ""

@@ -1,13 +1,17 @@
 """Turn log — what was told of one turn, from wherever it is kept: the same events, in the same order."""
 
+from typing import TYPE_CHECKING
+
 from agentvm.events.base import Event
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.stream import InputJsonDelta, TextDelta, ThinkingDelta
 from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.turn import Turn
-from agentvm.runtime.replay import Replay
-from agentvm.storage.sql.store import Store
+
+if TYPE_CHECKING:
+    from agentvm.runtime.replay import Replay
+    from agentvm.storage.sql.store import Store
 
 _PIECES = (TextDelta, ThinkingDelta, InputJsonDelta)
 
@@ -15,7 +19,7 @@ _PIECES = (TextDelta, ThinkingDelta, InputJsonDelta)
 class TurnLog:
     """One turn of a tenant."""
 
-    def __init__(self, store: Store, replay: Replay, tenant_id: TenantId, row: Turn) -> None:
+    def __init__(self, store: "Store", replay: "Replay", tenant_id: TenantId, row: Turn) -> None:
         self._log = store.tenant(tenant_id).container(row.container_id).log(row.session_id)
         self._replay, self._tenant_id, self._row = replay, tenant_id, row
 

@@ -18,6 +18,7 @@ from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.base import Record
 from agentvm.sessions.bounds import MAX_MESSAGE_BYTES
 
+ExportFormat = Literal["archive", "markdown", "html"]
 FORMATS: Final = (1, 2)
 KIND: Final = "agentvm.sessions"
 

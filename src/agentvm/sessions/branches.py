@@ -18,11 +18,11 @@ from agentvm.events.lifecycle import SessionForked, SessionRewound
 from agentvm.model.exchange import by_turn, extent
 from agentvm.model.ids import ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
-from agentvm.model.session import Fork, Rewind, Session, Summary
+from agentvm.model.session import Fork, Rewind, Session, Summary, check_title
 from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.sessions.library import SessionLibrary, check_title
+from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender, SentMessage
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.base import Recalled

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import anyio.to_thread
 
@@ -17,7 +17,9 @@ from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
 from agentvm.sessions.staged import Staged
 from agentvm.storage.carry import SessionHere
-from agentvm.storage.sql.carry import Carrier
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.carry import Carrier
 
 MOST_TOLD = 1_000
 """Images and sessions of one import that are told."""
@@ -49,7 +51,7 @@ async def stage(file: BinaryIO, spool: BinaryIO, orders: Orders, read: Read) -> 
     return await anyio.to_thread.run_sync(lambda: Staged(spool, blobs=reading.blobs)), reading
 
 
-async def plan(staged: Staged, carrier: Carrier, *, container_id: ContainerId | None, new_id: NewId) -> Placement:
+async def plan(staged: Staged, carrier: "Carrier", *, container_id: ContainerId | None, new_id: NewId) -> Placement:
     """Where everything goes: see `agentvm.sessions.placement`."""
     images, present = await _place_images(staged, carrier, container_id, new_id)
     sessions, known = await _Sessions(staged, carrier, container_id, new_id, images).place()
@@ -64,7 +66,7 @@ async def plan(staged: Staged, carrier: Carrier, *, container_id: ContainerId | 
 
 
 async def _place_images(
-    staged: Staged, carrier: Carrier, container_id: ContainerId | None, new_id: NewId
+    staged: Staged, carrier: "Carrier", container_id: ContainerId | None, new_id: NewId
 ) -> tuple[dict[str, str], frozenset[str]]:
     """The new ids of those that need one, and those that are here already."""
     waiting = {old: container_id or image.container_id for old, image in staged.images.items()}
@@ -86,7 +88,7 @@ class _Sessions:
     """The sessions of an import while it is found out where they go."""
 
     def __init__(
-        self, staged: Staged, carrier: Carrier, container_id: ContainerId | None, new_id: NewId, images: Mapping[str, str]
+        self, staged: Staged, carrier: "Carrier", container_id: ContainerId | None, new_id: NewId, images: Mapping[str, str]
     ) -> None:
         self._staged = staged
         self._carrier = carrier
@@ -147,7 +149,7 @@ def destinations(staged: Staged, placement: Placement) -> dict[ContainerId, int]
     return found
 
 
-async def write(staged: Staged, placement: Placement, carrier: Carrier, clock: Clock) -> None:
+async def write(staged: Staged, placement: Placement, carrier: "Carrier", clock: Clock) -> None:
     if len(placement.complete) < len(staged.sessions):
         await carrier.add(lambda: staged.load(placement), clock())
 

@@ -23,16 +23,13 @@ from agentvm.events.lifecycle import (
     SessionUpdated,
 )
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_container_id
-from agentvm.model.session import Session, Summary
+from agentvm.model.session import Session, Summary, check_title
 from agentvm.sessions.compaction import Work
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, SessionReader
 from agentvm.storage.sql.sessions import SessionStore
 
-TITLE_MAX = 300
 DEVICE_MAX = 128
-SEARCH_MAX = 1_000
-"""Characters."""
 SESSION_ROW_BYTES = 100
 """Counted against the storage quota for an empty session."""
 
@@ -219,18 +216,6 @@ class SessionLibrary:
     def _undo(self) -> int:
         """Milliseconds for which a deleted session can be restored."""
         return int(self.workspace.runtime.settings_of(None).limits.undo_seconds * 1000)
-
-
-def check_title(title: str | None) -> None:
-    """Refuses a title that is too long: titles are sent to every connection of the container and shown in every list."""
-    if title is not None and len(title) > TITLE_MAX:
-        raise InvalidInput(f"A title has at most {TITLE_MAX} characters, not {len(title)}")
-
-
-def check_search(text: str) -> str:
-    if len(text) > SEARCH_MAX:
-        raise InvalidInput(f"A search has at most {SEARCH_MAX} characters, not {len(text)}")
-    return text
 
 
 def _updated(session: Session) -> SessionUpdated:

@@ -7,6 +7,7 @@ returned alone, if it fits into a frame.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.ids import SessionId
@@ -14,7 +15,9 @@ from agentvm.model.message import Message
 from agentvm.protocol.codec import FRAME_MAX_BYTES
 from agentvm.sharing.reservation import RequestReservation
 from agentvm.storage.sessions import PAGE_BYTES, MessagePage, MessageQuery
-from agentvm.storage.sql.container import ContainerStore
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.container import ContainerStore
 
 SMALL_BYTES = 256 * 1024
 """A history up to this size is read without a reservation."""
@@ -29,7 +32,7 @@ ROOM_FOR_ONE = 2 * FRAME_MAX_BYTES
 
 
 async def read_recent(
-    room: RequestReservation, store: ContainerStore, session_id: SessionId
+    room: RequestReservation, store: "ContainerStore", session_id: SessionId
 ) -> tuple[tuple[Message, ...], bool]:
     """The newest messages, oldest first, and whether some were left out."""
     for max_bytes, reserved in ((SMALL_BYTES, 0), (PAGE_BYTES, ROOM_FOR_PAGE), (HISTORY_BYTES, ROOM_FOR_HISTORY)):

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentvm.blueprint.templates import check_name_free
-from agentvm.errors.resource import ResourceUriInvalid
-from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceUri, parse_uri
+from agentvm.model.resource import Resource, ResourceId, ResourceType
 from agentvm.resources.agent import to_definition
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
-from agentvm.resources.kind import accept
+from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
@@ -83,20 +82,3 @@ class ResourceLibrary:
 
     async def _check_storage(self) -> None:
         await self.workspace.check_quota("storage_bytes", self.workspace.accounts.quotas.storage_bytes)
-
-
-def check_selector(resource: Resource, text: str) -> str:
-    """Returns a version, range, tag or digest in its canonical form, as in a URI."""
-    if "#" in text:
-        raise ResourceUriInvalid(text, "a version, range, tag or digest is expected here")
-    uri = ResourceUri(type=resource.type, name=resource.name, selector=text)
-    return parse_uri(str(uri)).selector or text
-
-
-def versioned_uri(resource: Resource, selector: str | None) -> ResourceUri:
-    return ResourceUri(
-        type=resource.type,
-        owner=resource.owner,
-        name=resource.name,
-        selector=None if selector is None else check_selector(resource, selector),
-    )

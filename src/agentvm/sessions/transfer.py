@@ -18,10 +18,12 @@ from agentvm.errors import (
 )
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
-from agentvm.sessions.export import EXPORT_BYTES, Source, Wanted
+from agentvm.sessions.archive import ExportFormat
+from agentvm.sessions.export import EXPORT_BYTES, Source, Wanted, export_archive
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.import_reader import Kind, Orders, Reading
 from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
+from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.staged import Staged
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
@@ -71,6 +73,12 @@ class SessionExport:
             if user is None:
                 raise NotFound("There is no such user")
         return frozenset(await users.bound(user.user_id))
+
+    def content(self, selected: list[Wanted], form: ExportFormat) -> AsyncIterator[bytes]:
+        """Returns the sessions as an archive, or as a page for reading."""
+        if form == "archive":
+            return export_archive(self.source, selected)
+        return export_pages(self.source, selected, HTML if form == "html" else MARKDOWN)
 
     async def metered(self, content: AsyncIterator[bytes], size: int) -> AsyncGenerator[bytes, None]:
         """Returns the content, which counts towards the quota as it is sent. `QuotaExceeded` and `ServerBusy` come before."""

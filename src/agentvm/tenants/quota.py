@@ -13,6 +13,7 @@ the amounts settled since.
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +24,6 @@ from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.sharing.keyed_lock import KeyedLock
-from agentvm.storage.sql.store import Store
 from agentvm.tenants.book import (
     MONEY,
     SPENT,
@@ -39,6 +39,9 @@ from agentvm.tenants.book import (
 )
 from agentvm.tenants.export_hold import ExportHold
 from agentvm.tenants.plans import DEFAULT, Plans, effective
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.store import Store
 
 BOOKS_MAX = 10_000
 """Tenants whose books are in memory."""
@@ -68,7 +71,7 @@ CountResources = Callable[[], Awaitable[int]]
 class Quotas:
     """The books of this server's tenants."""
 
-    def __init__(self, store: Store, clock: Clock, plans: Plans | None = None) -> None:
+    def __init__(self, store: "Store", clock: Clock, plans: Plans | None = None) -> None:
         """Without `plans` a tenant has only its explicit limits."""
         self._store = store
         self._clock = clock

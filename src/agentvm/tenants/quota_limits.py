@@ -1,14 +1,16 @@
 """Quota limits — which limits hold for a tenant and its users, where each comes from, and how much of it is used."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Quota
 from agentvm.model.ids import UserId
-from agentvm.storage.sql.accounts import Accounts
 from agentvm.tenants.quota import QuotaBook, window_of
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.accounts import Accounts
 
 QuotaSource = Literal["plan", "tenant", "eachUser", "user"]
 Limits = Mapping[tuple[str, UserId | None], Quota]
@@ -38,7 +40,7 @@ def source_of(quota: Quota, explicit: Limits, user_id: UserId | None = None) -> 
     return "eachUser" if user_id is not None and (quota.metric, EACH_USER) in explicit else "plan"
 
 
-async def used_of(quota: Quota, accounts: Accounts, book: QuotaBook, now: int) -> int | None:
+async def used_of(quota: Quota, accounts: "Accounts", book: QuotaBook, now: int) -> int | None:
     """Returns the used amount: from the ledger, the number of containers, or a counter. None if nothing was counted yet."""
     if quota.user_id == EACH_USER:
         return None

@@ -11,9 +11,8 @@ from agentvm.tenants.access import Access
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.quota import Quotas
+from agentvm.tenants.slug import NO_TENANT
 from agentvm.tenants.vault import Vault
-
-NO_TENANT = "There is no such tenant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

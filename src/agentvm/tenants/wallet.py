@@ -3,13 +3,16 @@
 import re
 from contextlib import nullcontext
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from agentvm.errors import Conflict, InvalidInput, shorten
 from agentvm.model.ids import TenantId
 from agentvm.model.ledger import Credit
 from agentvm.model.money import NANO, dollars, to_nano
-from agentvm.storage.sql.accounts.ledger import LedgerStore
-from agentvm.tenants.quota import Quotas
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.accounts.ledger import LedgerStore
+    from agentvm.tenants.quota import Quotas
 
 CREDIT_NANO_MAX = 1_000_000 * NANO
 """More than a million dollars at once is a typo, or an amount in the wrong unit."""
@@ -35,7 +38,7 @@ def check_amount(amount: int) -> int:
     return amount
 
 
-async def add_credit(ledger: LedgerStore, quotas: Quotas, tenant_id: TenantId, credit: Credit) -> bool:
+async def add_credit(ledger: "LedgerStore", quotas: "Quotas", tenant_id: TenantId, credit: Credit) -> bool:
     """Adds the credit; False if its reference was added before, by then or meanwhile. `Conflict` for another amount."""
     added = await _find(ledger, credit.reference) is None and await _add(ledger, quotas, tenant_id, credit)
     stored = credit if added else await _find(ledger, credit.reference)
@@ -44,7 +47,7 @@ async def add_credit(ledger: LedgerStore, quotas: Quotas, tenant_id: TenantId, c
     return added
 
 
-async def _add(ledger: LedgerStore, quotas: Quotas, tenant_id: TenantId, credit: Credit) -> bool:
+async def _add(ledger: "LedgerStore", quotas: "Quotas", tenant_id: TenantId, credit: Credit) -> bool:
     if (await ledger.wallet()).credited + credit.amount > WALLET_NANO_MAX:
         raise InvalidInput(f"A wallet holds at most {dollars(WALLET_NANO_MAX)}")
     async with quotas.withdrawing(tenant_id, -credit.amount) if credit.amount < 0 else nullcontext():
@@ -53,5 +56,5 @@ async def _add(ledger: LedgerStore, quotas: Quotas, tenant_id: TenantId, credit:
     return added
 
 
-async def _find(ledger: LedgerStore, reference: str) -> Credit | None:
+async def _find(ledger: "LedgerStore", reference: str) -> Credit | None:
     return next((credit for credit in await ledger.credits(limit=CREDITS_MAX) if credit.reference == reference), None)
