@@ -1,8 +1,8 @@
 """Commits — how long the longest commit of each large change holds the one writer.
 
-    python -m bench.commits [--messages 20000] [--directory DIR]
+    python -m bench.commits [--messages 20000] [--only TEXT] [--directory DIR]
 
-Each deletion runs on a store of its own with so many messages. Rows are those that the largest commit changes, with the rows of
+Each change runs on a store of its own with so many messages. Rows are those that the largest commit changes, with the rows of
 the search index. Goal: no commit of more than 50 ms.
 """
 
@@ -10,18 +10,24 @@ import argparse
 import io
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import apsw
-from tests.conformance.records import HOME, IMAGE, SESSION, image
+from msgspec import structs
+from tests.conformance.accounts import key, user
+from tests.conformance.attachments import digest_of, referring
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image
 from tests.conformance.store import settle
 
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId
+from agentvm.errors import StoreFailed
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId, SessionId, UserId
 from agentvm.model.message import UserMessage
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
+from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 from bench.measure import table
@@ -29,41 +35,44 @@ from bench.measure import table
 AT_ONCE = 200
 WORDS = "what was said here is of some length, so that it has words to be found by "
 FILE_BYTES = 64 * 1024 * 1024
+USER_KEYS_MAX = 5_000
 
 
 class Commits:
     """How long each transaction that writes took, in ms of CPU and of time, and how many rows it changed."""
 
     def __init__(self) -> None:
-        self.took: list[tuple[float, int]] = []
+        self.took: list[tuple[float, float, int]] = []
 
     def watch(self, connection: apsw.Connection) -> None:
-        began, rows = 0.0, 0
+        began, cpu, rows = 0.0, 0.0, 0
 
         def trace(cursor: apsw.Cursor, statement: str, _: object) -> bool:
-            nonlocal began, rows
+            nonlocal began, cpu, rows
             if statement.startswith("BEGIN"):
-                began, rows = time.perf_counter(), connection.total_changes()
+                began, cpu, rows = time.perf_counter(), time.thread_time(), connection.total_changes()
             return True
 
         def commit() -> bool:
-            self.took.append(((time.perf_counter() - began) * 1000, connection.total_changes() - rows))
+            took = (time.thread_time() - cpu, time.perf_counter() - began)
+            self.took.append((took[0] * 1000, took[1] * 1000, connection.total_changes() - rows))
             return False
 
         connection.exec_trace = trace
         connection.set_commit_hook(commit)
 
 
+def said(name: str) -> UserMessage:
+    return UserMessage(id=MessageId(name), timestamp=1, role="user", content=f"{WORDS * 3}{name}")
+
+
 async def fill(store: Store, messages: int) -> None:
     await settle(store, image(), tenant=DEFAULT_TENANT)
     for first in range(0, messages, AT_ONCE):
-        said = [
-            UserMessage(id=MessageId(f"m{number}"), timestamp=1, role="user", content=f"{WORDS * 3}{number}")
-            for number in range(first, first + AT_ONCE)
-        ]
+        some = [said(f"m{number}") for number in range(first, first + AT_ONCE)]
         number = first // AT_ONCE + 1
         chunk = LogChunk(first_seq=number, last_seq=number, made_at=number, body=b"x" * 2_000)
-        write = SessionWrite(tenant_id=DEFAULT_TENANT, container_id=HOME, session_id=SESSION, now=1, messages=said, chunk=chunk)
+        write = SessionWrite(tenant_id=DEFAULT_TENANT, container_id=HOME, session_id=SESSION, now=1, messages=some, chunk=chunk)
         await store.commit([write], entry=b"x" * 500)
     while await store.tend_search():
         pass
@@ -111,8 +120,50 @@ async def delete_file(store: Store) -> None:
     assert await files.delete(added.digest)
 
 
-Deletion = Callable[[Store], Awaitable[None]]
-DELETIONS: dict[str, Deletion] = {
+def archive(messages: int) -> Iterator[Carried]:
+    """One session that goes on with half of the messages; ten sessions to an image with the others, ten and a file in each."""
+    yield Present(image())
+    last = MessageId(f"m{messages - 1}")
+    yield Continued(default_session(image()), last)
+    half = messages // 2
+    for first in range(0, half, AT_ONCE):
+        yield Said(tuple(said(f"i{number}") for number in range(first, first + AT_ONCE)))
+    for number in range(half // 10):
+        if number % 10 == 0:
+            owner = image(f"new_{number}")
+            yield owner
+        yield structs.replace(default_session(owner), session_id=SessionId(f"new_{number}-default"))
+        body = f"file {number}".encode()
+        yield Attached(digest_of(body), len(body), Upload(media_type="text/plain"), body)
+        yield Said((referring("m0", body), *(said(f"m{each}") for each in range(1, 10))))
+
+
+async def bring_in(store: Store) -> None:
+    listed = await store.tenant(DEFAULT_TENANT).container(HOME).list_messages(SESSION)
+    await store.carrier(DEFAULT_TENANT).add(lambda: archive(len(listed)), 7)
+
+
+async def break_off(store: Store) -> None:
+    listed = await store.tenant(DEFAULT_TENANT).container(HOME).list_messages(SESSION)
+
+    def load() -> Iterator[Carried]:
+        yield from archive(len(listed))
+        raise StoreFailed("cut off")
+
+    with suppress(StoreFailed):
+        await store.carrier(DEFAULT_TENANT).add(load, 7)
+
+
+async def delete_user(store: Store) -> None:
+    accounts = store.accounts(DEFAULT_TENANT)
+    await accounts.users.add(user("alice"))
+    for number in range(USER_KEYS_MAX):
+        await accounts.keys.add(key(f"k{number}", user_id=UserId("alice")), b"digest")
+    assert await accounts.users.delete(UserId("alice"), 9)
+
+
+Change = Callable[[Store], Awaitable[None]]
+CHANGES: dict[str, Change] = {
     "delete an image": delete_image,
     "rewind": rewind,
     "purge a deleted session": purge,
@@ -120,6 +171,9 @@ DELETIONS: dict[str, Deletion] = {
     "trim the log": trim,
     "forget the journal": forget,
     "upload and delete a file of 64 MiB": delete_file,
+    "import as many again": bring_in,
+    "import that breaks off": break_off,
+    "delete a user with 5,000 keys": delete_user,
 }
 
 
@@ -131,16 +185,16 @@ async def measure(name: str, messages: int, directory: str | None) -> list[str]:
             async with open_store(Path(folder) / "agentvm.db") as store:
                 await fill(store, messages)
                 commits.took.clear()
-                await DELETIONS[name](store)
+                await CHANGES[name](store)
     finally:
         apsw.connection_hooks.remove(commits.watch)
-    longest = max(took for took, _ in commits.took)
-    return [name, f"{longest:.0f}", str(max(rows for _, rows in commits.took)), str(len(commits.took))]
+    cpu, wall, most = (max(column) for column in zip(*commits.took, strict=True))
+    return [name, f"{cpu:.0f}", f"{wall:.0f}", str(most), str(len(commits.took))]
 
 
-async def main(messages: int, directory: str | None) -> None:
-    rows = [[f"with {messages:,} messages", "longest commit ms", "most rows", "commits"]]
-    rows += [await measure(name, messages, directory) for name in DELETIONS]
+async def main(messages: int, directory: str | None, only: str) -> None:
+    rows = [[f"with {messages:,} messages", "longest commit: CPU ms", "elapsed ms", "most rows", "commits"]]
+    rows += [await measure(name, messages, directory) for name in CHANGES if only in name]
     print(table(rows))
 
 
@@ -148,5 +202,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--directory")
+    parser.add_argument("--only", default="", help="changes whose name contains this text")
     options = parser.parse_args()
-    anyio.run(main, options.messages, options.directory)
+    anyio.run(main, options.messages, options.directory, options.only)

@@ -62,8 +62,9 @@ class Eraser:
 
     async def erase(self) -> bool:
         """All that is pending; False if some of it must be tried again later."""
-        for erasure in await self._store.erasing.pending():
-            if not erasure.emptied:
+        # The erasure of a user that a restart takes up notes those of their containers.
+        while left := [erasure for erasure in await self._store.erasing.pending() if not erasure.emptied]:
+            for erasure in left:
                 await self._empty(erasure)
         emptied = [erasure for erasure in await self._store.erasing.pending() if erasure.emptied]
         if not emptied:

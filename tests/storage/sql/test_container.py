@@ -18,7 +18,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sql import rows
-from agentvm.storage.sql.session_write import ARRIVING_MS, PIECE_MESSAGES
+from agentvm.storage.sql.session_write import PIECE_MESSAGES
 from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -187,7 +187,9 @@ async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_st
         home = await settle(store, image())
         await home.add_session(session("s2"), [message("m1")])
     async with open_database(tmp_path / "x.db") as database:
-        await database.write(lambda found: found.fetch(f"UPDATE sessions SET deleted_at = {ARRIVING_MS}"))
+        begin = "INSERT INTO arrivals (published_at) VALUES (NULL) RETURNING arrival_key"
+        ((key,),) = await database.write(lambda found: found.fetch(begin))
+        await database.write(lambda found: found.execute("UPDATE sessions SET arrival_key = ? WHERE session_id = 's2'", (key,)))
     async with open_store(tmp_path / "x.db") as store:
         assert await store.tenant(ACME).container(HOME).list_messages(SessionId("s2")) == ()
 

@@ -8,20 +8,26 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
-from tests.conformance.accounts import key, tenant
-from tests.conformance.records import HOME, IMAGE, SESSION, image
+from tests.conformance.accounts import ALICE, key, tenant, user
+from tests.conformance.attachments import digest_of, referring
+from tests.conformance.erasing import erase
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, session, turn
 from tests.conformance.resources import publication, put
 from tests.conformance.retention import say
 from tests.conformance.sessions import mine, said
 from tests.conformance.store import ACME, settle
+from tests.storage.crashing import CrashingDatabase
 
-from agentvm.model.ids import KeyId, MessageId, RewindId, SessionId, TenantId
+from agentvm.errors import StoreFailed
+from agentvm.model.ids import ContainerId, KeyId, MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
+from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.retention import SessionPlace
+from agentvm.storage.sql.accounts.users import UserStore
 from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +223,100 @@ async def test_a_large_file_is_deleted_in_slices(tmp_path: Path, commits: Commit
         # Chunks of 256 KiB, two at a time.
         assert len(commits.rows) >= 10
         assert largest(commits) <= 3
+
+
+def archive(count: int) -> Iterator[Carried]:
+    """A session that goes on with many messages and turns, then many images, each with a session, a message and a file."""
+    yield Present(image())
+    yield Continued(default_session(image()), None)
+    turns = tuple(turn(f"t{number}", outcome="completed", ended=2) for number in range(200))
+    yield Said(tuple(many(0, count)), turns)
+    for number in range(count // 10):
+        body = f"file {number}".encode()
+        new = image(f"new{number}", f"home{number}")
+        yield from (new, default_session(new), Attached(digest_of(body), len(body), Upload(media_type="text/plain"), body))
+        yield Said((referring("m1", body),))
+
+
+async def test_an_import_goes_in_slices_and_is_published_by_a_few_rows(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        home = await settle(store, image())
+        commits.rows.clear()
+        await store.carrier(ACME).add(lambda: archive(MANY), 7)
+        assert largest(commits)
+        # The last commit is the one that publishes: the arrival, the one session that was here, and its range.
+        assert commits.rows[-1] <= 4
+        assert len(await home.list_messages(SESSION)) == MANY
+        assert len(await store.tenant(ACME).list_containers()) == MANY // 10 + 1
+
+
+async def test_an_import_that_breaks_off_is_removed_in_slices(tmp_path: Path, commits: Commits) -> None:
+    def load() -> Iterator[Carried]:
+        yield from archive(MANY)
+        commits.rows.clear()
+        raise StoreFailed("the file is gone")
+
+    async with opened(tmp_path) as store:
+        home = await settle(store, image())
+        with pytest.raises(StoreFailed):
+            await store.carrier(ACME).add(load, 7)
+        assert len(commits.rows) > MANY // 100
+        assert largest(commits) < 1_000
+        assert await home.list_messages(SESSION) == ()
+        assert await store.tenant(ACME).list_containers() == (HOME,)
+
+
+async def add_user(store: Store, count: int) -> None:
+    """A user with many keys, containers that are theirs alone, and drafts in the sessions of another."""
+    accounts = store.accounts(ACME)
+    home = await settle(store, image())
+    await accounts.users.add(user(ALICE))
+    for number in range(count):
+        await accounts.keys.add(key(f"k{number}", user_id=ALICE), b"digest")
+        await accounts.users.bind(ALICE, ContainerId(f"home{number}"))
+        await store.tenant(ACME).container(ContainerId(f"home{number}")).create(1)
+        await home.add_session(session(f"s{number}"))
+        await store.tenant(ACME).drafts(ALICE, None).save(SessionId(f"s{number}"), "", "draft", 2)
+
+
+async def left_of_users(store: Store) -> list[int]:
+    tables = ("users", "api_keys", "bindings", "drafts")
+    return await store._database.read(
+        lambda connection: [connection.fetch(f"SELECT count(*) FROM {table}")[0][0] for table in tables]
+    )
+
+
+async def test_deleting_a_user_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
+    async with opened(tmp_path) as store:
+        await add_user(store, 200)
+        assert await left_of_users(store) == [1, 200, 200, 200]
+        commits.rows.clear()
+        assert await store.accounts(ACME).users.delete(ALICE, 9)
+        assert largest(commits) <= 200
+        assert len(commits.rows) > 15
+        assert await left_of_users(store) == [0, 0, 0, 0]
+        assert await store.tenant(ACME).list_containers() == (HOME,)
+        # The name is free again.
+        await store.accounts(ACME).users.add(user("other", ALICE))
+
+
+@pytest.mark.parametrize("commits_done", [1, 2, 5])
+async def test_a_user_that_was_half_deleted_is_gone_at_once_and_erased_after_a_restart(
+    tmp_path: Path, commits_done: int
+) -> None:
+    async with opened(tmp_path) as store:
+        await add_user(store, 100)
+        crashing = CrashingDatabase(store._database, commits_done)
+        with pytest.raises(StoreFailed):
+            await UserStore(crashing, ACME).delete(ALICE, 9)
+    async with opened(tmp_path) as store:
+        accounts = store.accounts(ACME)
+        assert await accounts.users.get(ALICE) is None
+        assert await accounts.users.find(ALICE) is None
+        assert await accounts.users.list() == ()
+        assert await accounts.keys.list() == ()
+        assert not await store.directory.has_keys()
+        assert await store.directory.find_key(KeyId("k99")) is None
+        await erase(store)
+        assert await left_of_users(store) == [0, 0, 0, 0]
+        assert await store.tenant(ACME).list_containers() == (HOME,)

@@ -16,11 +16,10 @@ import anyio.to_thread
 from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
-from agentvm.model.ids import TenantId
 from agentvm.storage.attachments import CHUNK_BYTES, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater
-from agentvm.storage.sql.rows import Key
+from agentvm.storage.sql.rows import Key, is_here
 
 PIECE_CHUNKS_MAX = 4
 """Chunks of one transaction."""
@@ -35,7 +34,8 @@ MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 GIVEN_UP_MS = 1
 """As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
 
-_FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
+_ALL = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
+_FROM = f"{_ALL} AND {is_here('attachments')}"
 _COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
 _NAMES = _COLUMNS.split(", ")
 _GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
@@ -65,18 +65,21 @@ _SIZE_OF = "SELECT size FROM blobs WHERE blob_key = ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
 _UPDATE = f"""
-UPDATE attachments SET media_type = ?1, name = ?2, unused_since = {greater("?3", "unused_since")}
+UPDATE attachments SET media_type = ?1, name = ?2, unused_since = {greater("?3", "unused_since")}, arrival_key = NULL
 WHERE tenant_id = ?4 AND container_id = ?5 AND blob_key = ?6
 """
 _ADD = """
-INSERT INTO attachments (tenant_id, container_id, blob_key, media_type, name, created_at, uploaded_by, unused_since)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO attachments (tenant_id, container_id, blob_key, media_type, name, created_at, uploaded_by, unused_since,
+                         arrival_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, container_id, blob_key) DO NOTHING
 """
 _CLAIM = f"""
 UPDATE attachments SET unused_since = {greater("?1", "unused_since")}
 WHERE tenant_id = ?2 AND container_id = ?3 AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?4)
+  AND {is_here("attachments")}
 """
-_LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_FROM} AND digest = ?"
+_LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_ALL} AND digest = ?"
 _KEYS = f"""
 SELECT attachment_key, blob_key,
        EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
@@ -92,26 +95,7 @@ WHERE unused_since BETWEEN 1 AND ?
 ORDER BY unused_since LIMIT ?
 """
 _NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
-_ALL_OF = "SELECT attachment_key, blob_key FROM attachments WHERE tenant_id = ?"
-_GIVE = """
-UPDATE attachments SET tenant_id = ?1 WHERE tenant_id = ?2 AND NOT EXISTS (
-    SELECT 1 FROM attachments AS own
-    WHERE own.tenant_id = ?1 AND own.container_id = attachments.container_id AND own.blob_key = attachments.blob_key
-)
-"""
-_REFER = """
-UPDATE message_attachments SET attachment_key = (
-    SELECT own.attachment_key
-    FROM attachments AS came JOIN attachments AS own ON own.container_id = came.container_id AND own.blob_key = came.blob_key
-    WHERE came.attachment_key = message_attachments.attachment_key AND own.tenant_id = ?1
-)
-WHERE attachment_key IN (SELECT attachment_key FROM attachments WHERE tenant_id = ?2)
-"""
-_USED = """
-UPDATE attachments SET unused_since = NULL
-WHERE tenant_id = ? AND unused_since IS NOT NULL
-  AND attachment_key IN (SELECT attachment_key FROM message_attachments)
-"""
+_ARRIVING = "SELECT attachment_key, blob_key FROM attachments WHERE arrival_key = ? LIMIT ?"
 
 
 class AttachmentStore:
@@ -239,18 +223,39 @@ class AttachmentStore:
 
 def attach(connection: Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int) -> bool:
     """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
-    found = connection.fetch(_FIND_BLOB, (digest,))
-    if found:
-        blob_key = found[0][0]
-    else:
-        blob_key = connection.fetch(_ADD_BLOB, (digest, size, None))[0][0]
-        connection.many(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
+    blob_key = _put_blob(connection, digest, size, chunks)
     # 0 means something else.
     since = max(now, 1)
     if connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key)):
         return False
-    connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
+    connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since, None))
     return True
+
+
+def attach_arriving(
+    connection: Connection, key: Key, blob: tuple[str, int, Iterator[bytes]], upload: Upload, now: int, arrival_key: int
+) -> None:
+    """Adds an attachment of an arrival, unless the container has it: then that one stays as it is."""
+    blob_key = _put_blob(connection, *blob)
+    row = (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, max(now, 1), arrival_key)
+    connection.execute(_ADD, row)
+
+
+def drop_arriving_attachments(connection: Connection, arrival_key: int) -> bool:
+    """Deletes some attachments of an arrival that is given up; whether there were any."""
+    dropped = connection.fetch(_ARRIVING, (arrival_key, DROPPED_MAX))
+    for attachment_key, blob_key in dropped:
+        _drop(connection, attachment_key, blob_key)
+    return bool(dropped)
+
+
+def _put_blob(connection: Connection, digest: str, size: int, chunks: Iterator[bytes]) -> int:
+    """The key of the bytes; the chunks are taken only if nobody has brought them before."""
+    for (blob_key,) in connection.fetch(_FIND_BLOB, (digest,)):
+        return int(blob_key)
+    blob_key = int(connection.fetch(_ADD_BLOB, (digest, size, None))[0][0])
+    connection.many(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
+    return blob_key
 
 
 def begin_blob(connection: Connection, size: int, now: int) -> int:
@@ -279,20 +284,6 @@ def give_up_blob(connection: Connection, blob_key: int) -> None:
 def link(connection: Connection, key: Key, position: int, digests: Sequence[str]) -> None:
     """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
     connection.many(_LINK, ((position, *key, digest) for digest in digests))
-
-
-def give_attachments(connection: Connection, giver: TenantId, taker: TenantId) -> None:
-    """All that one has becomes the other's; what the other has already is referred to there."""
-    connection.execute(_GIVE, (taker, giver))
-    connection.execute(_REFER, (taker, giver))
-    connection.execute(_USED, (taker,))
-    connection.execute("DELETE FROM attachments WHERE tenant_id = ?", (giver,))
-
-
-def drop_attachments(connection: Connection, tenant_id: TenantId) -> None:
-    """All of a tenant, to which nothing refers any more."""
-    for attachment_key, blob_key in connection.fetch(_ALL_OF, (tenant_id,)):
-        _drop(connection, attachment_key, blob_key)
 
 
 def collect_attachments(connection: Connection, now: int, grace: int) -> int:

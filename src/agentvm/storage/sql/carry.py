@@ -7,8 +7,8 @@ from itertools import islice
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
-from agentvm.storage.sql.arriving import arrive
 from agentvm.storage.sql.connection import Connection, Database, snapshot
+from agentvm.storage.sql.importing import import_archive
 from agentvm.storage.sql.rows import TURNS, decode_turn
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -137,4 +137,4 @@ class Carrier:
         something that should be here is not, or was continued otherwise, or if a container was deleted
         meanwhile, or earlier with its user.
         """
-        await arrive(self._database, self._tenant_id, load, now)
+        await import_archive(self._database, self._tenant_id, load, now)

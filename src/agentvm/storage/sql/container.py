@@ -19,23 +19,26 @@ from agentvm.model.session import Session
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
 from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.arrivals import open_arrival
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
-from agentvm.storage.sql.session_write import ARRIVING_MS, cut, prepare
-from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD_MS, SessionRow, drop_image_slice, drop_slice, hide_image
+from agentvm.storage.sql.session_write import cut, prepare
+from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
 
-_CREATE = """
+# One that is still arriving becomes everybody's.
+_CREATE = f"""
 INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (tenant_id, container_id) DO NOTHING
+ON CONFLICT (tenant_id, container_id) DO UPDATE SET arrival_key = NULL
+WHERE NOT {rows.is_here("containers")}
 """
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
-                    lock, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    lock, created_at, updated_at, arrival_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING position
 """
 _REBUILD_IMAGE = """
@@ -46,21 +49,12 @@ _PLACE_OF_IMAGE = "SELECT position, digest FROM images WHERE tenant_id = ? AND c
 _ADD_SNAPSHOT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _ADD_SESSION = """
 INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at, pinned_at, archived_at,
-                      forked_session, forked_message)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      forked_session, forked_message, arrival_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# What was said elsewhere before is news to nobody.
-_SET_ADDED = f"""
-UPDATE sessions SET deleted_at = ?, answers = 0
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND (deleted_at IS NULL OR deleted_at = {ARRIVING_MS})
-"""
-_GIVE_UP = f"""
-UPDATE sessions SET deleted_at = {FOR_GOOD_MS}
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {ARRIVING_MS}
-"""
-_GIVEN_UP = f"""
-SELECT {COLUMNS} FROM sessions
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {FOR_GOOD_MS}
+# Messages of another session are news to nobody.
+_SET_READ = """
+UPDATE sessions SET answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at IS NULL
 """
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
@@ -158,43 +152,41 @@ class ContainerStore:
         return True
 
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
-        """With what was said in it so far, in one commit. `ImageNotFound` when its image is gone."""
+        """Adds a session with its first messages, all of it at once. `ImageNotFound` when its image is gone."""
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= ENCODED_INLINE_MAX else await anyio.to_thread.run_sync(cut, messages)
-        hidden = ARRIVING_MS if len(pieces) > 1 else None
-        first = None
-        if pieces:
-            first = (
-                await anyio.to_thread.run_sync(self._saying, session, pieces[0], True)
-                if hidden
-                else self._saying(session, pieces[0])
-            )
-
-        def begin(connection: Connection) -> None:
-            if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
-                raise ImageNotFound(session.image_id)
-            _insert_session(connection, self._key, session.image_id, session)
-            if first is not None:
-                first(connection)
-            connection.execute(_SET_ADDED, (hidden, *self._key, session.session_id))
-
+        if len(pieces) <= 1:
+            await self._database.write(self._beginning(session, pieces[0] if pieces else (), None))
+            return
         try:
-            await self._database.write(begin)
-            for piece in pieces[1:]:
-                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, True))
-            if hidden is not None:
-                await self._database.write(lambda connection: self._show(connection, session))
-                hidden = None
+            async with open_arrival(self._database) as arrival:
+                key = arrival.arrival_key
+                await self._database.write(await anyio.to_thread.run_sync(self._beginning, session, pieces[0], key))
+                for piece in pieces[1:]:
+                    await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, key))
+                await arrival.publish(session.updated_at, lambda connection: self._set_read(connection, session))
         except SessionNotFound:
             # It went with its image.
             raise ImageNotFound(session.image_id) from None
-        finally:
-            if hidden is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._give_up(session.session_id)
 
-    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[Connection], None]:
-        """The write that adds the messages; with `much` their words are indexed at once, not by the next search."""
+    def _beginning(
+        self, session: Session, messages: Sequence[Message], arrival_key: int | None
+    ) -> Callable[[Connection], None]:
+        """The write that adds a session and its first messages."""
+        say = self._saying(session, messages, arrival_key) if messages else None
+
+        def work(connection: Connection) -> None:
+            if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
+                raise ImageNotFound(session.image_id)
+            _insert_session(connection, self._key, session.image_id, session, arrival_key)
+            if say is not None:
+                say(connection)
+                self._set_read(connection, session)
+
+        return work
+
+    def _saying(self, session: Session, messages: Sequence[Message], arrival_key: int | None) -> Callable[[Connection], None]:
+        """The write that adds messages; those of an arrival are indexed at once, not by the next search."""
         tenant_id, container_id = self._key
         write = SessionWrite(
             tenant_id=tenant_id,
@@ -203,24 +195,11 @@ class ContainerStore:
             now=session.updated_at,
             messages=messages,
         )
-        return prepare(write, words=key_of(tenant_id, container_id) if much else None)
+        return prepare(write, words=None if arrival_key is None else key_of(tenant_id, container_id))
 
-    def _show(self, connection: Connection, session: Session) -> None:
-        if not connection.execute(_SET_ADDED, (None, *self._key, session.session_id)):
+    def _set_read(self, connection: Connection, session: Session) -> None:
+        if not connection.execute(_SET_READ, (*self._key, session.session_id)):
             raise SessionNotFound(session.session_id)
-
-    async def _give_up(self, session_id: SessionId) -> None:
-        """Deletes a session that is not all there, a slice in each commit."""
-        key = (*self._key, session_id)
-        await self._database.write(lambda connection: connection.fetch(_GIVE_UP, key))
-
-        def work(connection: Connection) -> bool:
-            left = [SessionRow(*row) for row in connection.fetch(_GIVEN_UP, key)]
-            drop_slice(connection, left)
-            return bool(left)
-
-        while await self._database.write(work):
-            pass
 
     async def get_session(self, session_id: SessionId) -> Session | None:
         return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))
@@ -280,32 +259,33 @@ class ContainerStore:
         return bool(connection.fetch(rows.CONTAINER, self._key))
 
 
-def insert_image(connection: Connection, tenant_id: TenantId, image: Image) -> int:
-    """Without what it is locked to; the number of its row."""
-    return _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
+def insert_image(connection: Connection, tenant_id: TenantId, image: Image, arrival_key: int) -> int:
+    """Adds an image of an arrival, without its lock; returns the position of its row."""
+    key = (tenant_id, image.container_id)
+    return _insert_image(connection, key, image, _snapshot(image), _encode_build(image), arrival_key)
 
 
-def insert_session(connection: Connection, tenant_id: TenantId, session: Session) -> None:
-    _insert_session(connection, (tenant_id, session.container_id), session.image_id, session)
+def insert_session(connection: Connection, tenant_id: TenantId, session: Session, arrival_key: int) -> None:
+    """Adds a session of an arrival."""
+    _insert_session(connection, (tenant_id, session.container_id), session.image_id, session, arrival_key)
 
 
 def _insert_image(
-    connection: Connection,
-    key: rows.Key,
-    image: Image,
-    body: bytes,
-    build: tuple[str, str, bytes, bytes | None, bytes | None],
+    connection: Connection, key: rows.Key, image: Image, body: bytes, build: _Build, arrival_key: int | None = None
 ) -> int:
     connection.execute(_ADD_SNAPSHOT, (image.digest, body))
     named = (image.image_id, image.session_id, image.name, image.description)
-    return int(connection.fetch(_ADD_IMAGE, (*key, *named, *build, image.created_at, image.updated_at))[0][0])
+    row = (*key, *named, *build, image.created_at, image.updated_at, arrival_key)
+    return int(connection.fetch(_ADD_IMAGE, row)[0][0])
 
 
-def _insert_session(connection: Connection, key: rows.Key, image_id: ImageId, session: Session) -> None:
+def _insert_session(
+    connection: Connection, key: rows.Key, image_id: ImageId, session: Session, arrival_key: int | None = None
+) -> None:
     fork = session.forked_from
     origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
     about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
-    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about))
+    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about, arrival_key))
 
 
 def _snapshot(image: Image) -> bytes:

@@ -37,6 +37,15 @@ WHERE tenant_id = ? AND container_id = ?
 """
 
 
+def is_here(table: str) -> str:
+    """The condition that a row does not belong to an arrival that is still hidden."""
+    return f"""
+({table}.arrival_key IS NULL OR NOT EXISTS (
+    SELECT 1 FROM arrivals AS hidden WHERE hidden.arrival_key = {table}.arrival_key AND hidden.published_at IS NULL
+))
+"""
+
+
 def is_living(table: str) -> str:
     """The condition that the container of a row is not being erased."""
     return f"""
@@ -52,6 +61,7 @@ IS_SHOWN = f"""
 EXISTS (
     SELECT 1 FROM sessions AS d
     WHERE d.tenant_id = images.tenant_id AND d.session_id = images.session_id AND d.deleted_at IS NULL
+      AND {is_here("d")}
 ) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
@@ -62,29 +72,30 @@ s.deleted_at, s.forked_session, s.forked_message, s.last_message_at, s.preview
 _SESSIONS = f"""
 SELECT {SESSION_COLUMNS}
 FROM sessions AS s
-WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s")}
 """
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
-CONTAINER = """
-SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+CONTAINER = f"""
+SELECT container_id, created_at, updated_at FROM containers
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("containers")}
 """
-IMAGE = _IMAGES + "AND image_id = ?"
+IMAGE = f"{_IMAGES} AND image_id = ? AND {is_here('images')}"
 IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
-_TURNS = """
+_TURNS = f"""
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
        user_id
 FROM sessions JOIN turns USING (session_key)
-WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND {is_here("turns")}
 """
 TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
-TURN = """
+TURN = f"""
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
        user_id
 FROM turns JOIN sessions USING (session_key)
-WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL
+WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("sessions")} AND {is_here("turns")}
 """
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,

@@ -14,7 +14,7 @@ from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater
-from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, words_of
+from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
@@ -53,8 +53,6 @@ PIECE_BYTES = 256 * 1024
 """Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
 PIECE_MESSAGES = 128
 """Messages that it takes at a time."""
-ARRIVING_MS = 2**62
-"""When a session was deleted that is not all there yet: nobody sees it, and it is not old enough to be purged."""
 
 
 def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
@@ -72,7 +70,8 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*pieces, tuple(some)] if some else pieces
 
 
-def _turn_row(turn: Turn) -> tuple[object, ...]:
+def turn_row(turn: Turn) -> tuple[object, ...]:
+    """The columns of a turn but its session."""
     return (
         turn.turn_id,
         turn.message_id,
@@ -95,8 +94,8 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[Conne
 
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
-    bodies = [_added(message, words) for message in write.messages]
-    turns = [_turn_row(turn) for turn in write.turns]
+    bodies = [prepare_message(message, words) for message in write.messages]
+    turns = [turn_row(turn) for turn in write.turns]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
@@ -116,7 +115,10 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[Conne
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
         if bodies:
-            _add_messages(connection, session_key, scope, bodies)
+            said = [entry for _, entry in add_messages(connection, session_key, scope, bodies)]
+            if said:
+                answers = sum(entry.kind in COUNTED for entry in said)
+                connection.execute(_SAID, (max(entry.at for entry in said), preview_of(said), answers, session_key))
         connection.many(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
@@ -145,7 +147,7 @@ def _add_calls(
     return work
 
 
-class _Added(NamedTuple):
+class PreparedMessage(NamedTuple):
     """A message as it is written; `digests` are of the attachments that it refers to, `words` are None if they follow."""
 
     message_id: str
@@ -155,25 +157,25 @@ class _Added(NamedTuple):
     words: str | None
 
 
-def _added(message: Message, words: str | None) -> _Added:
+def prepare_message(message: Message, words: str | None) -> PreparedMessage:
+    """Encodes a message; `words` is the key of its container, None if they follow."""
     entry = entry_of(message)
     cut = None if words is None else words_of(words, entry.text)
-    return _Added(message.id, encode_message(message), entry, _attached(message), cut)
+    return PreparedMessage(message.id, encode_message(message), entry, _attached(message), cut)
 
 
 def _attached(message: Message) -> tuple[str, ...]:
     return references(message.content) if isinstance(message, UserMessage) else ()
 
 
-def _add_messages(connection: Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
-    """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
+def add_messages(
+    connection: Connection, session_key: Any, scope: rows.Key, messages: Sequence[PreparedMessage]
+) -> list[tuple[int, Entry]]:
+    """Adds messages with their index entries and links; returns the position of each that was not there already."""
     added = []
-    for message_id, body, entry, digests, words in bodies:
+    for message_id, body, entry, digests, words in messages:
         for (position,) in connection.fetch(_ADD_MESSAGE, (session_key, message_id, body)):
             index(connection, scope[0], position, session_key, entry, words)
             link(connection, scope, position, digests)
-            added.append(entry)
-    if added:
-        preview = next((said for entry in reversed(added) if (said := entry.preview) is not None), None)
-        answers = sum(entry.kind in COUNTED for entry in added)
-        connection.execute(_SAID, (max(entry.at for entry in added), preview, answers, session_key))
+            added.append((position, entry))
+    return added

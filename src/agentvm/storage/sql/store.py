@@ -27,7 +27,16 @@ from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.log import LOG_RANGE
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
-from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, is_living, read_image, read_quarantined, read_unfinished
+from agentvm.storage.sql.rows import (
+    IS_SHOWN,
+    TURN,
+    decode_turn,
+    is_here,
+    is_living,
+    read_image,
+    read_quarantined,
+    read_unfinished,
+)
 from agentvm.storage.sql.session_write import is_there, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -73,10 +82,10 @@ WHERE readers.tenant_id = ? AND client_id = ?
 ORDER BY session_key
 """
 
-
+_OF_TENANT = f"tenant_id = ? AND deleted_at IS NULL AND {is_here('containers')}"
 _SHOWN_SESSION = (
     "SELECT container_id FROM sessions "
-    f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}"
+    f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')} AND {is_here('sessions')}"
 )
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """Errors that one session's write causes by itself; a full or broken disk is none of these."""
@@ -99,7 +108,7 @@ class TenantStore:
 
         def read(connection: Connection) -> tuple[ContainerId, ...]:
             rows = connection.fetch(
-                "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
+                f"SELECT container_id FROM containers WHERE {_OF_TENANT} ORDER BY created_at, position",
                 (self._tenant_id,),
             )
             return tuple(ContainerId(container_id) for (container_id,) in rows)
@@ -112,7 +121,7 @@ class TenantStore:
 
         def read(connection: Connection) -> tuple[tuple[ContainerId, ...], str | None]:
             rows = connection.fetch(
-                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
+                f"SELECT container_id, created_at, position FROM containers WHERE {_OF_TENANT}"
                 " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
                 (self._tenant_id, created_at, position, limit + 1),
             )

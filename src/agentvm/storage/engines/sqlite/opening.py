@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agentvm.storage.engines.sqlite.database import CAPACITY_MAX, READERS_MAX, open_database
-from agentvm.storage.sql.arriving import drop_left
+from agentvm.storage.sql.arrivals import finish_arrivals
 from agentvm.storage.sql.store import Store
 
 
@@ -13,5 +13,5 @@ from agentvm.storage.sql.store import Store
 async def open_store(path: Path | None, *, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX) -> AsyncGenerator[Store]:
     """The store in the given file, created and migrated as needed; in memory for None. Leaving it flushes and closes."""
     async with open_database(path, readers=readers, capacity=capacity) as database:
-        await drop_left(database)
+        await finish_arrivals(database)
         yield Store(database)

@@ -6,7 +6,7 @@ from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
-from agentvm.storage.sql.accounts.keys import FIND_KEY, OF_A_TENANT, decode_key
+from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_key
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_tenant
 from agentvm.storage.sql.erasing.rows import drop_accounts
@@ -17,7 +17,7 @@ SELECT tenant_id, slug, name, description, status, plan, created_at, updated_at
 FROM tenants
 WHERE deleted_at IS NULL
 """
-_ANY_KEY = f"SELECT 1 FROM api_keys WHERE revoked_at IS NULL AND {OF_A_TENANT} LIMIT 1"
+_ANY_KEY = f"SELECT 1 FROM api_keys WHERE revoked_at IS NULL AND {HAS_OWNER} LIMIT 1"
 _TENANT = _TENANTS + "AND tenant_id = ?"
 _TENANT_BY_SLUG = _TENANTS + "AND slug = ?"
 _TENANTS_AFTER = _TENANTS + "AND slug > ? ORDER BY slug LIMIT ?"

@@ -19,16 +19,20 @@ _COLUMNS = """
 SELECT key_id, tenant_id, user_id, name, permissions, containers, expires_at, created_by, created_at, last_used_at, revoked_at,
        role
 """
-_KEYS = f"{_COLUMNS} FROM api_keys WHERE tenant_id = ? "
-_KEY = _KEYS + "AND key_id = ?"
-_NEWEST_FIRST = "ORDER BY created_at DESC, position DESC"
-_KEYS_OF_ALL = _KEYS + _NEWEST_FIRST
-_KEYS_OF_USER = _KEYS + "AND user_id = ? " + _NEWEST_FIRST
-OF_A_TENANT = """
+HAS_OWNER = """
 NOT EXISTS (SELECT 1 FROM tenants AS t WHERE t.tenant_id = api_keys.tenant_id AND t.deleted_at IS NOT NULL)
+AND NOT EXISTS (
+    SELECT 1 FROM users AS u
+    WHERE u.tenant_id = api_keys.tenant_id AND u.user_id = api_keys.user_id AND u.deleted_at IS NOT NULL
+)
 """
-"""A condition: the tenant of the key was not deleted. Keys of a deleted one go some at a time."""
-FIND_KEY = f"{_COLUMNS}, digest FROM api_keys WHERE key_id = ? AND {OF_A_TENANT}"
+"""A condition: neither the tenant nor the user of the key was deleted. Their keys go some at a time."""
+FIND_KEY = f"{_COLUMNS}, digest FROM api_keys WHERE key_id = ? AND {HAS_OWNER}"
+_KEYS = f"{_COLUMNS} FROM api_keys WHERE tenant_id = ? AND {HAS_OWNER}"
+_KEY = f"{_KEYS} AND key_id = ?"
+_KEYS_OF_ALL = f"{_KEYS} ORDER BY created_at DESC, position DESC"
+_KEYS_OF_USER = f"{_KEYS} AND user_id = ? ORDER BY created_at DESC, position DESC"
+_HAS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ? AND deleted_at IS NULL"
 _ADD_KEY = """
 INSERT INTO api_keys (tenant_id, key_id, digest, user_id, name, permissions, containers, expires_at, created_by, created_at,
                       last_used_at, revoked_at, role)
@@ -59,7 +63,7 @@ class KeyStore:
 
         def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
-            if key.user_id is not None and not self._has_user(connection, key.user_id):
+            if key.user_id is not None and not connection.fetch(_HAS_USER, (self._tenant_id, key.user_id)):
                 raise NotFound(f"User not found: {shorten(key.user_id)}")
             row = (self._tenant_id, key.key_id, digest, *about, key.last_used_at, key.revoked_at, key.role)
             if connection.execute(_ADD_KEY, row) == 0:
@@ -107,9 +111,6 @@ class KeyStore:
             return connection.execute(statement, (time, self._tenant_id, key_id)) == 1
 
         return await self._database.write(write)
-
-    def _has_user(self, connection: Connection, user_id: UserId) -> bool:
-        return bool(connection.fetch("SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id)))
 
 
 def decode_key(row: tuple[Any, ...]) -> ApiKey:

@@ -4,6 +4,7 @@ from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId, UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.rows import is_here
 
 ROW_BYTES = 100
 """About what a row takes besides its texts, with its place in the indexes."""
@@ -39,6 +40,7 @@ SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages US
         FROM setting_changes WHERE scope = ?1)
      + (SELECT coalesce(sum(octet_length(target) + {ROW_BYTES}), 0) FROM audit WHERE tenant_id = ?1)
 """
+_CONTAINERS = f"SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL AND {is_here('containers')}"
 _ADD_EXPORTED = """
 INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = exports.bytes + excluded.bytes
@@ -87,7 +89,7 @@ class QuotaStore:
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:
-        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL")
+        return await self._count(_CONTAINERS)
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""

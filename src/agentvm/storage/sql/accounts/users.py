@@ -9,11 +9,12 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home
+from agentvm.storage.sql.erasing.rows import drop_user_slice
 
 _USERS = """
 SELECT user_id, tenant_id, external_id, display_name, role, status, created_at, updated_at
 FROM users
-WHERE tenant_id = ?
+WHERE tenant_id = ? AND deleted_at IS NULL
 """
 _USER = _USERS + "AND user_id = ?"
 _USER_BY_NAME = _USERS + "AND external_id = ?"
@@ -25,7 +26,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
 """
 _UPDATE_USER = """
-UPDATE users SET display_name = ?, role = ?, status = ?, updated_at = ? WHERE tenant_id = ? AND user_id = ?
+UPDATE users SET display_name = ?, role = ?, status = ?, updated_at = ?
+WHERE tenant_id = ? AND user_id = ? AND deleted_at IS NULL
 """
 _BIND = "INSERT INTO bindings (tenant_id, user_id, container_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _UNBIND = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND container_id = ?"
@@ -83,19 +85,15 @@ class UserStore:
     async def delete(self, user_id: UserId, now: int) -> bool:
         """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to.
 
-        Erasures of these containers and of its marks in others are noted, see `agentvm.storage.erasing`.
+        One short commit deletes the user and notes an erasure, see `agentvm.storage.erasing`; the rest goes in small ones, and
+        after a crash with the erasure. Its marks in the containers of others go with the erasure.
         """
-        who = (self._tenant_id, user_id)
-
-        def write(connection: Connection) -> bool:
-            if not connection.fetch(_USER, who):
-                return False
-            begin_user(connection, self._tenant_id, user_id, now)
-            for table in ("users", "quotas", "api_keys"):
-                connection.execute(f"DELETE FROM {table} WHERE tenant_id = ? AND user_id = ?", who)
-            return True
-
-        return await self._database.write(write)
+        deleted = await self._database.write(lambda connection: begin_user(connection, self._tenant_id, user_id, now))
+        while deleted and await self._database.write(
+            lambda connection: drop_user_slice(connection, self._tenant_id, user_id, now)
+        ):
+            pass
+        return deleted
 
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
         """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.sql import dialect
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.rows import Key
-from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS, MARKED_MAX
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS, MARKED_MAX, ROWS_MAX
 
 _DELETE = """
 UPDATE containers SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
@@ -43,11 +44,17 @@ RETURNING user_id
 _ALONE = """
 SELECT own.container_id FROM bindings AS own
 WHERE own.tenant_id = ?1 AND own.user_id = ?2 AND NOT EXISTS (
-    SELECT 1 FROM bindings AS other
-    WHERE other.tenant_id = ?1 AND other.container_id = own.container_id AND other.user_id <> ?2
+    SELECT 1 FROM bindings AS other JOIN users AS u ON u.tenant_id = other.tenant_id AND u.user_id = other.user_id
+    WHERE other.tenant_id = ?1 AND other.container_id = own.container_id AND other.user_id <> ?2 AND u.deleted_at IS NULL
 )
-ORDER BY own.position
+ORDER BY own.position LIMIT ?3
 """
+# Under its own id: another user may have the external id from now on.
+_DELETE_USER = """
+UPDATE users SET deleted_at = ?1, external_id = user_id, display_name = NULL
+WHERE tenant_id = ?2 AND user_id = ?3 AND deleted_at IS NULL
+"""
+_DROP_BINDING = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND container_id = ?"
 _RETIRE = "INSERT INTO retired_homes (tenant_id, digest) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_TAKEN = """
 SELECT EXISTS (SELECT 1 FROM containers WHERE tenant_id = ?1 AND container_id = ?2)
@@ -82,12 +89,22 @@ def begin_container(connection: Connection, key: Key, now: int) -> bool:
     return True
 
 
-def begin_user(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> None:
-    """To be called before the user is dropped: their bindings say what is theirs alone."""
-    for container_id in alone_in(connection, tenant_id, user_id):
+def begin_user(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
+    """False when there is no such user, or no more."""
+    if not connection.execute(_DELETE_USER, (now, tenant_id, user_id)):
+        return False
+    connection.execute(_NOTE, (tenant_id, None, user_id, now))
+    return True
+
+
+def begin_homes(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
+    """Deletes some containers that a deleted user has alone; whether there were any. Their names are given to nobody else."""
+    homes = alone_in(connection, tenant_id, user_id, limit=ROWS_MAX)
+    for container_id in homes:
         connection.execute(_RETIRE, (tenant_id, _digest(container_id)))
         begin_container(connection, (tenant_id, container_id), now)
-    connection.execute(_NOTE, (tenant_id, None, user_id, now))
+        connection.execute(_DROP_BINDING, (tenant_id, user_id, container_id))
+    return bool(homes)
 
 
 def begin_tenant(connection: Connection, tenant_id: TenantId, now: int) -> None:
@@ -107,9 +124,11 @@ def unbind_others(connection: Connection, key: Key) -> tuple[UserId, ...]:
     return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, key))
 
 
-def alone_in(connection: Connection, tenant_id: TenantId, user_id: UserId) -> tuple[ContainerId, ...]:
+def alone_in(
+    connection: Connection, tenant_id: TenantId, user_id: UserId, limit: int = dialect.ROWS_MAX
+) -> tuple[ContainerId, ...]:
     """The containers that no other user is bound to, in the order they were bound."""
-    return tuple(ContainerId(name) for (name,) in connection.fetch(_ALONE, (tenant_id, user_id)))
+    return tuple(ContainerId(name) for (name,) in connection.fetch(_ALONE, (tenant_id, user_id, limit)))
 
 
 def choose_home(connection: Connection, tenant_id: TenantId, homes: Sequence[ContainerId]) -> ContainerId | None:

@@ -13,7 +13,7 @@ from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_era
 from agentvm.storage.erasing import Advanced
 from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.erasing.begin import mark_sessions
+from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
@@ -49,6 +49,20 @@ DELETE FROM readers WHERE tenant_id = ?1 AND (client_id, session_key) IN (
     SELECT client_id, session_key FROM readers WHERE tenant_id = ?1 AND client_id >= ?2 AND client_id < ?3 LIMIT ?4
 )
 """
+_OF_DELETED_USER = (
+    *(
+        f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE tenant_id = ?1 AND user_id = ?2 LIMIT ?3)"
+        for table in ("bindings", "quotas", "api_keys")
+    ),
+    """
+    DELETE FROM drafts WHERE (session_key, author, device) IN (
+        SELECT d.session_key, d.author, d.device FROM drafts AS d JOIN sessions AS s USING (session_key)
+        WHERE s.tenant_id = ?1 AND d.author = ?2 LIMIT ?3
+    )
+    """,
+    "DELETE FROM users WHERE position IN ("
+    "SELECT position FROM users WHERE tenant_id = ?1 AND user_id = ?2 AND deleted_at IS NOT NULL LIMIT ?3)",
+)
 _OF_TENANT = tuple(
     f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {tenant} = ?1 LIMIT ?2) AND {tenant} = ?1"
     for table, key, tenant in (
@@ -173,6 +187,18 @@ def drop_accounts(connection: Connection, tenant_id: TenantId) -> bool:
     return False
 
 
+def drop_user_slice(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
+    """Drops some of what a deleted user had, the user's own row last; whether there was anything."""
+    if begin_homes(connection, tenant_id, user_id, now):
+        return True
+    return any(connection.execute(statement, (tenant_id, user_id, ROWS_MAX)) for statement in _OF_DELETED_USER)
+
+
+def _drop_user(connection: Connection, job: ErasureJob) -> Advanced | None:
+    user_id = job.user_id
+    return MORE if user_id and drop_user_slice(connection, job.tenant_id, user_id, job.asked_at) else None
+
+
 def _drop_accounts(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if drop_accounts(connection, job.tenant_id) else None
 
@@ -229,7 +255,7 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 _SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_large_blobs)
-_OF_USER: tuple[Step, ...] = (_drop_marks,)
+_OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (*_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (
     _bury_resources, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers, _forget_names,

@@ -9,9 +9,11 @@ from agentvm.storage.erasing import Owned
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.erasing.begin import alone_in
+from agentvm.storage.sql.rows import is_here
 
-_CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position"
-_HAS = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
+_OF_TENANT = f"FROM containers WHERE tenant_id = ? AND deleted_at IS NULL AND {is_here('containers')}"
+_CONTAINERS = f"SELECT container_id {_OF_TENANT} ORDER BY created_at, position"
+_HAS = f"SELECT 1 {_OF_TENANT} AND container_id = ?"
 # Each half has an index of its own. `length` and `octet_length` do not read what they measure.
 _SAID = f"""
 WITH own AS (
@@ -48,15 +50,15 @@ EXISTS (
     )
 )
 """
-_OF_TENANT = f"""
+_COUNTS = f"""
 SELECT (SELECT count(*) FROM resources WHERE tenant_id = ?1 AND deleted_at IS NULL),
        (SELECT count(*) FROM resources AS r WHERE tenant_id = ?1 AND deleted_at IS NULL AND {_IS_LOCKED_BY_OTHERS}),
-       (SELECT count(*) FROM users WHERE tenant_id = ?1),
+       (SELECT count(*) FROM users WHERE tenant_id = ?1 AND deleted_at IS NULL),
        (SELECT count(*) FROM api_keys WHERE tenant_id = ?1),
        (SELECT count(*) FROM secrets WHERE tenant_id = ?1)
 """
 _IS_TENANT = "SELECT 1 FROM tenants WHERE tenant_id = ? AND deleted_at IS NULL"
-_IS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?"
+_IS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ? AND deleted_at IS NULL"
 _KEYS = "SELECT count(*) FROM api_keys WHERE tenant_id = ? AND user_id = ?"
 
 
@@ -77,7 +79,7 @@ def weigh_tenant(connection: Connection, tenant_id: TenantId) -> Owned | None:
     if not connection.fetch(_IS_TENANT, (tenant_id,)):
         return None
     own = _weigh(connection, tenant_id, [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))])
-    resources, kept, users, keys, secrets = connection.fetch(_OF_TENANT, (tenant_id,))[0]
+    resources, kept, users, keys, secrets = connection.fetch(_COUNTS, (tenant_id,))[0]
     return _with(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
 
 

@@ -65,6 +65,11 @@ class Entry:
         return " ".join(self.text[: 4 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS] or None
 
 
+def preview_of(entries: Sequence[Entry]) -> str | None:
+    """The preview of the last message that has one."""
+    return next((preview for entry in reversed(entries) if (preview := entry.preview) is not None), None)
+
+
 def key_of(tenant_id: TenantId, container_id: ContainerId) -> str:
     """The prefix of all words of a container."""
     named = f"{len(tenant_id)}:{tenant_id}:{container_id}"

@@ -13,7 +13,7 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.sessions import Listed, SessionPage, SessionQuery, SessionReader
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import contains_folded, items_of
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
 UNREAD_MAX = 1_000
@@ -36,7 +36,7 @@ def scope(
 ) -> str:
     """The first condition of every query here: the tenant, its containers, and deleted sessions or the others."""
     values["tenant"] = tenant_id
-    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL"
+    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')}"
     if containers is None:
         return whose
     if len(containers) == 1:

@@ -17,7 +17,7 @@ from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
@@ -27,7 +27,7 @@ from agentvm.storage.sql.sessions.summaries import drop_summaries
 _encode = msgspec.json.Encoder().encode
 
 _ENDED = "NOT EXISTS (SELECT 1 FROM turns AS t WHERE t.session_key = s.session_key AND t.outcome IS NULL)"
-_OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {_ENDED}"
+_OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {is_here('s')} AND {_ENDED}"
 _CUT = "CASE WHEN archived_at IS NULL THEN CAST(:sessions AS BIGINT) ELSE CAST(:archived AS BIGINT) END"
 # Nothing is less than NULL.
 _IDLE = f"""

@@ -55,8 +55,12 @@ HIDDEN_HIT = """
 EXISTS (SELECT 1 FROM rewound_ranges WHERE session_key > 0) AND EXISTS (
     SELECT 1 FROM rewound_ranges AS r WHERE r.session_key = f.session_key AND f.position BETWEEN r.first AND r.last
 )
+OR EXISTS (SELECT 1 FROM arriving_messages WHERE session_key > 0) AND EXISTS (
+    SELECT 1 FROM arriving_messages AS r JOIN arrivals USING (arrival_key)
+    WHERE r.session_key = f.session_key AND f.position BETWEEN r.first AND r.last AND published_at IS NULL
+)
 """
-"""A condition on the facts `f` of a message: it was taken back, and the search index still has it."""
+"""A condition on the facts `f` of a message: the search index has it, but it was rewound or is still arriving."""
 
 
 class TakenRanges(NamedTuple):

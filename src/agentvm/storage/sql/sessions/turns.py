@@ -7,7 +7,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import TurnPage, TurnQuery
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater
-from agentvm.storage.sql.rows import decode_turn
+from agentvm.storage.sql.rows import decode_turn, is_here
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
@@ -27,7 +27,7 @@ def list_turns(
 ) -> TurnPage:
     values: dict[str, Any] = {"now": wanted.now, "limit": wanted.limit + 1}
     by = _RANKS[wanted.order]
-    terms = [scope(tenant_id, containers, values)]
+    terms = [scope(tenant_id, containers, values), is_here("t")]
     given: tuple[tuple[str, str, object], ...] = (
         ("session", "s.session_id = :session", wanted.session_id),
         ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", wanted.since),
