@@ -12,18 +12,18 @@ from pathlib import Path
 import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
+from tests.support import forks
 
 WAIT = 30.0
 """Seconds until a wait is a failure: a process that starts on a busy machine takes a while."""
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "src"
-COMMAND = [sys.executable, "-m", "agentvm.cli.main"]
+MODULE = "agentvm.cli.main"
+COMMAND = [sys.executable, "-m", MODULE]
+"""For tests of the start itself; the others have `command`, which has imported everything already."""
 
 ASKING = "\x1b[?2004h"
 """What a chat writes when it begins to ask for a message: that pastes are to be marked."""
-
-# Makes stdin the process's own terminal, so that Ctrl-C typed into it is a signal, then becomes `avm`.
-AT_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -33,11 +33,13 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(SOURCE), "HOME": str(home), "TERM": "xterm", "LLM_PROVIDER": "scripted", **more}
 
 
+def command(*arguments: str, terminal: bool = False) -> list[str]:
+    return forks.command(MODULE, *arguments, terminal=terminal)
+
+
 def run_avm(*arguments: str, env: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
-    return subprocess.run(
-        [*COMMAND, *arguments], env=env, input=given, capture_output=True, text=True, timeout=WAIT, check=False
-    )
+    return subprocess.run(command(*arguments), env=env, input=given, capture_output=True, text=True, timeout=WAIT, check=False)
 
 
 class Program:
@@ -77,10 +79,16 @@ class Program:
 
 
 @asynccontextmanager
-async def running(*arguments: str, env: dict[str, str], errors: Path, given: str = "") -> AsyncIterator[Program]:
-    """The command while it runs, with `given` as its input; what still runs at the end is killed."""
+async def running(
+    *arguments: str, env: dict[str, str], errors: Path, given: str = "", fresh: bool = False
+) -> AsyncIterator[Program]:
+    """The command while it runs, with `given` as its input; what still runs at the end is killed.
+
+    `fresh`: in a new interpreter.
+    """
     with errors.open("wb") as stderr:
-        process = await anyio.open_process([*COMMAND, *arguments], env=env, stderr=stderr)
+        line = [*COMMAND, *arguments] if fresh else command(*arguments)
+        process = await anyio.open_process(line, env=env, stderr=stderr)
     async with process:
         try:
             assert process.stdin is not None
@@ -89,7 +97,7 @@ async def running(*arguments: str, env: dict[str, str], errors: Path, given: str
             yield Program(process, errors)
         finally:
             if process.returncode is None:
-                process.kill()
+                process.send_signal(signal.SIGKILL if fresh else forks.KILL)
 
 
 class Keyboard:
@@ -128,13 +136,13 @@ class Keyboard:
 async def at_terminal(*arguments: str, env: dict[str, str]) -> AsyncIterator[Keyboard]:
     """The command in a terminal of its own; what still runs at the end is killed."""
     master, slave = os.openpty()
-    command = [sys.executable, "-c", AT_TERMINAL, *COMMAND, *arguments]
-    process = await anyio.open_process(command, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    line = command(*arguments, terminal=True)
+    process = await anyio.open_process(line, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
     os.close(slave)
     async with process:
         try:
             yield Keyboard(master, process)
         finally:
             if process.returncode is None:
-                process.kill()
+                process.send_signal(forks.KILL)
             os.close(master)

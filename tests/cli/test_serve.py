@@ -47,7 +47,8 @@ def with_provider(home: Path, provider: ScriptedProvider) -> dict[str, str]:
 
 
 async def test_it_says_where_it_listens_and_what_answers(tmp_path: Path) -> None:
-    async with running("serve", "--port", "0", env=environment(tmp_path), errors=tmp_path / "errors") as server:
+    env, errors = environment(tmp_path), tmp_path / "errors"
+    async with running("serve", "--port", "0", env=env, errors=errors, fresh=True) as server:
         said = [await server.line() for _ in range(4)]
         url = said[0].split()[-1]
         assert said == [

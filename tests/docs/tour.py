@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from tests.cli.program import COMMAND, WAIT, Program, environment, running
+from tests.cli.program import WAIT, Program, command, environment, running
 from tests.docs.documents import Block, blocks
 
 PLACEHOLDER = "<the operator's key>"
@@ -49,8 +49,8 @@ async def serving(page: str, folder: Path, mark: str = "server") -> AsyncIterato
     """The server that the page starts, at a free port, and the environment of a shell that talks to it."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    for name, command in (("avm", COMMAND), ("python", [sys.executable])):
-        (tools / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    for name, line in (("avm", command()), ("python", [sys.executable])):
+        (tools / name).write_text(f'#!/bin/sh\nexec {shlex.join(line)} "$@"\n')
         (tools / name).chmod(0o755)
     path = f"{tools}:{os.environ['PATH']}"
     env = environment(folder, PATH=path, NO_PROXY="*", no_proxy="*", PYTHONIOENCODING="utf-8")

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.faults.invariants import Frame
+from tests.support import forks
 from websockets.asyncio.client import ClientConnection, connect
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,14 +34,13 @@ class Server:
     @property
     def pid(self) -> int:
         assert self._process is not None
-        return self._process.pid
+        return forks.program_pid(self._process.pid)
 
     async def start(self, grace: float = 0.0) -> None:
         arguments = self._arguments or (str(grace),)
-        command = [sys.executable, "-m", self._program, str(self.port), str(self._data_dir), *arguments]
-        path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+        command = forks.command(self._program, str(self.port), str(self._data_dir), *arguments)
         with anyio.fail_after(WAIT):
-            self._process = await anyio.open_process(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stderr=None)
+            self._process = await anyio.open_process(command, cwd=ROOT, stderr=None)
             assert self._process.stdout is not None
             self.port = int(await BufferedByteReceiveStream(self._process.stdout).receive_until(b"\n", 100))
 
@@ -50,7 +49,7 @@ class Server:
         process, self._process = self._process, None
         assert process is not None
         with anyio.CancelScope(shield=True), anyio.fail_after(WAIT):
-            process.send_signal(number)
+            process.send_signal(forks.KILL if number == signal.SIGKILL else number)
             code = await process.wait()
             await process.aclose()
         return code

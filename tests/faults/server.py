@@ -16,6 +16,9 @@ from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_cal
 PACE = float(os.environ.get("MODEL_PACE", "0.002"))
 """Seconds between two outputs of the model."""
 
+HELD_AFTER = 6
+"""Outputs that a message "… until restarted" gets from the first server; the rest comes from the second."""
+
 
 def text_of(asked: str) -> str:
     """What the model answers in the end, for whoever checks."""
@@ -39,11 +42,20 @@ def script(prompt: Prompt) -> list[ScriptStep]:
 class Paced(ScriptedDriver):
     """Takes its time, and does not remember its prompts: that would be a leak of the tests' own."""
 
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(script)
+        self._held = data_dir / "held"
+
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        number = 0
         async for output in super().run(prompt):
             self.prompts.clear()
             await anyio.sleep(PACE)
             yield output
+            number += 1
+            if number == HELD_AFTER and "until restarted" in last_user_text(prompt) and not self._held.exists():
+                self._held.touch()
+                await anyio.sleep_forever()
 
 
 async def main(port: int, data_dir: Path, grace: float) -> None:
@@ -51,7 +63,7 @@ async def main(port: int, data_dir: Path, grace: float) -> None:
         system=SystemSettings(port=port, data_dir=str(data_dir), shutdown_seconds=grace), sessions=SessionSettings(titles="off")
     )
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
-        async with start_server(config, drivers={"scripted": Paced(script)}) as server:
+        async with start_server(config, drivers={"scripted": Paced(data_dir)}) as server:
             sys.stdout.write(f"{server.port}\n")
             sys.stdout.flush()
             async for _ in signals:

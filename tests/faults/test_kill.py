@@ -159,7 +159,7 @@ async def test_a_graceful_restart_in_the_middle_of_a_turn_is_seen_by_nobody(tmp_
             agent = await agentx.images.run(record.image_id)
             heard: list[WireEvent] = []
             restarted = False
-            async for event in agent.stream(f"{word} it"):
+            async for event in agent.stream(f"{word} it until restarted"):
                 heard.append(event)
                 if event.type == "text_delta" and not restarted:
                     restarted = True

@@ -23,7 +23,7 @@ async def test_a_graceful_restart_is_heard_without_a_gap_and_without_a_double(tm
             browser = Browser(named(server.url))
             async with browser.connected() as here:
                 record = await here.image()
-                await here.request("message_send_request", imageId=record["imageId"], content="say it")
+                await here.request("message_send_request", imageId=record["imageId"], content="say it until restarted")
                 await here.wait("text_delta", 3)
                 assert await server.end(signal.SIGTERM) == 0
                 await here.wait_closed()
