@@ -99,7 +99,7 @@ async def test_definitions_are_registered_once_listed_and_found(opened: Open) ->
 
 async def test_python_shows_what_a_build_does_not_act_upon(opened: Open) -> None:
     async with opened(Play()) as agentx:
-        with pytest.warns(UserWarning, match="variables are not used"):
+        with pytest.warns(UserWarning, match="variables have no effect"):
             image = await agentx.images.create(ImageConfig(variables={"a": 1}), container_id="c1")
         assert image.warnings is not None
         tool: dict[str, object] = {

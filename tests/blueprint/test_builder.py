@@ -8,7 +8,7 @@ from tests.operations.fixtures import Desk, open_desk
 from tests.support.examples import examples
 
 from agentvm.blueprint.builder import locked_roots
-from agentvm.blueprint.definition import MAX_SIZE
+from agentvm.blueprint.definition import DEFINITION_MAX_BYTES
 from agentvm.blueprint.image import build
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import DriverNotFound, ToolNotFound
@@ -115,7 +115,7 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         (
             {"systemPrompt": "resource://prompts/sales"},
             "prompt_unresolved",
-            "product, who; give them as variables of the config",
+            "product, who; set them as variables of the config",
         ),
         ({"systemPrompt": "resource://tools/adder"}, "invalid_input", "systemPrompt must name one of prompts"),
         ({"tools": ["resource://prompts/sales"]}, "invalid_input", "tools.0 must name one of tools"),
@@ -206,8 +206,8 @@ async def test_a_definition_is_not_given_twice() -> None:
 
 async def test_what_references_come_to_may_be_no_larger_than_a_definition() -> None:
     async with open_desk() as desk:
-        await desk.publish("prompts", "long", {"text": "x" * (MAX_SIZE - 10)})
-        await desk.publish("prompts", "longer", {"text": "x" * (MAX_SIZE + 1)})
+        await desk.publish("prompts", "long", {"text": "x" * (DEFINITION_MAX_BYTES - 10)})
+        await desk.publish("prompts", "longer", {"text": "x" * (DEFINITION_MAX_BYTES + 1)})
         for name in ("long", "longer"):
             config = {"systemPrompt": f"resource://prompts/{name}"}
             refused = await desk.ask("image_create", containerId="c1", config=config)

@@ -5,11 +5,11 @@ import pytest
 
 from agentvm.blueprint.definition import (
     DEFAULT,
-    MAX_IMAGE_NAME,
-    MAX_NAME,
-    MAX_PER_TENANT,
-    MAX_SIZE,
-    MAX_SIZE_PER_TENANT,
+    DEFINITION_MAX_BYTES,
+    DEFINITIONS_MAX,
+    DEFINITIONS_MAX_BYTES,
+    IMAGE_NAME_MAX,
+    NAME_MAX,
     Definitions,
     check_size,
 )
@@ -96,7 +96,7 @@ async def test_what_a_tenant_has_registered_survives_a_restart(tmp_path: Path) -
 
 async def test_a_tenant_has_so_many_definitions_and_no_more(store: Store) -> None:
     definitions = made(store)
-    for number in range(MAX_PER_TENANT):
+    for number in range(DEFINITIONS_MAX):
         await definitions.register(A, Definition(name=str(number)))
     with pytest.raises(Refused):
         await definitions.register(A, POET)
@@ -108,18 +108,18 @@ async def test_the_server_may_have_another_default(store: Store) -> None:
     assert Definitions(store, lambda: 1, default=POET).default == POET
 
 
-@pytest.mark.parametrize("name", ["", "x" * (MAX_NAME + 1)])
+@pytest.mark.parametrize("name", ["", "x" * (NAME_MAX + 1)])
 async def test_a_name_has_a_length(store: Store, name: str) -> None:
     with pytest.raises(InvalidInput):
         await made(store).register(A, Definition(name=name))
-    await made(store).register(A, Definition(name="x" * MAX_NAME))
+    await made(store).register(A, Definition(name="x" * NAME_MAX))
 
 
 @pytest.mark.parametrize("letter", ["x", "\u4e16", '"'])
 async def test_a_definition_is_so_large_and_no_larger(store: Store, letter: str) -> None:
     empty = len(snapshot_of(Definition(name="a", system_prompt=""))[1])
     width = len(snapshot_of(Definition(name="a", system_prompt=letter))[1]) - empty
-    room = (MAX_SIZE - empty) // width
+    room = (DEFINITION_MAX_BYTES - empty) // width
     definitions = made(store)
     check_size(Definition(name="a", system_prompt=letter * room))
     await definitions.register(A, Definition(name="a", system_prompt=letter * room))
@@ -129,18 +129,18 @@ async def test_a_definition_is_so_large_and_no_larger(store: Store, letter: str)
         Definition(name="b", description=large),
         Definition(name="b", tools=(large,)),
     ):
-        with pytest.raises(InvalidInput, match=str(MAX_SIZE)):
+        with pytest.raises(InvalidInput, match=str(DEFINITION_MAX_BYTES)):
             await definitions.register(A, definition)
     assert [definition.name for definition in await definitions.list(A)] == ["default", "a"]
 
 
 async def test_all_definitions_of_a_tenant_together_are_so_large_and_no_larger(store: Store) -> None:
     definitions = made(store)
-    prompt = "x" * (MAX_SIZE - 1_000)
-    fit = MAX_SIZE_PER_TENANT // check_size(Definition(name="00", system_prompt=prompt))
+    prompt = "x" * (DEFINITION_MAX_BYTES - 1_000)
+    fit = DEFINITIONS_MAX_BYTES // check_size(Definition(name="00", system_prompt=prompt))
     for number in range(fit):
         await definitions.register(A, Definition(name=f"{number:02}", system_prompt=prompt))
-    with pytest.raises(Refused, match=str(MAX_SIZE_PER_TENANT)):
+    with pytest.raises(Refused, match=str(DEFINITIONS_MAX_BYTES)):
         await definitions.register(A, Definition(name="xx", system_prompt=prompt))
     assert len(await definitions.list(A)) == fit + 1
     await definitions.register(A, Definition(name="00", system_prompt=prompt))
@@ -158,6 +158,6 @@ def test_what_is_nested_too_deeply_is_refused(depth: int) -> None:
 
 
 def test_a_name_of_an_image_has_a_length() -> None:
-    check_size(ImageConfig(name="x" * MAX_IMAGE_NAME))
+    check_size(ImageConfig(name="x" * IMAGE_NAME_MAX))
     with pytest.raises(InvalidInput, match="name"):
-        check_size(ImageConfig(name="x" * (MAX_IMAGE_NAME + 1)))
+        check_size(ImageConfig(name="x" * (IMAGE_NAME_MAX + 1)))

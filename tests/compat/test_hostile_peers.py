@@ -29,7 +29,7 @@ def loud(prompt: Prompt) -> list[ScriptStep]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that neither waits long for peers to read nor lingers over those it has cut off."""
-    monkeypatch.setattr(websocket, "LINGER", 0.05)
+    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(channel, "UNREAD_SECONDS", 0.2)
 
 

@@ -102,7 +102,7 @@ async def test_without_a_name_or_under_another_one_nothing_is_replayed() -> None
 
 
 async def test_a_client_from_before_1_9_that_names_itself_is_served_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "PATIENCE", 0.05)
+    monkeypatch.setattr(readers, "ACK_TIMEOUT_SECONDS", 0.05)
     async with serving(Play()) as server:
         for _ in range(2):
             async with client_of(Client18, named(server.url)) as old:

@@ -83,7 +83,7 @@ async def test_f14_a_jump_of_the_clock_ends_no_turn_and_changes_no_order(
 async def test_f14_no_deadline_is_lost_or_early_when_the_clock_jumps(
     clock: WallClock, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "HEARTBEAT", 0.2)
+    monkeypatch.setattr(serving_module, "PING_SECONDS", 0.2)
     async with serving(Play(), limits=Limits(turn_seconds=0.5)) as server, client(server.url) as alice:
         image_id = (await alice.image())["imageId"]
         began = anyio.current_time()

@@ -61,7 +61,7 @@ class Attached:
 
 @pytest.fixture
 def attached(monkeypatch: pytest.MonkeyPatch) -> Attached:
-    monkeypatch.setattr(serving_module, "HEARTBEAT", HEARTBEAT)
+    monkeypatch.setattr(serving_module, "PING_SECONDS", HEARTBEAT)
     return Attached(monkeypatch)
 
 

@@ -60,7 +60,7 @@ async def test_f32_clients_behind_a_named_proxy_have_rooms_of_their_own() -> Non
             # What stands before the proxy's own entry is the client's own invention.
             said = {"X-Forwarded-For": f"6.6.6.{number}, 203.0.113.5"}
             await crowd.enter_async_context(connect(server.ws_url, additional_headers=said))
-        assert len(server.server._listener.app.rooms) == PENDING_PER_ORIGIN_MAX + 1
+        assert len(server.server._listener.app.pending) == PENDING_PER_ORIGIN_MAX + 1
         await waiting.send(json.dumps({"type": "auth", "headers": bearer(await key_of(server))}))
         assert "containerIds" in await ask(waiting, "container_list")
 

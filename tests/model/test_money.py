@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.model.money import NANO, dollars, to_nano
+from agentvm.model.money import DOLLAR_NANO, dollars, to_nano
 
 
 @pytest.mark.parametrize(
     ("nano", "text"),
     [
         (0, "$0.00"),
-        (NANO, "$1.00"),
+        (DOLLAR_NANO, "$1.00"),
         (1_050_000_000, "$1.05"),
         (213_000, "$0.000213"),
         (1, "$0.000000001"),
-        (-5 * NANO, "-$5.00"),
-        (1_234_567 * NANO, "$1,234,567.00"),
+        (-5 * DOLLAR_NANO, "-$5.00"),
+        (1_234_567 * DOLLAR_NANO, "$1,234,567.00"),
     ],
 )
 def test_an_amount_is_shown_exactly(nano: int, text: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.blueprint import templates
-from agentvm.blueprint.definition import MAX_PER_TENANT, MAX_SIZE
+from agentvm.blueprint.definition import DEFINITION_MAX_BYTES, DEFINITIONS_MAX
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.definition import Definition
 from agentvm.model.principal import EVERYTHING, Principal
@@ -35,7 +35,7 @@ async def test_definitions_are_registered_listed_and_got() -> None:
         ({"name": "a", "tools": ["hammer"]}, "tool_not_found"),
         ({"systemPrompt": "no name"}, "invalid_input"),
         ({"name": "a", "thinking": 0}, "invalid_input"),
-        ({"name": "a", "description": "x" * MAX_SIZE}, "invalid_input"),
+        ({"name": "a", "description": "x" * DEFINITION_MAX_BYTES}, "invalid_input"),
     ],
 )
 async def test_a_definition_that_cannot_be_is_refused(given: dict[str, object], code: str) -> None:
@@ -47,7 +47,7 @@ async def test_a_definition_that_cannot_be_is_refused(given: dict[str, object], 
 
 async def test_one_definition_too_many_is_refused_and_the_others_stay() -> None:
     async with open_desk() as desk:
-        for number in range(MAX_PER_TENANT):
+        for number in range(DEFINITIONS_MAX):
             await desk.peer.vm.definitions.register(desk.peer.tenant_id, Definition(name=str(number)))
         assert (await desk.ask("definition_register", definition=POET))["errorCode"] == "refused"
         assert await desk.ask("definition_get", definitionName="0") == {"definition": {"name": "0"}}

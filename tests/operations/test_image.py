@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.operations.fixtures import Vanishing, ask_at_once, open_desk
 
-from agentvm.blueprint.definition import MAX_SIZE
+from agentvm.blueprint.definition import DEFINITION_MAX_BYTES
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_a_definition_is_built_by_name_or_whole_and_never_changes_afterwar
         ({"maxTokens": 0}, "invalid_input"),
         ({"maxTokens": -5}, "invalid_input"),
         ({"thinking": 0}, "invalid_input"),
-        ({"systemPrompt": "x" * MAX_SIZE}, "invalid_input"),
+        ({"systemPrompt": "x" * DEFINITION_MAX_BYTES}, "invalid_input"),
     ],
 )
 async def test_a_build_that_could_not_run_is_refused_and_leaves_nothing(config: dict[str, object], code: str) -> None:
@@ -75,10 +75,10 @@ async def test_a_build_that_could_not_run_is_refused_and_leaves_nothing(config: 
 
 async def test_a_definition_that_is_too_large_is_not_built_either() -> None:
     async with open_desk() as desk:
-        large, half = {"name": "a", "systemPrompt": "x" * MAX_SIZE}, {"name": "a", "tools": ["calculator"]}
+        large, half = {"name": "a", "systemPrompt": "x" * DEFINITION_MAX_BYTES}, {"name": "a", "tools": ["calculator"]}
         refused = await desk.ask("image_build", containerId="c1", definition=large)
         assert refused["errorCode"] == "invalid_input"
-        config = {"systemPrompt": "x" * MAX_SIZE}
+        config = {"systemPrompt": "x" * DEFINITION_MAX_BYTES}
         refused = await desk.ask("image_build", containerId="c1", definition=half, config=config)
         assert refused["errorCode"] == "invalid_input"
         assert await desk.ask("container_list") == {"containerIds": []}
@@ -330,7 +330,7 @@ async def test_what_a_build_ignores_is_said_in_the_reply() -> None:
         assert made["warnings"] == [
             "config.mcpServers is ignored: this server does not run MCP servers yet",
             "config.temprature is ignored: there is no such field",
-            "variables are not used: they are values for prompts that are referred to by a resource:// URI",
+            "variables have no effect: they are values for prompts that are named by a resource:// URI",
         ]
         changed = await desk.ask("image_update", imageId=made["record"]["imageId"], updates={"name": "n", "colour": "red"})
         assert changed["warnings"] == ["updates.colour is ignored: there is no such field"]

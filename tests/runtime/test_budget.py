@@ -7,7 +7,7 @@ from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
-from agentvm.model.money import NANO
+from agentvm.model.money import DOLLAR_NANO
 from agentvm.model.usage import Usage
 from agentvm.runtime import budget
 from agentvm.runtime.recovery.progress import Done
@@ -25,7 +25,7 @@ def used(tokens: int) -> Usage:
     ("done", "cost"),
     [
         (Done(), 0),
-        (Done(steps=4, usage=used(999), most_repeated=("look", 2)), 2 * NANO - 1),
+        (Done(steps=4, usage=used(999), most_repeated=("look", 2)), 2 * DOLLAR_NANO - 1),
     ],
 )
 def test_a_turn_within_its_budget_goes_on(done: Done, cost: int) -> None:
@@ -38,7 +38,7 @@ def test_a_turn_within_its_budget_goes_on(done: Done, cost: int) -> None:
         (Done(steps=5), 0, "after 5 model calls"),
         (Done(usage=used(1_000)), 0, "used 1,000 tokens; one turn may use 1,000"),
         (Done(usage=Usage(input_tokens=0, output_tokens=0, cache_read_tokens=2_000)), 0, "used 2,000 tokens"),
-        (Done(), 2 * NANO, r"cost \$2.00; one turn may cost \$2.00"),
+        (Done(), 2 * DOLLAR_NANO, r"cost \$2.00; one turn may cost \$2.00"),
         (Done(most_repeated=("look", 3)), 0, "called look 3 times with the same input"),
     ],
 )

@@ -119,7 +119,7 @@ async def test_another_asgi_server_can_run_it_too() -> None:
 
 
 async def test_a_peer_that_does_not_read_is_left_also_where_nothing_can_be_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "LINGER", 0.01)
+    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.01)
     async with open_listener() as (vm, listener):
         async with open_socket(listener.app, abortable=False) as socket:
             await socket.ask("container_create", containerId="c1")

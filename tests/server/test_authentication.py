@@ -245,7 +245,7 @@ async def test_a_large_frame_is_counted_once_and_before_it_is_decoded(monkeypatc
 
 @pytest.mark.parametrize("frame", ["noise", "{}", '{"type":"subscribe","sessionId":"s"}', '{"type":"nonsense_request"}'])
 async def test_frames_that_are_no_commands_are_counted_too(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "TELLING", 60.0)
+    monkeypatch.setattr(websocket, "QUOTA_ERROR_INTERVAL_SECONDS", 60.0)
     async with open_site() as site:
         _, key = await site.key()
         await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)

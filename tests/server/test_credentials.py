@@ -43,10 +43,10 @@ def test_nothing_else_is_read() -> None:
     ],
 )
 def test_more_than_one_is_refused(headers: list[tuple[bytes, bytes]], query: bytes, subprotocols: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidInput, match="given once"):
+    with pytest.raises(InvalidInput, match="Send credentials once"):
         of_socket(headers, query, subprotocols)
     if len(headers) > 1:
-        with pytest.raises(InvalidInput, match="given once"):
+        with pytest.raises(InvalidInput, match="Send credentials once"):
             of_headers(headers)
 
 

@@ -1,6 +1,6 @@
 import anyio
 
-from agentvm.server.idle import Gate, Inbox
+from agentvm.server.idle import Inbox, OpenGate
 
 
 async def test_an_inbox_hands_out_messages_in_order_and_wakes_its_reader() -> None:
@@ -30,7 +30,7 @@ async def test_a_reader_that_gave_up_takes_no_message_with_it() -> None:
 
 
 async def test_a_gate_holds_everybody_back_only_while_it_is_shut() -> None:
-    gate, passed = Gate(), []
+    gate, passed = OpenGate(), []
 
     async def passer(name: str) -> None:
         await gate.wait()

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from agentvm.server.peer_noise import MAX_KINDS, PER_MINUTE, WINDOW_SECONDS, PeerNoise, hush
+from agentvm.server.peer_noise import KINDS_MAX, WINDOW_ENTRIES_MAX, WINDOW_SECONDS, PeerNoise, hush
 
 
 def record(text: str, *arguments: object, trace: bool = False) -> logging.LogRecord:
@@ -18,12 +18,12 @@ def test_each_kind_is_told_a_few_times_a_minute_and_then_counted() -> None:
     now = 0.0
     noise = PeerNoise(lambda: now)
     heard = [noise.filter(record("Invalid HTTP request received.")) for _ in range(1_000)]
-    assert sum(heard) == PER_MINUTE
+    assert sum(heard) == WINDOW_ENTRIES_MAX
     assert noise.filter(record("something else %s", 1))
     now = WINDOW_SECONDS
     again = record("Invalid HTTP request received.")
     assert noise.filter(again)
-    assert again.getMessage() == f"Invalid HTTP request received. ({1_000 - PER_MINUTE} more like this were not logged)"
+    assert again.getMessage() == f"Invalid HTTP request received. ({1_000 - WINDOW_ENTRIES_MAX} more like this were not logged)"
 
 
 def test_what_is_a_peers_fault_has_no_trace_and_what_is_ours_keeps_it() -> None:
@@ -37,9 +37,9 @@ def test_what_is_a_peers_fault_has_no_trace_and_what_is_ours_keeps_it() -> None:
 
 def test_kinds_without_end_do_not_fill_the_memory() -> None:
     noise = PeerNoise()
-    for number in range(3 * MAX_KINDS):
+    for number in range(3 * KINDS_MAX):
         assert noise.filter(record(f"kind {number}"))
-    assert len(noise._kinds) <= MAX_KINDS
+    assert len(noise._kinds) <= KINDS_MAX
 
 
 @pytest.mark.parametrize("times", [1, 2])

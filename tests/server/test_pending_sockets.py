@@ -38,13 +38,6 @@ async def test_in_all_the_oldest_of_the_most_crowded_address_makes_way() -> None
         assert len(rooms) == PENDING_MAX
 
 
-async def test_a_network_of_ipv6_is_one_place() -> None:
-    rooms = PendingSockets()
-    with ExitStack() as inside:
-        own = [inside.enter_context(rooms.take(f"2001:db8::{number:x}")) for number in range(PENDING_PER_ORIGIN_MAX + 1)]
-        assert gone(own) == [0]
-
-
 async def test_a_wait_ends_with_what_came_of_it_or_with_why_it_was_ended() -> None:
     async def said() -> str:
         return "hello"

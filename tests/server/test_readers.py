@@ -133,7 +133,7 @@ async def test_a_cancelled_socket_is_saved_all_the_same() -> None:
 async def test_no_more_sessions_are_remembered_than_allowed_and_first_those_that_were_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(readers, "MAX_PLACES", 2)
+    monkeypatch.setattr(readers, "PLACES_MAX", 2)
     async with open_listener() as (vm, _):
         house = Readers()
         reader = await entered(house, vm)
@@ -196,7 +196,7 @@ async def test_a_store_that_never_answers_does_not_hold_a_socket_for_ever(monkey
     async def hang(self: object, *given: object) -> None:
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(readers, "SAVING", 0.01)
+    monkeypatch.setattr(readers, "SAVE_TIMEOUT_SECONDS", 0.01)
     async with open_listener() as (vm, _):
         house = Readers()
         reader = await with_place(house, vm)

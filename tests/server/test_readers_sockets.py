@@ -211,7 +211,7 @@ async def test_a_stopping_server_waits_for_the_last_acknowledgements_before_it_c
 
 
 async def test_a_client_that_never_acknowledges_gets_bare_frames_and_no_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "PATIENCE", 0.01)
+    monkeypatch.setattr(readers, "ACK_TIMEOUT_SECONDS", 0.01)
     async with open_listener(ScriptedDriver(words)) as (_, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:
             image = (await socket.ask("image_create", containerId="c1"))["record"]
@@ -229,7 +229,7 @@ async def test_a_client_that_never_acknowledges_gets_bare_frames_and_no_replay(m
 async def test_a_client_that_stops_acknowledging_is_served_and_gets_no_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (acks, readers):
         monkeypatch.setattr(module, "PENDING_FRAMES_MAX", 3)
-    monkeypatch.setattr(readers, "PATIENCE", 0.01)
+    monkeypatch.setattr(readers, "ACK_TIMEOUT_SECONDS", 0.01)
     async with open_listener(ScriptedDriver(words)) as (_, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:
             here = Browser(socket)
@@ -285,7 +285,7 @@ async def test_a_store_that_fails_costs_the_replay_and_nothing_else(method: str,
 
 
 async def test_a_peer_that_reads_nothing_any_more_is_cut_off_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "LINGER", 0.01)
+    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.01)
     gate = anyio.Event()
     async with open_listener(paused_at(gate)) as (vm, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:

@@ -38,7 +38,7 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monke
 @pytest.mark.anyio
 async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.5)
+    monkeypatch.setattr(transport_module, "BODY_SECONDS", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with (
@@ -65,7 +65,7 @@ HALF = b"POST /v1/auth/keys HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000
 async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_body(
     path: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport_module, "LEFTOVER", 0.05)
+    monkeypatch.setattr(transport_module, "LEFTOVER_SECONDS", 0.05)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -76,7 +76,7 @@ async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_
 
 @pytest.mark.anyio
 async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(transport_module, "BODY_SECONDS", 0.05)
     monkeypatch.setattr(body_module, "BODY_SECONDS", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
@@ -116,7 +116,7 @@ async def test_a_request_whose_head_has_no_end_is_refused() -> None:
     async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             start = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
-            await stream.send(start + b"x" * (transport_module.MAX_HEAD + 1 - len(start)))
+            await stream.send(start + b"x" * (transport_module.HEAD_MAX_BYTES + 1 - len(start)))
             with anyio.fail_after(5):
                 assert (await stream.receive()).startswith(b"HTTP/1.1 431 ")
                 with pytest.raises(anyio.EndOfStream):
@@ -127,7 +127,7 @@ async def test_a_request_whose_head_has_no_end_is_refused() -> None:
 async def test_a_large_body_is_no_large_head() -> None:
     async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            size = 3 * transport_module.MAX_HEAD
+            size = 3 * transport_module.HEAD_MAX_BYTES
             head = f"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"
             with anyio.fail_after(5):
                 await stream.send(head.encode() + b"x" * size)

@@ -11,7 +11,7 @@ from tests.server.test_authentication import ask, bearer, closed_with, open_site
 from websockets.asyncio.client import connect
 
 from agentvm.server import handshake, pending_sockets
-from agentvm.server.transport import MAX_UNKNOWN
+from agentvm.server.transport import UNKNOWN_MAX_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -44,14 +44,14 @@ async def until_closed(stream: SocketStream, sent: bytes = b"") -> None:
 
 async def test_nobody_may_send_a_large_frame_before_they_are_known() -> None:
     async with open_site() as site, connect(site.server.ws_url) as socket:
-        await socket.send(json.dumps({"type": "subscribe", "sessionId": "x" * MAX_UNKNOWN}))
+        await socket.send(json.dumps({"type": "subscribe", "sessionId": "x" * UNKNOWN_MAX_BYTES}))
         assert await closed_with(socket) in (1006, 1009)
 
 
 @pytest.mark.parametrize(
     "sent",
     [
-        bytes([0x81, 0x80 | 127]) + (90_000_000).to_bytes(8, "big") + MASK + b" " * (MAX_UNKNOWN + 1),
+        bytes([0x81, 0x80 | 127]) + (90_000_000).to_bytes(8, "big") + MASK + b" " * (UNKNOWN_MAX_BYTES + 1),
         text(b" " * 1_000, first=0x01) + text(b" " * 1_000, first=0x00) * 100,
         text(b"", first=0x01) + text(b" ", first=0x00) * 2_000,
     ],

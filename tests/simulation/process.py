@@ -30,7 +30,7 @@ from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
-from agentvm.server.websocket import LINGER, House, Knock, serve_socket
+from agentvm.server.websocket import LINGER_SECONDS, SocketContext, SocketRequest, serve_socket
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import LoadedSessions, Retainer
@@ -195,7 +195,7 @@ class Process:
                 await self._leaving.wait()
                 if self._alive and self._grace is not None:
                     await runtime.drain(self._grace)
-                    with anyio.move_on_after(LINGER):
+                    with anyio.move_on_after(LINGER_SECONDS):
                         while self._sockets:
                             self._emptied = anyio.Event()
                             await self._emptied.wait()
@@ -204,8 +204,8 @@ class Process:
     async def _serve(self, socket: Socket) -> None:
         assert self._vm is not None
         try:
-            house = House(self._vm, _watch, Readers())
-            await serve_socket(house, Knock(OPEN_ACCESS), socket.abort, socket.receive, socket.send)
+            house = SocketContext(self._vm, _watch, Readers())
+            await serve_socket(house, SocketRequest(OPEN_ACCESS), socket.abort, socket.receive, socket.send)
         finally:
             socket.end()
             del self._sockets[socket]

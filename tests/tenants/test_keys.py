@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.model.secret import Secret
-from agentvm.tenants.keys import ALPHABET, KEY_LENGTH, digest, make_key, matches, parse_key, random_text
+from agentvm.tenants.keys import ALPHABET, KEY_CHARACTERS, digest, make_key, matches, parse_key, random_text
 
 KEY = "avm_0123456789AB_abcdefghijklmnopqrstuvwxyzABCDEF_"
 PEPPER = b"p" * 32
@@ -17,7 +17,7 @@ texts = st.builds(lambda bits: make_key(lambda size: bits % (1 << size))[1].reve
 def test_a_new_key_has_the_form_and_is_read_as_what_was_made() -> None:
     key_id, secret = make_key(secrets.randbits)
     text = secret.reveal()
-    assert len(text) == KEY_LENGTH == 56
+    assert len(text) == KEY_CHARACTERS == 56
     assert [len(part) for part in text.split("_")] == [3, 12, 32, 6]
     parsed = parse_key(text)
     assert parsed is not None
@@ -37,13 +37,13 @@ def test_every_key_that_can_be_made_is_recognised(text: str) -> None:
     assert text.startswith(f"avm_{parsed.key_id}_")
 
 
-@given(texts, st.integers(0, KEY_LENGTH - 1), st.one_of(st.sampled_from(ALPHABET + "_-. "), st.characters()))
+@given(texts, st.integers(0, KEY_CHARACTERS - 1), st.one_of(st.sampled_from(ALPHABET + "_-. "), st.characters()))
 def test_any_changed_character_is_refused(text: str, at: int, letter: str) -> None:
     changed = text[:at] + letter + text[at + 1 :]
     assert (parse_key(changed) is None) == (changed != text)
 
 
-@given(texts, st.integers(0, KEY_LENGTH - 2))
+@given(texts, st.integers(0, KEY_CHARACTERS - 2))
 def test_two_neighbours_that_changed_places_are_refused(text: str, at: int) -> None:
     swapped = text[:at] + text[at + 1] + text[at] + text[at + 2 :]
     assert (parse_key(swapped) is None) == (swapped != text)

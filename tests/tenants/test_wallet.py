@@ -1,11 +1,11 @@
 import pytest
 
 from agentvm.errors import InvalidInput
-from agentvm.model.money import NANO
+from agentvm.model.money import DOLLAR_NANO
 from agentvm.tenants.wallet import CREDIT_NANO_MAX, check_amount, parse_dollars
 
 
-@pytest.mark.parametrize(("text", "amount"), [("12.50", 12_500_000_000), ("-1", -NANO), ("0.000000001", 1)])
+@pytest.mark.parametrize(("text", "amount"), [("12.50", 12_500_000_000), ("-1", -DOLLAR_NANO), ("0.000000001", 1)])
 def test_dollars_are_read_exactly(text: str, amount: int) -> None:
     assert parse_dollars(text) == amount
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import anyio.to_thread
 import msgspec
 
-from agentvm.blueprint.definition import MAX_SIZE, agent_definition, check_size
+from agentvm.blueprint.definition import DEFINITION_MAX_BYTES, agent_definition, check_size
 from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plain, references
 from agentvm.blueprint.templates import READ_PERMISSION
 from agentvm.drivers.models import Models
@@ -38,13 +38,13 @@ from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
 from agentvm.tenants.own_keys import OwnKeys
 
-_LACKING = "give them as variables of the config; an image that is there gets them with images.update(variables=…)"
+_LACKING = "set them as variables of the config; for an existing image with images.update(variables=…)"
 
 Args = Mapping[str, object]
 Names = tuple[str, ...]
 Specs = tuple[dict[str, object], ...]
 Pins = Mapping[str, VersionId]
-"""URIs, as they are written, whose versions are known: they are not looked for."""
+"""The versions of URIs, as written, that are known and not looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ImageBuilder:
     async def freeze(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
         """Applies the config and resolves every reference.
 
-        `ResourceNotFound` for what is absent or not the principal's, `PromptUnresolved` for a prompt that lacks a value.
+        `ResourceNotFound` for a missing or invisible resource, `PromptUnresolved` for a prompt that lacks a value.
         """
         resolution = _Resolution(self, pins or {})
         agent: VersionClosure | None = None
@@ -78,7 +78,7 @@ class ImageBuilder:
             agent = await resolution.find(Reference(place="definition", type="agents", uri=config.definition))
             source = agent_definition(agent.root.resource.name, agent.root.content)
         if source is None:
-            raise InvalidInput("No definition is given")
+            raise InvalidInput("A definition is required")
         check_size(source, config)
         needed = list(references(source, config))
         if not needed:
@@ -86,9 +86,9 @@ class ImageBuilder:
         self.principal.require(READ_PERMISSION)
         if len(needed) > NODES_MAX:
             raise ResourceTooDeep(f"An image refers to at most {NODES_MAX} resources, not {len(needed)}")
-        found = {reference: await resolution.find(reference, agent) for reference in needed}
-        definition = await resolution.render(apply_config(source, config), found)
-        check_size(definition, what="The definition, with its references followed,")
+        closures = {reference: await resolution.find(reference, agent) for reference in needed}
+        definition = await resolution.render(apply_config(source, config), closures)
+        check_size(definition, what="The definition with its resolved references")
         return Frozen(
             definition=definition,
             source=source,
@@ -117,7 +117,7 @@ def check_tools(definition: Definition, tools: Sequence[str]) -> None:
 
 
 def locked_roots(image: Image) -> dict[str, Locked]:
-    """Returns what each of the image's own URIs was resolved to when it was built, by the URI as it is written."""
+    """Returns the lock entry of each URI of the image itself, by the URI as written."""
     return {uri: entry for entry in image.lock for uri in entry.written}
 
 
@@ -136,30 +136,29 @@ class _Resolution:
         self._roots: dict[str, Node] = {}
         self._nodes: dict[VersionId, Node] = {}
         self._idle: list[str] = []
-        """Resources that have no effect on this server."""
+        """Warnings about resources that have no effect on this server."""
         self._size = 0
 
-    async def find(self, wanted: Reference, agent: VersionClosure | None = None) -> VersionClosure:
+    async def find(self, reference: Reference, agent: VersionClosure | None = None) -> VersionClosure:
         self._builder.principal.require(READ_PERMISSION)
-        uri = _checked(wanted)
-        if wanted.inherited and agent is not None:
-            return _within(agent, wanted.uri)
-        if wanted.uri in self._roots:
-            root = self._roots[wanted.uri]
-            return VersionClosure(root, self._nodes)
+        uri = _checked(reference)
+        if reference.inherited and agent is not None:
+            return _within(agent, reference.uri)
+        if reference.uri in self._roots:
+            return VersionClosure(self._roots[reference.uri], self._nodes)
         try:
-            found = await self._look_up(wanted.uri, uri)
+            closure = await self._look_up(reference.uri, uri)
         except ResourceNotFound as error:
-            raise ResourceNotFound(wanted.uri, error.there) from None
-        self._roots[wanted.uri] = found.root
-        self._nodes |= found.nodes
+            raise ResourceNotFound(reference.uri, error.there) from None
+        self._roots[reference.uri] = closure.root
+        self._nodes |= closure.nodes
         if len(self._nodes) > NODES_MAX:
-            raise ResourceTooDeep(f"All that an image refers to may be {NODES_MAX} versions; with {wanted.uri} it is more")
+            raise ResourceTooDeep(f"An image refers to at most {NODES_MAX} versions in all; {reference.uri} exceeds that")
         if sum(len(node.content) for node in self._nodes.values()) > CLOSURE_MAX_BYTES:
             raise ResourceTooLarge(
-                f"All that an image refers to may have {CLOSURE_MAX_BYTES} bytes; with {wanted.uri} it has more"
+                f"The resources of an image have at most {CLOSURE_MAX_BYTES} bytes in all; {reference.uri} exceeds that"
             )
-        return found
+        return closure
 
     async def _look_up(self, text: str, uri: ResourceUri) -> VersionClosure:
         version_id = self._pins.get(text)
@@ -171,14 +170,15 @@ class _Resolution:
         check_nodes(nodes, version_id, text)
         return VersionClosure(nodes[version_id], nodes)
 
-    async def render(self, merged: Definition, found: Mapping[Reference, VersionClosure]) -> Definition:
-        """The snapshot."""
-        if sum(there.weight for there in found.values()) <= INLINE_MAX_BYTES:
-            return self._render(merged, found)
-        return await anyio.to_thread.run_sync(self._render, merged, found)
+    async def render(self, merged: Definition, closures: Mapping[Reference, VersionClosure]) -> Definition:
+        """Returns the snapshot."""
+        if sum(closure.weight for closure in closures.values()) <= INLINE_MAX_BYTES:
+            return self._render(merged, closures)
+        return await anyio.to_thread.run_sync(self._render, merged, closures)
 
-    def _render(self, merged: Definition, found: Mapping[Reference, VersionClosure]) -> Definition:
-        at, args = {one.place: (one, there) for one, there in found.items()}, merged.variables or {}
+    def _render(self, merged: Definition, closures: Mapping[Reference, VersionClosure]) -> Definition:
+        at = {reference.place: (reference, closure) for reference, closure in closures.items()}
+        args = merged.variables or {}
         prompt = merged.system_prompt
         if "systemPrompt" in at:
             prompt = str(self._rendered(*at["systemPrompt"], args))
@@ -188,7 +188,7 @@ class _Resolution:
         rendered = Rendered(tools=specs, sandbox=sandbox, knowledge=_once(knowledge))
         kept: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
         kept += [("sandboxes", sandbox)] if sandbox is not None else []
-        kept += [("knowledge", one) for one in rendered.knowledge]
+        kept += [("knowledge", spec) for spec in rendered.knowledge]
         known = self._builder.tools
         self._idle = [f"{spec['uri']}: {why}" for kind, spec in kept if (why := why_idle(kind, spec, known)) is not None]
         return msgspec.structs.replace(
@@ -204,7 +204,7 @@ class _Resolution:
     def _tools(
         self, written: Sequence[str], at: Mapping[str, tuple[Reference, VersionClosure]], args: Args
     ) -> tuple[Names, Specs]:
-        """Those that can run here, by name, and the specs of the others."""
+        """Returns the names of the tools that can run here, and the specs of the others."""
         names: list[str] = []
         others: list[dict[str, object]] = []
         for index, name in enumerate(written):
@@ -218,24 +218,24 @@ class _Resolution:
                 others.append(spec)
         return tuple(dict.fromkeys(names)), _once(others)
 
-    def _spec(self, wanted: Reference, found: VersionClosure, args: Args) -> dict[str, object]:
-        rendered = self._rendered(wanted, found, args)
+    def _spec(self, reference: Reference, closure: VersionClosure, args: Args) -> dict[str, object]:
+        rendered = self._rendered(reference, closure, args)
         assert isinstance(rendered, dict), "only prompts have another form"
-        return {"uri": exact_uri(found.root, self._builder.tenant_id), **rendered}
+        return {"uri": exact_uri(closure.root, self._builder.tenant_id), **rendered}
 
-    def _rendered(self, wanted: Reference, found: VersionClosure, args: Args) -> object:
+    def _rendered(self, reference: Reference, closure: VersionClosure, args: Args) -> object:
         try:
-            rendered = self._builder.resources.resolver.render(self._builder.tenant_id, parse_uri(wanted.uri), found, args)
+            rendered = self._builder.resources.resolver.render(self._builder.tenant_id, parse_uri(reference.uri), closure, args)
         except PromptUnresolved as error:
             raise PromptUnresolved(error.uri, error.names, _LACKING) from None
         # Counted as it grows: many that are just small enough are refused before they are all in memory.
         self._size += len(msgspec.json.encode(rendered))
-        if self._size > MAX_SIZE:
-            raise InvalidInput(f"What the references come to has more than the {MAX_SIZE} bytes that an image may have")
+        if self._size > DEFINITION_MAX_BYTES:
+            raise InvalidInput(f"The resolved references have more than {DEFINITION_MAX_BYTES} bytes, the maximum of an image")
         return rendered
 
     def lock(self) -> tuple[Locked, ...]:
-        """Those that the image itself refers to, in its order, then the rest by their URIs; each version once."""
+        """Returns the entries of the image's own references, in its order, then the rest by their URIs; each version once."""
         first = self._own()
         rest = [entry for entry in self._entries() if entry not in first]
         return (*first, *sorted(rest, key=lambda entry: entry.uri))
@@ -265,23 +265,24 @@ class _Resolution:
         return VersionClosure(next(iter(self._roots.values())), self._nodes)
 
 
-def _checked(wanted: Reference) -> ResourceUri:
-    if not is_reference(wanted.uri):
-        raise InvalidInput(f"{wanted.place} must be a URI such as resource://{wanted.type}/name, not {shorten(wanted.uri)!r}")
-    uri = parse_uri(wanted.uri)
-    if uri.type != wanted.type:
-        raise InvalidInput(f"{wanted.place} must name one of {wanted.type}; {shorten(wanted.uri)} is one of {uri.type}")
+def _checked(reference: Reference) -> ResourceUri:
+    place, text = reference.place, shorten(reference.uri)
+    if not is_reference(reference.uri):
+        raise InvalidInput(f"{place} must be a URI such as resource://{reference.type}/name, not {text!r}")
+    uri = parse_uri(reference.uri)
+    if uri.type != reference.type:
+        raise InvalidInput(f"{place} must name one of {reference.type}; {text} is one of {uri.type}")
     if uri.fragment is not None and uri.type != "prompts":
-        raise InvalidInput(f"{wanted.place} must name the whole of {shorten(wanted.uri)}: only prompts are used in parts")
+        raise InvalidInput(f"{place} must name the whole of {text}: only prompts are used in parts")
     return uri
 
 
 def _within(agent: VersionClosure, text: str) -> VersionClosure:
-    """What a URI of the agent was locked to when the agent was published."""
+    """Returns the version that a URI of the agent was locked to when the agent was published."""
     target = next(link.target for link in agent.root.links if link.uri == text)
     return VersionClosure(agent.nodes[target], agent.nodes)
 
 
 def _once(specs: Iterable[dict[str, object]]) -> Specs:
-    """One of each version."""
+    """Returns one spec of each version."""
     return tuple({spec["uri"]: spec for spec in specs}.values())

@@ -17,13 +17,14 @@ from agentvm.storage.sql.store import Store
 DEFAULT = Definition(name="default")
 """The definition of an image that names none: no system prompt, the default tools."""
 
-MAX_NAME = 200
-MAX_IMAGE_NAME = 300
-MAX_PER_TENANT = 1_000
-MAX_SIZE = 256 * 1024
-SPARE_LEVELS = 200
-"""How much deeper than now it must be possible to write a definition: it is stored and sent within other things."""
-MAX_SIZE_PER_TENANT = 8 * 1024 * 1024
+NAME_MAX = 200
+IMAGE_NAME_MAX = 300
+DEFINITIONS_MAX = 1_000
+"""Definitions that one tenant may register, and below the bytes of all of them."""
+DEFINITION_MAX_BYTES = 256 * 1024
+SPARE_DEPTH_MIN = 200
+"""Levels that a definition can be nested deeper and still be encoded: it is stored and sent within other records."""
+DEFINITIONS_MAX_BYTES = 8 * 1024 * 1024
 
 
 class Definitions:
@@ -42,12 +43,12 @@ class Definitions:
             self._system[definition.name] = definition
 
     async def register(self, tenant_id: TenantId, definition: Definition) -> Definition:
-        """Stores it. Registering the same definition again changes nothing; another of that name is a conflict."""
+        """Stores a definition. Registering the same one again changes nothing; another of its name is a conflict."""
         _check(definition)
         known = self._system.get(definition.name)
         if known is None:
             known = await self._store.definitions(tenant_id).add(
-                definition, self._clock(), count_max=MAX_PER_TENANT, bytes_max=MAX_SIZE_PER_TENANT
+                definition, self._clock(), count_max=DEFINITIONS_MAX, bytes_max=DEFINITIONS_MAX_BYTES
             )
         _check_same(known, definition)
         return known
@@ -69,32 +70,32 @@ def agent_definition(name: str, content: bytes) -> Definition:
 
 
 def check_size(*parts: Record, what: str = "The definition") -> int:
-    """How many bytes they are, and `InvalidInput` for too many, or for a name that is too long.
+    """Returns the encoded size; `InvalidInput` for too many bytes, or for a name that is too long.
 
-    What an image was built from is sent with every prompt and shown in every list.
+    The parts that an image is built from are sent with every prompt and shown in every list.
     """
     for part in parts:
         name = getattr(part, "name", None)
-        if isinstance(name, str) and len(name) > MAX_IMAGE_NAME:
-            raise InvalidInput(f"A name has at most {MAX_IMAGE_NAME} characters, not {len(name)}")
+        if isinstance(name, str) and len(name) > IMAGE_NAME_MAX:
+            raise InvalidInput(f"A name has at most {IMAGE_NAME_MAX} characters, not {len(name)}")
     try:
-        size = sum(len(msgspec.json.encode(_deeper(part))) - 2 * SPARE_LEVELS for part in parts)
+        size = sum(len(msgspec.json.encode(_deeper(part))) - 2 * SPARE_DEPTH_MIN for part in parts)
     except RecursionError:
         raise InvalidInput(f"{what} is nested too deeply") from None
-    if size > MAX_SIZE:
-        raise InvalidInput(f"{what} has {size} bytes; at most {MAX_SIZE} are allowed")
+    if size > DEFINITION_MAX_BYTES:
+        raise InvalidInput(f"{what} has {size} bytes; at most {DEFINITION_MAX_BYTES} are allowed")
     return size
 
 
 def _deeper(part: object) -> object:
-    for _ in range(SPARE_LEVELS):
+    for _ in range(SPARE_DEPTH_MIN):
         part = [part]
     return part
 
 
 def _check(definition: Definition) -> None:
-    if not 0 < len(definition.name) <= MAX_NAME:
-        raise InvalidInput(f"A definition's name must have 1 to {MAX_NAME} characters")
+    if not 0 < len(definition.name) <= NAME_MAX:
+        raise InvalidInput(f"A definition's name must have 1 to {NAME_MAX} characters")
     check_size(definition)
 
 

@@ -12,38 +12,38 @@ from agentvm.model.resource import Locked, ResourceType, is_reference
 from agentvm.model.session import Session
 
 DEFAULT_NAME = "New Conversation"
-VARIABLES_UNUSED = "variables are not used: they are values for prompts that are referred to by a resource:// URI"
+VARIABLES_UNUSED = "variables have no effect: they are values for prompts that are named by a resource:// URI"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A URI of a build: where it stands, what must be there, and how it is written."""
+    """A URI of a build: the field that holds it, the type that it must have, and the URI as written."""
 
     place: str
     type: ResourceType
     uri: str
     inherited: bool = False
-    """Whether it stands in the agent that the build is based on, whose lock says what it means."""
+    """Whether it comes from the agent that the build is based on, whose lock has its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
-    """What a definition and a config came to."""
+    """The result of resolving a definition and a config."""
 
     definition: Definition
-    """The snapshot: every reference followed."""
+    """The snapshot: every reference is resolved."""
     source: Definition
-    """As it was written."""
+    """The definition as written."""
     refers: bool = False
-    """Whether the source or the config has more to say than the snapshot keeps."""
+    """Whether the source or the config has references or variables, which the snapshot does not keep."""
     lock: tuple[Locked, ...] = ()
     roots: Mapping[str, Locked] = field(default_factory=dict)
-    """What each URI that is the build's own came to, by the URI as it is written."""
+    """The lock entry of each URI of the build itself, by the URI as written."""
     warnings: tuple[str, ...] = ()
 
 
 def apply_config(definition: Definition, config: ImageConfig) -> Definition:
-    """What the agent will be: the config's word where it has one, the definition's otherwise. References stay references."""
+    """Returns the definition with the fields that the config sets. References stay references."""
     variables = {**(definition.variables or {}), **(config.variables or {})}
     return msgspec.structs.replace(
         definition,
@@ -57,13 +57,13 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
         max_tokens=config.max_tokens or definition.max_tokens,
         thinking=config.thinking or definition.thinking,
         temperature=definition.temperature if config.temperature is None else config.temperature,
-        # Only a build says what references came to, never who asks for it.
+        # Only a build sets the resolved references, never the request.
         rendered=None,
     )
 
 
 def freeze_plain(definition: Definition, config: ImageConfig) -> Frozen:
-    """For what refers to nothing. Variables are for prompts that are referred to, so here they decide nothing."""
+    """Freezes a definition without references. Variables are for prompts by reference, so they have no effect here."""
     merged = apply_config(definition, config)
     snapshot = msgspec.structs.replace(merged, variables=None)
     refers = bool(definition.variables) or any(True for _ in references(definition, ImageConfig()))
@@ -72,7 +72,7 @@ def freeze_plain(definition: Definition, config: ImageConfig) -> Frozen:
 
 
 def references(definition: Definition, config: ImageConfig) -> Iterator[Reference]:
-    """Every URI that a build follows, in a fixed order."""
+    """Yields every URI that a build resolves, in a fixed order."""
     based = is_reference(config.definition)
     if config.definition is not None and based:
         yield Reference(place="definition", type="agents", uri=config.definition)
@@ -86,9 +86,9 @@ def references(definition: Definition, config: ImageConfig) -> Iterator[Referenc
     sandbox = definition.sandbox if config.sandbox is None else config.sandbox
     if sandbox is not None:
         yield Reference(place="sandbox", type="sandboxes", uri=sandbox, inherited=based and config.sandbox is None)
-    for index, one in enumerate(definition.knowledge if config.knowledge is None else config.knowledge):
+    for index, uri in enumerate(definition.knowledge if config.knowledge is None else config.knowledge):
         inherited = based and config.knowledge is None
-        yield Reference(place=f"knowledge.{index}", type="knowledge", uri=one, inherited=inherited)
+        yield Reference(place=f"knowledge.{index}", type="knowledge", uri=uri, inherited=inherited)
 
 
 def build(
@@ -101,7 +101,7 @@ def build(
     new_id: NewId,
     frozen: Frozen | None = None,
 ) -> tuple[Image, Session]:
-    """A new image and its default session. `name` is used when the config has none."""
+    """Returns a new image and its default session. `name` is used when the config has none."""
     frozen = frozen or freeze_plain(definition, config)
     now = clock()
     image_id, session_id = ImageId(new_id("img")), SessionId(new_id("sess"))
@@ -124,7 +124,7 @@ def build(
 
 
 def rebuild(image: Image, config: ImageConfig, frozen: Frozen, now: int) -> Image:
-    """The same image, from now on with another snapshot."""
+    """Returns the image with another snapshot."""
     return msgspec.structs.replace(
         image,
         digest=snapshot_of(frozen.definition)[0],

@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 
 from agentvm.errors import shorten
 from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
-from agentvm.model.money import NANO, to_nano
+from agentvm.model.money import DOLLAR_NANO, to_nano
 
 MONEY_METRIC = "budget_per_month"
 LIMIT_MAX = 2**53 - 1
@@ -64,4 +64,4 @@ def _plain(quota: Quota) -> object:
 
 
 def _shown(metric: str, value: int) -> object:
-    return f"{(Decimal(value) / NANO).normalize():f}" if metric == MONEY_METRIC else value
+    return f"{(Decimal(value) / DOLLAR_NANO).normalize():f}" if metric == MONEY_METRIC else value

@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import Any, TypedDict
 
-_PR_SET_PDEATHSIG = 1
+_PARENT_DEATH_SIGNAL_CODE = 1
 
 
 class SidecarOptions(TypedDict):
@@ -32,7 +32,7 @@ class SidecarOptions(TypedDict):
 
 def _die_with(parent: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL_CODE, signal.SIGKILL)
     # The parent may have died before the kernel was told.
     if os.getppid() != parent:
         os._exit(0)

@@ -5,18 +5,18 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from agentvm.model.base import Record
 from agentvm.model.usage import Usage
 
-NANO = 1_000_000_000
+DOLLAR_NANO = 1_000_000_000
 """Nano-USD in one dollar."""
 
 
 def to_nano(amount: Decimal) -> int:
     """Dollars as nano-USD, rounded half to even: once, where an amount enters the books."""
-    return int((amount * NANO).to_integral_value(rounding=ROUND_HALF_EVEN))
+    return int((amount * DOLLAR_NANO).to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
 def dollars(nano: int) -> str:
     """Formats an amount for people: `$1.05`, `$0.000213`. Exact, without trailing zeros."""
-    sign, units, rest = "-" if nano < 0 else "", abs(nano) // NANO, abs(nano) % NANO
+    sign, units, rest = "-" if nano < 0 else "", abs(nano) // DOLLAR_NANO, abs(nano) % DOLLAR_NANO
     cents = f"{rest:09d}".rstrip("0").ljust(2, "0")
     return f"{sign}${units:,}.{cents}"
 

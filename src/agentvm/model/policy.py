@@ -38,12 +38,12 @@ class Condition(Record, forbid_unknown_fields=True):
 
 
 class Approval(Record, forbid_unknown_fields=True):
-    """Who may approve a call, and for how long it waits."""
+    """The people who may approve a call, and the time that it waits."""
 
     audience: Audience = "sender"
     """The sender of the message, the owner of the container, the tenant's administrators, or one user."""
     not_sender: bool = False
-    """Somebody else than the sender has to approve."""
+    """Whether the sender of the message may not approve the call."""
     expires: Duration = "7d"
     """After this long the call is denied."""
     remember: bool = False

@@ -8,7 +8,7 @@ ToolRuntime = Literal[
 """The kind of a tool: who runs a call, and how."""
 
 Effect = Literal["read", "write", "destructive"]
-"""What a call can change."""
+"""The most that a call can change."""
 
 World = Literal["closed", "open"]
 """Whether a call reaches beyond this server. The result of an open tool is a stranger's text."""

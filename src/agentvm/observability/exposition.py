@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from agentvm.model.money import NANO
+from agentvm.model.money import DOLLAR_NANO
 from agentvm.observability.gauges import Gauges
 from agentvm.observability.histogram import Histogram
 from agentvm.observability.metrics import Metrics, ModelCount
@@ -94,9 +94,9 @@ def _models(metrics: Metrics) -> Iterator[Metric]:
     yield _counter("agentvm_model_calls", "Model calls that began to answer, by outcome.", (*_MODEL, "outcome"), calls)
     tokens = (((*key, kind), number) for key, count in counts for kind, number in tokens_of(count))
     yield _counter("agentvm_tokens", "Tokens, by kind; what a cache gave or took is not in `input`.", (*_MODEL, "kind"), tokens)
-    cost = ((key, count.cost / NANO) for key, count in counts)
+    cost = ((key, count.cost / DOLLAR_NANO) for key, count in counts)
     yield _counter("agentvm_cost_dollars", "Cost at the providers, where the price is known.", _MODEL, cost)
-    price = ((key, count.price / NANO) for key, count in counts)
+    price = ((key, count.price / DOLLAR_NANO) for key, count in counts)
     yield _counter("agentvm_price_dollars", "Price for the tenants, where it is known.", _MODEL, price)
     unpriced = ((key, count.unpriced) for key, count in counts)
     yield _counter("agentvm_model_calls_unpriced", "Model calls without a known price.", _MODEL, unpriced)

@@ -1,8 +1,7 @@
-"""Announcement — the file in the data directory that says where its running server listens.
+"""Announcement — a file in the data directory with the URL of its running server.
 
-For programs of the same user on the same machine, so that nobody has to repeat a port. The server writes the file when it
-listens and removes it when it stops. A crash leaves the file behind: it names its process, and once that is gone the file
-means nothing.
+Programs of the same user on the same machine find the port there. The server writes the file when it listens and removes it
+when it stops. A crash leaves the file behind: it has the id of its process, and is ignored once that is gone.
 """
 
 import os
@@ -22,7 +21,7 @@ logger = get_logger(__name__)
 FILE_NAME = "server.json"
 _FILE_BYTES_MAX = 4096
 _REACHABLE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where a server is reached that listens on every address."""
+"""The address to connect to for a server that listens on every address."""
 
 
 class Announced(Record):
@@ -32,7 +31,7 @@ class Announced(Record):
 
 @contextmanager
 def announced(data_dir: Path | None, host: str, port: int) -> Generator[None]:
-    """Says where the server listens, for as long as the context lasts. A server that keeps no data says nothing."""
+    """Writes the file for as long as the context lasts. A server without a data directory has none."""
     if data_dir is None:
         yield
         return
@@ -52,17 +51,17 @@ def announced(data_dir: Path | None, host: str, port: int) -> Generator[None]:
 
 
 def running_server(data_dir: Path) -> str | None:
-    """The URL of the server that runs on this data directory; None when none does."""
+    """Returns the URL of the server that runs on this data directory; None without one."""
     try:
         with (data_dir.expanduser() / FILE_NAME).open("rb") as file:
-            found = msgspec.json.decode(file.read(_FILE_BYTES_MAX), type=Announced)
+            server = msgspec.json.decode(file.read(_FILE_BYTES_MAX), type=Announced)
     except (OSError, RuntimeError, ValueError):
         return None
-    return found.url if found.url.startswith("http://") and _is_running(found.pid) else None
+    return server.url if server.url.startswith("http://") and _is_running(server.pid) else None
 
 
 def _write(path: Path, content: Announced) -> None:
-    """In one step, so that a reader never sees half of it; private, as everything there."""
+    """Writes the file in one step, so that a reader never sees half of it; private, as every file there."""
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE_NAME}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

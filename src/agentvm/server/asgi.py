@@ -1,4 +1,4 @@
-"""ASGI — one port, two worlds: sockets go straight to their peer, everything else through the management API."""
+"""ASGI — the application on one port: WebSockets go to their peer, every other request to the management API."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -16,7 +16,7 @@ from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import request_id_of, status_of
-from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Message, Receive, Send
 from agentvm.server.http import FACES, documents
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
@@ -26,15 +26,15 @@ from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign,
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.router import HttpRoute
 from agentvm.server.transport import ABORT
-from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
+from agentvm.server.websocket import SocketContext, SocketRequest, Watch, serve_socket
 from agentvm.version import VERSION
 from agentvm.vm import AgentVM
 
 SOCKET_PATHS = ("/ws", "/ws/", "/")
 """`/` too: a runtime that listens by itself is reached without a path."""
 
-GONE = 499
-"""Counted for a request whose sender did not wait for the answer."""
+CLIENT_GONE_STATUS = 499
+"""Status in the metrics of a request whose client did not wait for the response."""
 
 Scope = dict[str, Any]
 
@@ -44,18 +44,18 @@ class Application:
 
     def __init__(self, vm: AgentVM, watch: Watch) -> None:
         self._vm = vm
-        self._house = House(vm, watch, Readers())
+        self._sockets = SocketContext(vm, watch, Readers())
         self.bound_to = vm.config.system.host
-        """The address peers come to."""
+        """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
         self.http = ManagementApi([*public_routes(vm), *documents(), *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property
-    def rooms(self) -> PendingSockets:
-        """Those who have not said who they are."""
-        return self._house.rooms
+    def pending(self) -> PendingSockets:
+        """Sockets that have not authenticated."""
+        return self._sockets.pending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and (refused := self._refusal(scope)) is not None:
@@ -70,7 +70,7 @@ class Application:
             await self._open_socket(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Why a socket is not opened, whoever asks, as a status and a text."""
+        """Returns the status and text for a socket that no peer may open; None when it may be opened."""
         if scope["path"] not in SOCKET_PATHS:
             return 404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws"
         if reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.system.allow_origins):
@@ -80,8 +80,8 @@ class Application:
         return None
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answers and counts a request by the template of its path, which names nobody."""
-        began, status = time.perf_counter_ns(), GONE
+        """Serves a request and counts it by the template of its path, which holds no ids."""
+        began, status = time.perf_counter_ns(), CLIENT_GONE_STATUS
         scope.setdefault("state", {}).update(clock=self._vm.clock)
 
         async def watched(message: Message) -> None:
@@ -99,14 +99,14 @@ class Application:
                 self._vm.monitor.metrics.served(scope["method"], route, status, took)
 
     def _refuse_forwarded(self, request: HttpRequest) -> None:
-        """Without authentication only this machine is served, also where somebody has put a proxy in front."""
+        """Refuses requests through a proxy while authentication is off: then only this machine is served."""
         if not self._vm.config.authenticates and (sign := forwarded_sign(request.scope["headers"])):
             raise AuthenticationOff(behind_proxy(sign))
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whoever brings credentials is known before the socket opens, or it does not open."""
+        """Opens a socket. Credentials in the request are checked before; a socket without any authenticates in a frame."""
         query, subprotocols = scope.get("query_string", b""), scope.get("subprotocols", ())
-        # Whoever logs the address of the socket must not log a credential with it.
+        # A log of the socket's address must not hold a credential.
         scope["query_string"] = without_token(query)
         try:
             principal = await self._vm.authenticate(of_socket(scope["headers"], query, subprotocols))
@@ -115,7 +115,7 @@ class Application:
         except AgentVMError as error:
             await _refuse_socket(status_of(error), str(error), receive, send)
             return
-        await serve_socket(self._house, _knock(scope, principal, query), _abort_of(scope), receive, send)
+        await serve_socket(self._sockets, _socket_request(scope, principal, query), _abort_of(scope), receive, send)
 
 
 def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
@@ -142,18 +142,18 @@ def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
 def _status(
     content: dict[str, str], request: HttpRequest, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Probes often ask with HEAD for no more than the status."""
+    """Probes often use HEAD and need only the status."""
     body = b"" if request.method == "HEAD" else msgspec.json.encode(content)
     return HttpResponse(content=body, status=status, headers=headers or {})
 
 
 def _abort_of(scope: Scope) -> Callable[[], None]:
-    """Another ASGI server than ours offers none; there a peer that never reads holds its socket until that server gives up."""
+    """Returns the abort of our ASGI server; with another one a peer that never reads holds its socket."""
     abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, {}).get("abort", lambda: None)
     return abort
 
 
-def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
+def _socket_request(scope: Scope, principal: Principal | None, query: bytes) -> SocketRequest:
     client = scope.get("client")
     chosen = next((name for name in scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL)), None)
     offered = scope.get("extensions", {}).get(ABORT, {})
@@ -161,9 +161,9 @@ def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
     trust, drain = offered.pop("trust", lambda _: None), offered.pop("drain", anyio.lowlevel.checkpoint)
     send_all = offered.pop("send_all", None)
     if principal is None:
-        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain, send_all)
+        return SocketRequest(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain, send_all)
     trust(principal.tenant_id)
-    return Knock(principal, client_id_of(query), chosen, drain=drain, send_all=send_all)
+    return SocketRequest(principal, client_id_of(query), chosen, drain=drain, send_all=send_all)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

@@ -7,13 +7,13 @@ allocations, which takes a sixth of the CPU of a short turn (`bench/turns.py`) a
 import gc
 
 YOUNG_MAX = 10_000
-"""Objects made and not freed since the last look; up to so many in cycles wait for the next one."""
+"""Allocations minus deallocations that trigger a collection of young objects."""
 MIDDLE_MAX = 20
 OLD_MAX = 20
 
 
 def tune_collector() -> None:
-    """To be called once, when the server has started: what it has loaded by then stays, and is never looked through again."""
+    """Tunes the collector. To be called once, when the server has started: objects loaded by then are never collected."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)

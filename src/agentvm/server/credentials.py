@@ -1,8 +1,8 @@
-"""Credentials — where a request carries them. Who they belong to is the business of `agentvm.tenants`.
+"""Credentials — finds them in a request; `agentvm.tenants` finds their owner.
 
-A socket may bring them in the `Authorization` header, as `?token=`, or as the subprotocol `avm.bearer.<token>`, since a
-browser can set no header. More than one is refused: two parts of a system that pick different ones are how requests are
-smuggled. `x-api-key` and the like are not read.
+A socket may send them in the `Authorization` header, as `?token=`, or as the subprotocol `avm.bearer.<token>`, because a
+browser can set no header. More than one is refused: requests are smuggled where two parts of a system pick different ones.
+`x-api-key` and the like are not read.
 """
 
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ SUBPROTOCOL = "avm.bearer."
 
 
 def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The bearer token of a request; None when there is none."""
-    found = [value.decode("latin-1") for name, value in headers if name.lower() == b"authorization"]
-    return _only([bearer(value) for value in found])
+    """Returns the bearer token of a request; None without one."""
+    values = [value.decode("latin-1") for name, value in headers if name.lower() == b"authorization"]
+    return _only([bearer(value) for value in values])
 
 
 def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str]) -> str | None:
@@ -28,7 +28,7 @@ def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols
 
 
 def without_token(query: bytes) -> bytes:
-    """The query string, fit for a log: read as `of_socket` reads it, however the name is written."""
+    """Returns the query string without the token, for logs; names are decoded as in `of_socket`."""
     return b"&".join(b"token=***" if _names_token(part) else part for part in query.split(b"&"))
 
 
@@ -37,12 +37,12 @@ def _names_token(part: bytes) -> bool:
 
 
 def bearer(value: str) -> str:
-    """The token in an `Authorization` header; other schemes are as good as a wrong token."""
+    """Returns the token of an `Authorization` header; empty for other schemes."""
     scheme, _, token = value.strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _only(found: list[str]) -> str | None:
-    if len(found) > 1:
-        raise InvalidInput("Credentials must be given once: one Authorization header, or ?token=, or a subprotocol")
-    return found[0] if found else None
+def _only(tokens: list[str]) -> str | None:
+    if len(tokens) > 1:
+        raise InvalidInput("Send credentials once: in one Authorization header, as ?token=, or as a subprotocol")
+    return tokens[0] if tokens else None

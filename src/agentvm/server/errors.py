@@ -57,7 +57,7 @@ class FailureAbout(Record):
 
 
 class Failure(Record):
-    """What every failure looks like. `code` is stable, `message` is for people, `details` are for programs."""
+    """The response of every failure. `code` is stable, `message` is for people, `details` are for programs."""
 
     error: FailureAbout
 
@@ -68,20 +68,20 @@ def status_of(error: AgentVMError | type[AgentVMError]) -> int:
 
 
 def request_id_of(scope: Scope) -> str:
-    """The request's name in its answer, in the log and in the audit log. Ours, never the client's."""
-    found: str = scope.setdefault("state", {}).setdefault("request_id", f"req_{secrets.token_hex(8)}")
-    return found
+    """Returns the id of a request in its response, the log and the audit log. Made here, never the client's."""
+    request_id: str = scope.setdefault("state", {}).setdefault("request_id", f"req_{secrets.token_hex(8)}")
+    return request_id
 
 
 def explain(scope: Scope, error: Exception) -> HttpResponse:
-    """The one place where an exception becomes an HTTP answer. Says nothing of the server's insides."""
+    """Returns the response for an exception, and is the only place that does. It reveals nothing internal."""
     request_id = request_id_of(scope)
     path = shorten(paths.shown(str(scope["path"])))
     details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
         status, code, message, details = status_of(error), error.code, str(error), error.details
         if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            # Whoever asked can do nothing about it; who can must hear of it.
+            # The client can do nothing about it, so the operator must learn of it.
             logger.error("request_failed", path=path, request_id=request_id, code=code, error=message)
     elif isinstance(error, HttpError):
         status = error.status
@@ -95,7 +95,7 @@ def explain(scope: Scope, error: Exception) -> HttpResponse:
 
 
 def _hint(status: int, path: str) -> str:
-    """A URI has slashes, and those of a path part it."""
+    """Returns a hint for a URI whose slashes were taken as separators of the path."""
     if status != HTTPStatus.NOT_FOUND or not path.startswith("/v1/resources/resource:/"):
         return ""
     return "; percent-encode a URI in a path, as in /v1/resources/resource%3A%2F%2Fprompts%2Fname"

@@ -20,7 +20,7 @@ LAST_WRITE_SECONDS = 30.0
 
 
 class PeerGone(Exception):
-    """The peer has closed its connection before its request was complete."""
+    """Raised when the peer closes its connection before its request is complete."""
 
 
 class HttpError(Exception):
@@ -45,7 +45,7 @@ class HttpRequest:
 
     @cached_property
     def headers(self) -> dict[str, str]:
-        """By lower-case name; of a header that is repeated, all values."""
+        """The headers by lower-case name; the values of a repeated header are joined."""
         headers: dict[str, str] = {}
         for name, value in self.scope["headers"]:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -53,7 +53,7 @@ class HttpRequest:
         return headers
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises `HttpError` 413 beyond the bound, `PeerGone` without an end."""
+        """Yields the body as it arrives. Raises `HttpError` 413 beyond the bound, `PeerGone` without an end."""
         announced = self.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > self.max_body_bytes:
             raise HttpError(413)

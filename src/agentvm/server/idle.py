@@ -11,7 +11,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.held = 0
-        """Bytes of the messages that wait, and of the one that was taken last: its reader may be at work on it."""
+        """Bytes of the waiting messages, and of the one that was taken last, which its reader may still process."""
         self._messages: list[Any] = []
         self._reader: asyncio.Future[None] | None = None
 
@@ -25,7 +25,7 @@ class Inbox:
         self._messages.clear()
 
     def recount(self) -> None:
-        """The message that was taken last is done with."""
+        """Stops counting the message that was taken last."""
         self.held = sum(map(_size, self._messages))
 
     def put_nowait(self, message: Any) -> None:
@@ -45,7 +45,7 @@ def _size(message: Any) -> int:
     return len(message.get("text") or message.get("bytes") or "") if isinstance(message, dict) else 0
 
 
-class Gate:
+class OpenGate:
     """An `asyncio.Event` that is nearly always set, and exists only while it is not."""
 
     __slots__ = ("_shut",)

@@ -51,7 +51,7 @@ class LocalServer:
         return self.port
 
     async def close(self) -> None:
-        """Ends every connection. Turns run on: they belong to the runtime, not to who listens."""
+        """Closes every connection. Turns go on: they belong to the runtime."""
         if self._stop is not None:
             self._stop.set()
             await self._stopped.wait()
@@ -83,7 +83,7 @@ class LocalServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRuntime:
-    """What `create_agentx` opens: a runtime in this process."""
+    """A runtime in this process, for `create_agentx`."""
 
     config: ServerConfig
     definitions: Sequence[Definition]
@@ -110,7 +110,7 @@ class LocalRuntime:
 
 
 def _in_python(error: DataDirInUse) -> str:
-    """What to do about it in a program, which has no flags."""
+    """Returns the error text with the remedy for a program, which has no flags."""
     url = running_server(Path(str(error.details.get("dataDir"))))
     socket = "url" if url is None else f'"{url.replace("http", "ws", 1)}/ws"'
     return (
@@ -121,7 +121,7 @@ def _in_python(error: DataDirInUse) -> str:
 
 
 async def _shut_down(vm: AgentVM, server: LocalServer) -> None:
-    """In order: no new peers, running turns finish or are ended, their peers hear of it, sockets close."""
+    """Shuts down in order: no new peers, turns finish or are ended, their peers get the events, sockets close."""
     with anyio.CancelScope(shield=True):
         server.refuse_new()
         await vm.runtime.drain(vm.config.system.shutdown_seconds)
@@ -154,12 +154,12 @@ class RunningServer:
 
     @property
     def first_key(self) -> Secret | None:
-        """The operator's key, if this start has made it."""
+        """The operator's key, if this start has created it."""
         return self.server.vm.first_key
 
     @property
     def config(self) -> ServerConfig:
-        """What counts now."""
+        """The effective configuration."""
         return self.server.vm.config
 
     @property
@@ -179,7 +179,7 @@ async def start_server(
     drivers: Mapping[str, Driver] | None = None,
     overrides: bool = True,
 ) -> AsyncIterator[RunningServer]:
-    """A listening server, for as long as the `async with` lasts."""
+    """Yields a listening server, which stops when the block ends."""
     source = local_runtime(config, definitions=definitions, drivers=drivers, overrides=overrides)
     async with source.open() as agentx:
         server = agentx.server

@@ -1,9 +1,9 @@
-"""Paths — which slashes of a request's path part it, and which are part of a name.
+"""Paths — tells the slashes that separate segments of a path from those within a segment.
 
-Theory of operation. ASGI hands over a path that is decoded, where `resource%3A%2F%2Fx` has become three segments. The bytes
-that came are there too. If they hold an encoded slash, each segment is decoded by itself, once, and its slashes are replaced
-by a character that decoding never yields; after routing, `name` puts them back. Nothing else is touched: `%252F` is the text
-`%2F`, and `..` is a name like any other.
+Theory of operation. ASGI passes a decoded path, where `resource%3A%2F%2Fx` has become three segments, and the original bytes.
+If these hold an encoded slash, each segment is decoded by itself, once, and its slashes are replaced by a character that
+decoding never yields; after routing, `name` restores them. Nothing else is changed: `%252F` is the text `%2F`, and `..` is a
+name like any other.
 """
 
 from collections.abc import MutableMapping
@@ -15,22 +15,22 @@ _SLASH: Final = "\udc2f"
 
 
 def parted(scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The scope to route by. Another one than the server's, which must be able to encode its path again."""
+    """Returns the scope to route by: a copy, because the server must be able to encode its own path again."""
     raw = scope.get("raw_path") or b""
     if b"%2f" not in raw.lower():
         return scope
     segments = [unquote(segment) for segment in raw.decode("latin-1").split("/")]
     if "/".join(segments) != scope["path"]:
-        # Somebody on the way has changed one of the two; the path is what everybody else goes by.
+        # Middleware has changed one of the two; all others use the path.
         return scope
     return {**scope, "path": "/".join(segment.replace("/", _SLASH) for segment in segments)}
 
 
 def name(segment: str) -> str:
-    """A segment of a path that was routed, as its sender meant it."""
+    """Returns a segment of a routed path as its sender wrote it."""
     return segment.replace(_SLASH, "/")
 
 
 def shown(path: str) -> str:
-    """A path that was routed, for people to read."""
+    """Returns a routed path for display."""
     return path.replace(_SLASH, "%2F")

@@ -1,23 +1,23 @@
-"""Peer noise — what strangers make uvicorn log, kept to a few entries a minute.
+"""Peer noise — limits the log entries that peers cause in uvicorn to a few a minute.
 
-Bad UTF-8, broken requests and the like are a peer's fault, and a peer can send them as fast as the network goes: entries with
-traces would fill the disk that the log is on. Each kind is told a few times a minute, then counted and told as a number.
+Invalid UTF-8, broken requests and the like are a peer's fault, and a peer can send them as fast as the network allows: entries
+with traces would fill the disk of the log. Each kind is logged a few times a minute, then only counted.
 """
 
 import logging
 import time
 from collections.abc import Callable
 
-PER_MINUTE = 5
-"""Entries of one kind."""
+WINDOW_ENTRIES_MAX = 5
+"""Entries of one kind in `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 60.0
-MAX_KINDS = 100
+KINDS_MAX = 100
 
 _PEERS_FAULT = ("Invalid UTF-8", "Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
 
 
 class PeerNoise(logging.Filter):
-    """For the logger of uvicorn. A kind is the text before anything is filled in."""
+    """A filter for the logger of uvicorn. A kind is the text before its arguments are filled in."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -29,11 +29,11 @@ class PeerNoise(logging.Filter):
         begun, count = self._kinds.get(kind, (now, 0))
         hidden = 0
         if now - begun >= WINDOW_SECONDS:
-            hidden, begun, count = max(0, count - PER_MINUTE), now, 0
-        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            hidden, begun, count = max(0, count - WINDOW_ENTRIES_MAX), now, 0
+        if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
             self._kinds.clear()
         self._kinds[kind] = (begun, count + 1)
-        if count >= PER_MINUTE:
+        if count >= WINDOW_ENTRIES_MAX:
             return False
         if kind.startswith(_PEERS_FAULT):
             # The trace shows this server's own code, where nothing is wrong.
@@ -45,7 +45,7 @@ class PeerNoise(logging.Filter):
 
 
 def hush(name: str = "uvicorn.error") -> None:
-    """Once for the process: a logger is the same for all servers in it."""
+    """Installs the filter once for the process: all its servers share the logger."""
     logger = logging.getLogger(name)
-    if not any(isinstance(one, PeerNoise) for one in logger.filters):
+    if not any(isinstance(installed, PeerNoise) for installed in logger.filters):
         logger.addFilter(PeerNoise())

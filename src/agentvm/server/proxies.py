@@ -1,8 +1,8 @@
-"""Proxies — from where a request really comes, when a proxy that the operator has named stands in between.
+"""Proxies — the real address of a client behind a proxy that the operator trusts.
 
-Whoever connects can write anything into `X-Forwarded-For`. So these headers are read only when the peer itself is a trusted
-proxy, and from the right: each proxy appends whom it has heard, and the first that is not one of ours is the client. What
-stands further left is what that client claims. Without a trusted proxy nothing of it is read.
+Any client can write anything into `X-Forwarded-For`. So these headers are read only when the peer itself is a trusted proxy,
+and from the right: each proxy appends the address of its peer, and the first one that is not trusted is the client. Addresses
+further left are claims of that client. Without a trusted proxy the headers are ignored.
 """
 
 import re
@@ -13,8 +13,8 @@ from agentvm.model.address import IpAddress, IpNetwork, parse_address, parse_net
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-MAX_HOPS = 50
-"""Addresses of one request that are looked at."""
+HOPS_MAX = 50
+"""Addresses of one request that are read."""
 
 _SIGNS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _PAIR = re.compile(r'\s*(?P<name>[A-Za-z]+)=(?:"(?P<quoted>[^"\\]*)"|(?P<plain>[^;,"\s]*))\s*')
@@ -23,54 +23,54 @@ Scheme = Literal["http", "https"]
 
 
 class TrustedProxies:
-    """Those whose word is taken, by address or network."""
+    """The trusted proxies, by address or network."""
 
     __slots__ = ("_networks",)
 
     def __init__(self, named: Iterable[str] = ()) -> None:
-        self._networks: tuple[IpNetwork, ...] = tuple(found for one in named if (found := parse_network(one)) is not None)
+        self._networks: tuple[IpNetwork, ...] = tuple(network for name in named if (network := parse_network(name)) is not None)
 
     def has(self, host: str) -> bool:
         address = parse_address(host)
         return address is not None and self._trusts(address)
 
     def client_of(self, peer: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
-        """The address of who asks: the peer's own, unless it is a trusted proxy that says otherwise."""
+        """Returns the client's address: the peer's own, unless it is a trusted proxy that names another."""
         if not self.has(peer):
             return peer
-        by_list = [one.strip() for one in _joined(headers, b"x-forwarded-for").split(",") if one.strip()]
+        by_list = [hop.strip() for hop in _joined(headers, b"x-forwarded-for").split(",") if hop.strip()]
         by_standard = [pairs.get("for", "") for pairs in _forwarded(headers)]
-        found = {self._outermost(peer, hops) for hops in (by_list, by_standard) if hops}
-        # A proxy sets one of the two and may pass the other on as the client wrote it: two stories are none.
-        return found.pop() if len(found) == 1 else peer
+        clients = {self._outermost(peer, hops) for hops in (by_list, by_standard) if hops}
+        # A proxy sets one of the two and may pass the other on as the client wrote it: if they differ, neither is used.
+        return clients.pop() if len(clients) == 1 else peer
 
     def scheme_of(self, peer: str, headers: Sequence[tuple[bytes, bytes]]) -> Scheme | None:
-        """How the client spoke to the proxy next to us, if it says so."""
+        """Returns the scheme between the client and the nearest proxy, if that names it."""
         if not self.has(peer):
             return None
-        said = _joined(headers, b"x-forwarded-proto").rpartition(",")[2].strip().lower()
-        if not said and (hops := _forwarded(headers)):
-            said = hops[-1].get("proto", "").lower()
-        return {"http": "http", "https": "https", "ws": "http", "wss": "https"}.get(said)  # type: ignore[return-value]
+        scheme = _joined(headers, b"x-forwarded-proto").rpartition(",")[2].strip().lower()
+        if not scheme and (hops := _forwarded(headers)):
+            scheme = hops[-1].get("proto", "").lower()
+        return {"http": "http", "https": "https", "ws": "http", "wss": "https"}.get(scheme)  # type: ignore[return-value]
 
     def _outermost(self, peer: str, hops: Sequence[str]) -> str:
-        heard = peer
-        for hop in reversed(hops[-MAX_HOPS:]):
+        client = peer
+        for hop in reversed(hops[-HOPS_MAX:]):
             address = _address(hop)
             if address is None:
-                # Hidden, or nonsense: whoever wrote it is the last that is known.
-                return heard
-            heard = str(address)
+                # Hidden or invalid: the hop before it is the last known one.
+                return client
+            client = str(address)
             if not self._trusts(address):
-                return heard
-        return heard
+                return client
+        return client
 
     def _trusts(self, address: IpAddress) -> bool:
         return any(_holds(network, address) for network in self._networks)
 
 
 def forwarded_sign(headers: Headers) -> str | None:
-    """The name of a header by which a request shows that it came through a proxy; None when nothing shows it."""
+    """Returns the name of a header that proves that a request came through a proxy; None without one."""
     for name, _ in headers:
         lower = name.lower()
         if lower.startswith(b"x-forwarded-") or lower in _SIGNS:
@@ -79,7 +79,7 @@ def forwarded_sign(headers: Headers) -> str | None:
 
 
 def behind_proxy(sign: str) -> str:
-    """What a request that shows this header is told by a server that asks nobody for credentials."""
+    """Returns the error for a request through a proxy while authentication is off."""
     return (
         f"This server has authentication off and serves this machine only, and the request came through a proxy (it has the "
         f"header {sign}): start the server with --auth on, and name the proxy with --trusted-proxy"
@@ -87,7 +87,7 @@ def behind_proxy(sign: str) -> str:
 
 
 def real(scope: dict[str, Any], proxies: TrustedProxies) -> dict[str, Any]:
-    """The scope of a request with the address and the scheme of who really asks."""
+    """Returns the scope of a request with the client's real address and scheme."""
     client = scope.get("client")
     if client is None:
         return scope
@@ -104,13 +104,13 @@ def _holds(network: IpNetwork, address: IpAddress) -> bool:
     return network.version == address.version and address in network
 
 
-def _joined(headers: Headers, wanted: bytes) -> str:
-    """A header that comes several times is one list, in the order in which it came."""
-    return ",".join(value.decode("latin-1") for name, value in headers if name.lower() == wanted)
+def _joined(headers: Headers, header: bytes) -> str:
+    """Returns a header as one list; one that is repeated is joined in order."""
+    return ",".join(value.decode("latin-1") for name, value in headers if name.lower() == header)
 
 
 def _forwarded(headers: Headers) -> list[dict[str, str]]:
-    """The hops of RFC 7239; a part that cannot be read makes the whole unreadable."""
+    """Returns the hops of RFC 7239; one invalid part makes the whole header invalid."""
     text = _joined(headers, b"forwarded")
     hops: list[dict[str, str]] = []
     for element in filter(str.strip, text.split(",")):
@@ -125,7 +125,7 @@ def _forwarded(headers: Headers) -> list[dict[str, str]]:
 
 
 def _address(hop: str) -> IpAddress | None:
-    """An address, perhaps in brackets, quotes, or with a port."""
+    """Parses an address, perhaps in brackets, quotes, or with a port."""
     text = hop.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -33,23 +33,23 @@ from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
 logger = get_logger(__name__)
 
-MAX_PLACES = 1_000
+PLACES_MAX = 1_000
 """Sessions that are remembered for one reader."""
 
-PATIENCE = 3.0
-"""Seconds a reader may take to acknowledge its first frame, or any when many wait; then it is a client like any other."""
+ACK_TIMEOUT_SECONDS = 3.0
+"""A reader that acknowledges nothing for this long is treated as a client without acknowledgements."""
 
-LAST_ACKS = 1.0
-"""Seconds a closing socket waits for what the peer still has to acknowledge: after a close frame nothing is read."""
+LAST_ACKS_SECONDS = 1.0
+"""A closing socket waits this long for the last acknowledgements: after a close frame nothing is read."""
 
-SAVING = 5.0
-"""Seconds the store may take when a socket has ended."""
+SAVE_TIMEOUT_SECONDS = 5.0
+"""Timeout of the store when a socket has ended."""
 
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9_-]{8,64}")
 
 
 def client_id_of(query: bytes) -> str | None:
-    """The first `client` of a query string; one that is no proper id is ignored."""
+    """Returns the first `client` of a query string; None for an invalid id."""
     for member in query.split(b"&"):
         name, _, value = member.partition(b"=")
         if name == b"client":
@@ -58,7 +58,7 @@ def client_id_of(query: bytes) -> str | None:
 
 
 class ReadChannel(Channel):
-    """Notes where each session begins for its peer, also when the frame never leaves."""
+    """Records the first event of each session for its peer, also when the frame never leaves."""
 
     __slots__ = ("_acks",)
 
@@ -78,25 +78,25 @@ class ReadChannel(Channel):
 
 
 class Reader:
-    """One socket of a client that has a name."""
+    """One socket of a client with an id."""
 
     def __init__(self, client_id: str, peer: Peer, acks: Acks) -> None:
         self.client_id = client_id
         self.peer = peer
         self.ready = anyio.Event()
-        """Set when it is known where the client was."""
+        """Set when the places of the client were read."""
         self.places: dict[SessionId, ReaderPlace] = {}
-        """Where the client was, of sessions it has not asked for since."""
+        """The last positions of the client in sessions that it has not asked for since."""
         self.unsure = False
-        """The store may hold places that are no longer true."""
+        """Whether the store may hold positions that are out of date."""
         self.acks = acks
         self._news = anyio.Event()
         self._left = False
 
     def resume(self, session_id: SessionId, after: int | None) -> int | None:
-        """From which event on a subscription is to be fed; a cursor that the client names wins.
+        """Returns the event that a subscription starts after; a cursor of the client takes precedence.
 
-        A session that it already hears on this socket goes on as it is, or events would come twice.
+        A session that the socket is subscribed to already continues as it is, or events would be sent twice.
         """
         place = self.places.pop(session_id, None)
         if after is not None:
@@ -107,15 +107,15 @@ class Reader:
         return place.seq
 
     def acknowledged(self) -> None:
-        """Something was; whoever waits for it looks again."""
+        """Wakes the waiting writer after an acknowledgement."""
         self._news.set()
 
     async def greeted(self) -> None:
         """Returns when the first frame is acknowledged: from then on frames are wrapped, and each is accounted for.
 
-        A client that does not in time is one that never will. It gets bare frames, and nothing is known of it.
+        A client that does not in time gets bare frames, and its position is not known.
         """
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(ACK_TIMEOUT_SECONDS):
             while not self.acks.heard:
                 await self._wait()
         if not self.acks.heard:
@@ -127,22 +127,22 @@ class Reader:
         return self.acks.pending >= PENDING_FRAMES_MAX
 
     async def room(self) -> None:
-        """Returns when another event may be sent and accounted for; at once to a client that stopped acknowledging."""
+        """Returns when another event may be sent; at once for a client that stopped acknowledging."""
         if self.acks.pending < PENDING_FRAMES_MAX:
             return
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(ACK_TIMEOUT_SECONDS):
             while self.acks.pending >= PENDING_FRAMES_MAX:
                 await self._wait()
         if self.acks.pending >= PENDING_FRAMES_MAX:
             self.acks.stop()
 
     async def last_acks(self) -> None:
-        with anyio.move_on_after(LAST_ACKS):
+        with anyio.move_on_after(LAST_ACKS_SECONDS):
             while self.acks.pending:
                 await self._wait()
 
     def leave(self) -> dict[SessionId, ReaderPlace]:
-        """Where the client is now. From here on this is no reader; whoever asks again hears nothing."""
+        """Returns the current positions of the client, once; from then on it is no reader."""
         if self._left:
             return {}
         self._left = True
@@ -155,15 +155,15 @@ class Reader:
                 if seq is not None:
                     places[heard.session_id] = ReaderPlace(seq, now)
                 else:
-                    # Nothing has reached its outbox: it is where it began, or where the log ends.
+                    # Nothing has reached its outbox: its position is where it began, or the end of the log.
                     began = replay.last(tenant_id, heard.session_id) if heard.cursor is None else heard.cursor
                     quiet[heard.session_id] = ReaderPlace(began, now)
-            # Should there be too many, those that something happened in are kept.
+            # If there are too many, sessions with events are kept.
             places |= quiet
         self.acks.stop()
         for session_id, place in self.places.items():
             places.setdefault(session_id, place)
-        return dict(islice(places.items(), MAX_PLACES))
+        return dict(islice(places.items(), PLACES_MAX))
 
     async def _wait(self) -> None:
         self._news = anyio.Event()
@@ -171,19 +171,19 @@ class Reader:
 
 
 def attach_reader(vm: AgentVM, client_id: str, principal: Principal = OPEN_ACCESS) -> Reader:
-    """A peer like those of `AgentVM.attach` that is a reader."""
+    """Attaches a peer as `AgentVM.attach` does, as a reader."""
     acks = Acks()
     return Reader(client_id, vm.attach(principal, ReadChannel(principal, acks, vm.budget)), acks)
 
 
 class Readers:
-    """Those that are connected, each the last socket of its client."""
+    """The connected readers, each the last socket of its client."""
 
     def __init__(self) -> None:
         self._connected: dict[tuple[TenantId, UserId | None, str], Reader] = {}
 
     async def enter(self, reader: Reader) -> None:
-        """Finds out where the client was. If the store fails, that is unknown, and nothing is sent again."""
+        """Reads the positions of the client. If the store fails they are unknown, and nothing is sent again."""
         key = (reader.peer.tenant_id, reader.peer.principal.user_id, reader.client_id)
         earlier = self._connected.get(key)
         self._connected[key] = reader
@@ -200,14 +200,16 @@ class Readers:
             reader.ready.set()
 
     async def leave(self, reader: Reader) -> None:
-        """Saves where the client is. To be called before its channel is detached; never raises, also not when cancelled."""
+        """Saves the positions of the client. To be called before its channel is detached; never raises, even when cancelled."""
         key = (reader.peer.tenant_id, reader.peer.principal.user_id, reader.client_id)
         if self._connected.get(key) is reader:
             del self._connected[key]
-        with anyio.move_on_after(SAVING, shield=True) as patience:
+        with anyio.move_on_after(SAVE_TIMEOUT_SECONDS, shield=True) as patience:
             await _save(reader)
         if patience.cancelled_caught:
-            logger.error("reader_not_saved", code="timeout", error=f"The store did not answer within {SAVING:g} seconds")
+            logger.error(
+                "reader_not_saved", code="timeout", error=f"The store did not answer within {SAVE_TIMEOUT_SECONDS:g} seconds"
+            )
 
 
 async def _save(reader: Reader) -> None:

@@ -20,31 +20,34 @@ from agentvm.protocol.link import Unsubscribe
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
-from agentvm.server.descriptors import Silent
+from agentvm.server.descriptors import open_files_limit
 from agentvm.server.local_link import LocalLink
+from agentvm.server.origin_table import OriginTable
 from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
-from agentvm.server.websocket import LINGER
+from agentvm.server.websocket import LINGER_SECONDS
 from agentvm.vm import AgentVM, Peer
 
 SWITCH_SECONDS = 0.001
 
-HEARTBEAT = 30.0
-"""Seconds between pings, and that a pong may take: a dead peer is noticed within two."""
+PING_SECONDS = 30.0
+"""Time between two pings, and the timeout of a pong: a dead peer is noticed within twice this time."""
 
 ConnectionHandler = Callable[[RuntimeView], None]
 
 
 class _State(ServerState):
-    """What the connections of a server have in common."""
+    """The state that the connections of a server share."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.silent = Silent()
+        files = open_files_limit()
+        self.silent: OriginTable[PromptProtocol] = OriginTable(max(1, files * 3 // 4), max(1, files // 2))
+        """Connections that have not sent the whole head of a request. Each is closed after a few seconds."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers (who starts a server decides when it ends), and with a word when it is up."""
+    """uvicorn without its signal handlers (the caller decides when a server ends), and with an event for its start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -85,16 +88,16 @@ class Listener:
             http=PromptProtocol,
             ws=functools.partial(JoiningProtocol, budget=self._vm.budget),  # type: ignore[arg-type]  # uvicorn only calls it
             lifespan="off",
-            # Who asks is found out by ourselves, and only from proxies that the operator has named.
+            # `proxies.py` finds the client's address, and only from proxies that the operator has named.
             proxy_headers=False,
             log_config=None,
-            # Not further down: there requests are logged with their headers, and so with their credentials.
+            # Lower levels log requests with their headers, and so with their credentials.
             log_level="warning",
             access_log=False,
             server_header=False,
             ws_max_size=FRAME_MAX_BYTES,
-            ws_ping_interval=HEARTBEAT,
-            ws_ping_timeout=HEARTBEAT,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=5,
         )
@@ -111,12 +114,12 @@ class Listener:
                 server.should_exit = True
 
     async def _say_goodbye(self) -> None:
-        """Peers get what is left for them, and a close code, before uvicorn shuts their sockets."""
+        """Sends peers their outbox and a close code before uvicorn shuts their sockets."""
         self.app.gate.streams.end()
         for channel in tuple(self._channels):
             channel.close(GOING_AWAY)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER):
-            await self.app.rooms.clear(GOING_AWAY)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER_SECONDS):
+            await self.app.pending.clear(GOING_AWAY)
             while self._channels:
                 self._left = anyio.Event()
                 await self._left.wait()
@@ -139,7 +142,7 @@ class Listener:
         return _Watch(self, peer, tasks)
 
     def greet(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
-        """Tells the handlers of a peer that has come. One that fails ends the connection before it counts."""
+        """Calls the handlers with a new peer. A handler that fails ends the connection."""
         if self._handlers:
             mirror = peer.channel.mirror = Channel(peer.channel.principal, encode_event, self._vm.budget)
             link = LocalLink(peer, mirror)
@@ -155,7 +158,7 @@ class Listener:
 
 
 class _Watch:
-    """A peer's time at its listener. Not a generator: one that waits as long as a socket lives costs half a KB."""
+    """The presence of a peer at its listener. Not a generator: one that lives as long as a socket costs half a KB."""
 
     __slots__ = ("_listener", "_peer", "_tasks")
 

@@ -13,23 +13,23 @@ from websockets.streams import StreamReader
 LARGE_BYTES = 65_536
 
 
-_TEXT = 0x81
+_TEXT_CODE = 0x81
 _SHORT_MAX_BYTES = 125
 _MEDIUM_MAX_BYTES = 65_535
 
 
 def join_texts(texts: Iterable[str]) -> bytes:
-    """The texts as frames of RFC 6455, each whole and unmasked: all that a server without extensions needs."""
+    """Returns the texts as frames of RFC 6455, each complete and unmasked."""
     parts: list[bytes] = []
     for text in texts:
         data = text.encode()
         size = len(data)
         if size <= _SHORT_MAX_BYTES:
-            parts.append(bytes((_TEXT, size)))
+            parts.append(bytes((_TEXT_CODE, size)))
         elif size <= _MEDIUM_MAX_BYTES:
-            parts.append(bytes((_TEXT, 126, size >> 8, size & 0xFF)))
+            parts.append(bytes((_TEXT_CODE, 126, size >> 8, size & 0xFF)))
         else:
-            parts.append(bytes((_TEXT, 127)) + size.to_bytes(8))
+            parts.append(bytes((_TEXT_CODE, 127)) + size.to_bytes(8))
         parts.append(data)
     return b"".join(parts)
 
@@ -74,12 +74,12 @@ class JoiningTransport:
             joined = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
             self._pending.clear()
             if not self._transport.is_closing():
-                # A peer that has gone meanwhile would be an error in a callback that nobody waits for.
+                # For a peer that has gone meanwhile this would raise in a callback.
                 self._transport.write(joined)
 
 
 class UncopiedReader(StreamReader):
-    """The parser's reader, which gives a large message away instead of copying it: that takes long, and everybody waits."""
+    """The parser's reader, which hands over a large message instead of copying it, which would block the event loop."""
 
     def read_exact(self, n: int) -> Generator[None, None, bytearray]:
         if n <= LARGE_BYTES:

@@ -21,45 +21,45 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 from agentvm.model.ids import TenantId
-from agentvm.server.descriptors import Silent
-from agentvm.server.idle import Gate, Inbox
+from agentvm.server.idle import Inbox, OpenGate
+from agentvm.server.origin_table import OriginTable
 from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader, join_texts
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
 
 ABORT = "agentvm.abort"
-"""The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
+"""The ASGI extension that holds a socket's `abort`: a peer that does not read never lets `close` finish.
 
-There is `trust` too, to be called with its tenant when the peer is known, and `drain`, which returns when the peer has taken
-nearly all of what was sent; and `send_all`, which sends several texts with one write."""
+It also holds `trust`, to be called with its tenant when the peer has authenticated; `drain`, which returns when the peer has
+read nearly all that was sent; and `send_all`, which sends several texts with one write."""
 
 PIECE_COST_BYTES = 64
-"""What a piece of a message costs beside its bytes: many small ones would fill the memory without being large."""
+"""Memory of a piece of a message besides its bytes: many small pieces would fill the memory."""
 
 FRAME_SECONDS = 30.0
 FRAME_MIN_BYTES = 480 * 1024
-"""A message that is charged and unfinished must end, or grow by so much, within so many seconds."""
+"""An unfinished message that is charged must end, or grow by this much, within this time."""
 
-MAX_UNKNOWN = 65_536
-"""Bytes of a message from a peer that is not known yet."""
-MAX_WAITING = 1_100
+UNKNOWN_MAX_BYTES = 65_536
+"""Bytes of a message from a peer that has not authenticated."""
+UNKNOWN_MAX_MESSAGES = 1_100
 """Messages of such a peer that may wait for their handler, and pieces of one message."""
 
 HEAD_SECONDS = 5.0
-"""How long a new connection may take until the head of its first request is complete, and a later request from its first
-byte on: whoever says nothing must not hold a descriptor."""
+"""Timeout of the head of a request, from the start of the connection, or from the first byte of a later request: a silent
+connection must not hold a descriptor."""
 
-FIRST_REQUEST = 20.0
-"""Seconds that the body of a request may take after its head."""
+BODY_SECONDS = 20.0
+"""Timeout of a request's body after its head."""
 
 UNREAD_SECONDS = 120.0
-"""How long a peer may leave an answer unread while more of it waits; then the connection is aborted."""
+"""A peer that reads nothing of a waiting response for this long is disconnected."""
 
-LEFTOVER = 1.0
-"""Seconds that the rest of a body is read and thrown away after its request was answered; then the connection is closed."""
+LEFTOVER_SECONDS = 1.0
+"""The rest of a body is read and discarded for this long after the response; then the connection is closed."""
 
-MAX_HEAD = 65_536
-"""Bytes of a request's head that are read while it has no end; what arrives in one piece may be a little more."""
+HEAD_MAX_BYTES = 65_536
+"""Maximum head of a request; one that arrives in one piece may be a little larger."""
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -67,12 +67,12 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\
 class JoiningProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol over a `JoiningTransport`, and lighter.
 
-    A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and what is larger
-    than credentials can be closes the socket. The parser's own limit would not do: it is looked up before the frame arrives,
-    so the first large one after the credentials would be refused.
+    A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and a frame that is
+    larger than credentials can be closes the socket. The parser's own limit would not do: it is read before the frame
+    arrives, so the first large frame after the credentials would be refused.
 
-    What has arrived is charged to the budget, from the first byte of a message until its handler asks for the next one. A
-    peer for whose bytes there is no room, or who leaves a large message unfinished, is disconnected.
+    Received bytes are charged to the budget, from the first byte of a message until its handler asks for the next one. A
+    peer without room in the budget, or with a large unfinished message, is disconnected.
     """
 
     unknown = True
@@ -86,7 +86,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         self._pace: asyncio.TimerHandle | None = None
         self._pace_bytes = 0
         self.queue = Inbox()  # type: ignore[assignment]  # has what uvicorn uses of it
-        self.writable = Gate()  # type: ignore[assignment]  # likewise
+        self.writable = OpenGate()  # type: ignore[assignment]  # likewise
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(JoiningTransport(transport, self.loop))  # type: ignore[arg-type]  # same methods
@@ -114,7 +114,6 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         self.transport.flush()  # type: ignore[attr-defined]  # of the JoiningTransport
         await self.writable.wait()
         if self.disconnected:
-            # What it still wanted to know nobody will read.
             raise ClientDisconnected
 
     async def send_all(self, texts: Sequence[str]) -> None:
@@ -135,8 +134,10 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         if held > FREE_BYTES or self._charge.held:
             self._charge_for(held)
         if self.unknown:
-            # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
-            self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
+            # While reading is paused the handler is busy, perhaps with the credentials that allow the frames after them.
+            self._check_size(
+                len(self._waiting) * UNKNOWN_MAX_BYTES // UNKNOWN_MAX_MESSAGES if self.read_paused else self._held()
+            )
 
     async def send(self, message: Any) -> None:
         if self.close_sent and self.handshake_complete and self.initial_response is None:
@@ -170,12 +171,12 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _held(self) -> int:
-        """What has come of a message that has not ended; many small pieces count for more than their bytes."""
-        pieces = len(self.frames) * MAX_UNKNOWN // MAX_WAITING
+        """Returns the size of an unfinished message; many small pieces count for more than their bytes."""
+        pieces = len(self.frames) * UNKNOWN_MAX_BYTES // UNKNOWN_MAX_MESSAGES
         return max(len(self.conn.reader.buffer) + (self.conn.current_size or 0), pieces)
 
     def _unfinished(self) -> int:
-        """What the message that has not ended costs so far."""
+        """Returns the memory of an unfinished message."""
         return len(self.conn.reader.buffer) + (self.conn.current_size or 0) + PIECE_COST_BYTES * len(self.frames)
 
     def _charge_for(self, held: int) -> None:
@@ -201,13 +202,13 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
 
     def _check_size(self, size: int) -> bool:
         """Ends the connection of an unknown peer that has sent more than it may."""
-        if size <= MAX_UNKNOWN or self.close_sent or self.transport.is_closing():
+        if size <= UNKNOWN_MAX_BYTES or self.close_sent or self.transport.is_closing():
             return True
-        self._end(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+        self._end(CloseCode.MESSAGE_TOO_BIG, "frame too large before authentication")
         return False
 
     def _end_busy(self) -> None:
-        self._end(CloseCode.TRY_AGAIN_LATER, "server busy: too many bytes are on their way; try again later")
+        self._end(CloseCode.TRY_AGAIN_LATER, "server busy: too much data in flight; try again later")
 
     def _end(self, code: CloseCode, reason: str) -> None:
         self.frames = []
@@ -216,7 +217,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             self.conn.fail(code, reason)
             self.handle_parser_exception()
         else:
-            # It would not hear why.
+            # It would not get the reason.
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -224,7 +225,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             self._pace.cancel()
         self.frames = []
         self.conn.reader.discard()
-        # What came before the end is still carried out.
+        # Requests that came before the end are still carried out.
         self._charge.hold(0 if self._handled else self._waiting.held)
         super().connection_lost(exc)
 
@@ -252,7 +253,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             self.transport.abort()
 
     def start_keepalive(self) -> None:
-        """The handshake is over, and nobody reads again what it brought."""
+        """Drops the headers of the handshake, which are not needed any more."""
         super().start_keepalive()
         self.request.headers.clear()
         self.response.headers.clear()
@@ -275,16 +276,16 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
 
 
 class PromptProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, for peers that have something to say, and come to the point.
+    """uvicorn's HTTP protocol with timeouts.
 
-    Silent ones do not hold a file descriptor for ever, and a head without end does not fill the memory. A request is whole
-    in time, its body too, unless its handler reads it: that one has a patience of its own. What a handler has answered
-    without reading all of it is not waited for.
+    A silent peer does not hold a file descriptor for ever, and an endless head does not fill the memory. A request has to be
+    complete in time, its body too, unless its handler reads it, which has its own timeout. The rest of a body that a handler
+    has answered without reading is not waited for.
     """
 
     def __init__(self, config: Config, server_state: ServerState, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, server_state, *args, **kwargs)
-        self._silent: Silent | None = getattr(server_state, "silent", None)
+        self._silent: OriginTable[PromptProtocol] | None = getattr(server_state, "silent", None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -293,7 +294,9 @@ class PromptProtocol(HttpToolsProtocol):
         self._ending = False
         self._patience = self.loop.call_later(HEAD_SECONDS, transport.close)
         if self._silent is not None:
-            self._silent.enter(self, "" if self.client is None else self.client[0], transport.abort)
+            evicted = self._silent.add(self, "" if self.client is None else self.client[0])
+            if evicted is not None:
+                evicted.transport.abort()
         self._unread: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
@@ -313,7 +316,7 @@ class PromptProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head is not None:
             self._head += len(data)
-            if self._head > MAX_HEAD and not self.transport.is_closing():
+            if self._head > HEAD_MAX_BYTES and not self.transport.is_closing():
                 self.transport.write(TOO_LARGE)
                 self.transport.close()
 
@@ -328,7 +331,7 @@ class PromptProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head = None
         self._patience.cancel()
-        self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+        self._patience = self.loop.call_later(BODY_SECONDS, self.transport.close)
         self._spoken()
         before = self.cycle
         super().on_headers_complete()
@@ -351,11 +354,11 @@ class PromptProtocol(HttpToolsProtocol):
             # Not closed at once: a peer that is still sending would be reset, and might lose the answer.
             self._unset_keepalive_if_required()
             self._patience.cancel()
-            self._patience = self.loop.call_later(LEFTOVER, self.transport.close)
+            self._patience = self.loop.call_later(LEFTOVER_SECONDS, self.transport.close)
             self._ending = True
 
     def handle_websocket_upgrade(self) -> None:
-        # The transport is somebody else's from now on.
+        # The transport belongs to the WebSocket from now on.
         self._patience.cancel()
         self._read_again()
         super().handle_websocket_upgrade()
@@ -368,7 +371,7 @@ class PromptProtocol(HttpToolsProtocol):
 
     def _spoken(self) -> None:
         if self._silent is not None:
-            self._silent.leave(self)
+            self._silent.remove(self)
 
     def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:
         receive = cycle.receive

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -39,15 +38,11 @@ from agentvm.protocol.connection import (
 from agentvm.protocol.requests import Reply
 from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import GONE, LARGE, MAX_UNREAD_BYTES, Closing
+from agentvm.server.exchange import Receive, Send
 from agentvm.server.handshake import Handshake
 from agentvm.server.pending_sockets import CROWDED, PendingSockets
 from agentvm.server.readers import Reader, Readers, attach_reader
 from agentvm.vm import LISTEN_PERMISSION, AgentVM, Peer
-
-# ASGI messages are untyped dictionaries; they stop in this file.
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 SendAll = Callable[[Sequence[str]], Awaitable[None]]
 
@@ -59,107 +54,109 @@ WRITE_MAX_BYTES = 65_536
 
 TOO_MANY = Closing(4429, "quota exceeded")
 
-TELLING = 1.0
-"""Seconds between two words to a peer about frames that are over its quota."""
+QUOTA_ERROR_INTERVAL_SECONDS = 1.0
+"""Minimum time between two quota errors to one peer."""
 
 SMALL_BYTES = 65_536
-"""A frame up to this size is decoded at once; of a larger one nothing is built before it was counted and bounded."""
+"""A frame up to this size is decoded at once; a larger one is counted and bounded before anything is built of it."""
 
 NAMED_BYTES = 8 * 1024 * 1024
-"""A frame up to this size that holds too much is refused under the name of its request; a larger one is not looked into."""
+"""A frame up to this size that holds too much is refused with the name of its request; a larger one is not parsed."""
 
 _encoders = anyio.CapacityLimiter(2)
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
-PARTING = 0.5
-"""Seconds that somebody who stays unknown gets to hear why; then the socket is aborted."""
+PARTING_SECONDS = 0.5
+"""A peer that failed to authenticate gets this long to read the reason; then the socket is aborted."""
 
-LINGER = 5.0
-"""Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
+LINGER_SECONDS = 5.0
+"""A peer gets this long to read its outbox when its channel was closed; then the socket is aborted."""
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """What all sockets have in common."""
+class SocketContext:
+    """The parts of the server that all sockets share."""
 
     vm: AgentVM
     watch: Watch
     readers: Readers
-    rooms: PendingSockets = field(default_factory=PendingSockets)
+    pending: PendingSockets = field(default_factory=PendingSockets)
 
 
-def _nobody(_: TenantId) -> None: ...
+def _trust_nothing(_: TenantId) -> None: ...
 
 
 async def _drained() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
-    """What is known of a peer before its socket is open. Without a principal it must still say who it is.
+class SocketRequest:
+    """A peer that asks for a socket. Without a principal it has to authenticate in a frame.
 
-    `trust` is to be called with its tenant once it has: from then on it may send large frames.
+    `trust` is called with its tenant once it has authenticated: from then on it may send large frames.
     """
 
     principal: Principal | None
     client_id: str | None = None
     subprotocol: str | None = None
     address: str = ""
-    trust: Callable[[TenantId], None] = _nobody
+    trust: Callable[[TenantId], None] = _trust_nothing
     drain: Callable[[], Awaitable[None]] = _drained
     """Returns when the peer has taken nearly all of what was sent."""
     send_all: SendAll | None = None
     """Sends several texts with one write; None where the ASGI server is not ours."""
 
 
-async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], receive: Receive, send: Send) -> None:
-    """Lives as long as the socket."""
-    vm = house.vm
-    if knock.principal is not None:
+async def serve_socket(
+    context: SocketContext, request: SocketRequest, abort: Callable[[], None], receive: Receive, send: Send
+) -> None:
+    """Serves one socket until it is closed."""
+    vm = context.vm
+    if request.principal is not None:
         await receive()  # websocket.connect
         # Attached before the first wait: rights that end meanwhile must find it.
-        await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
+        await _converse(context, request, _attach(vm, request, request.principal), (), abort, receive, send)
         return
     connection = PeerConnection(vm.new_id("conn"), CODEC)
-    room = Handshake(connection, vm.tenancy.access.authenticate, vm.clock)
-    with house.rooms.take(knock.address) as place:
-        found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
-        if isinstance(found, Closing):
-            with anyio.move_on_after(PARTING):
-                await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
-                if found is not CROWDED:
-                    # Whoever makes way is not waited for: there may be many of them.
+    handshake = Handshake(connection, vm.tenancy.access.authenticate, vm.clock)
+    with context.pending.take(request.address) as socket:
+        outcome = await socket.hold(_introduce(vm, request, handshake, connection, receive, send))
+        if isinstance(outcome, Closing):
+            with anyio.move_on_after(PARTING_SECONDS):
+                await send({"type": "websocket.close", "code": outcome.code, "reason": outcome.reason})
+                if outcome is not CROWDED:
+                    # An evicted peer is not waited for: there may be many of them.
                     await anyio.sleep_forever()
             abort()
-    if isinstance(found, Principal):
-        knock.trust(found.tenant_id)
-        known = replace(knock, principal=found, trust=_nobody)
-        await _converse(house, known, _attach(vm, known, found), room.kept, abort, receive, send, connection)
+    if isinstance(outcome, Principal):
+        request.trust(outcome.tenant_id)
+        known = replace(request, principal=outcome, trust=_trust_nothing)
+        await _converse(context, known, _attach(vm, known, outcome), handshake.kept, abort, receive, send, connection)
 
 
 async def _introduce(
-    vm: AgentVM, knock: Knock, room: Handshake, connection: PeerConnection, receive: Receive, send: Send
+    vm: AgentVM, request: SocketRequest, handshake: Handshake, connection: PeerConnection, receive: Receive, send: Send
 ) -> Principal | Closing | None:
-    """Who it is that has come without credentials; or why it must go; None when it has gone."""
+    """Returns the principal of a peer without credentials, or the reason to close its socket; None when it has gone."""
     await receive()  # websocket.connect
-    await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
+    await send({"type": "websocket.accept", "subprotocol": request.subprotocol})
     await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
-    found = await room.wait(lambda: _read_text(receive), lambda text: send({"type": "websocket.send", "text": text}))
-    if isinstance(found, Principal):
+    outcome = await handshake.wait(lambda: _read_text(receive), lambda text: send({"type": "websocket.send", "text": text}))
+    if isinstance(outcome, Principal):
         try:
-            await vm.admit(found)
+            await vm.admit(outcome)
         except QuotaExceeded:
             return TOO_MANY
-    return found
+    return outcome
 
 
-def _attach(vm: AgentVM, knock: Knock, principal: Principal) -> Reader | Peer:
-    return vm.attach(principal) if knock.client_id is None else attach_reader(vm, knock.client_id, principal)
+def _attach(vm: AgentVM, request: SocketRequest, principal: Principal) -> Reader | Peer:
+    return vm.attach(principal) if request.client_id is None else attach_reader(vm, request.client_id, principal)
 
 
 async def _converse(
-    house: House,
-    knock: Knock,
+    context: SocketContext,
+    request: SocketRequest,
     attached: Reader | Peer,
     kept: Sequence[SubscribeReceived],
     abort: Callable[[], None],
@@ -167,27 +164,27 @@ async def _converse(
     send: Send,
     connection: PeerConnection | None = None,
 ) -> None:
-    """With a peer that is known; `connection` when it was open before."""
-    vm = house.vm
+    """Reads and writes for an authenticated peer; `connection` when it was open before."""
+    vm = context.vm
     reader = attached if isinstance(attached, Reader) else None
     peer = attached.peer if isinstance(attached, Reader) else attached
     ended = False
     try:
         if connection is None:
-            await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
+            await send({"type": "websocket.accept", "subprotocol": request.subprotocol})
         if reader is not None:
-            await house.readers.enter(reader)
+            await context.readers.enter(reader)
         if connection is None or reader is not None:
             # A reader's acknowledgements are followed from the first frame on, so it is greeted anew.
             connection = PeerConnection(vm.new_id("conn"), CODEC, None if reader is None else reader.acks)
             await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
-        await _come_home(peer)
-        for wish in kept:
+        await _ensure_home(peer)
+        for subscription in kept:
             if await _count(peer) is None:
-                await _subscribe(peer, reader, wish.session_id, wish.after)
+                await _subscribe(peer, reader, subscription.session_id, subscription.after)
         async with anyio.create_task_group() as tasks:
-            with house.watch(peer, tasks):
-                tasks.start_soon(_write, peer, connection, reader, knock, send)
+            with context.watch(peer, tasks):
+                tasks.start_soon(_write, peer, connection, reader, request, send)
                 peer.channel.on_close = lambda: _linger(tasks.cancel_scope)
                 await _read(peer, connection, reader, receive)
                 ended = True
@@ -197,18 +194,18 @@ async def _converse(
             abort()
         try:
             if reader is not None:
-                await house.readers.leave(reader)
+                await context.readers.leave(reader)
         finally:
             vm.detach(peer)
 
 
 def _linger(all_tasks: anyio.CancelScope) -> None:
     # The writer may be waiting for a peer that does not read.
-    all_tasks.deadline = anyio.current_time() + LINGER
+    all_tasks.deadline = anyio.current_time() + LINGER_SECONDS
 
 
-async def _write(peer: Peer, connection: PeerConnection, reader: Reader | None, knock: Knock, send: Send) -> None:
-    writer = _Writer(connection, reader, knock.send_all or partial(_send_each, send), knock.drain)
+async def _write(peer: Peer, connection: PeerConnection, reader: Reader | None, request: SocketRequest, send: Send) -> None:
+    writer = _Writer(connection, reader, request.send_all or partial(_send_each, send), request.drain)
     try:
         outlet = peer.outlet()
         if reader is not None:
@@ -270,8 +267,8 @@ class _Writer:
             await self.send_all(texts)
 
 
-async def _come_home(peer: Peer) -> None:
-    """Who is bound to a container finds it there."""
+async def _ensure_home(peer: Peer) -> None:
+    """Creates the container of a principal that is bound to one."""
     home = peer.principal.home
     if home is not None:
         try:
@@ -281,7 +278,7 @@ async def _come_home(peer: Peer) -> None:
 
 
 async def _read_text(receive: Receive) -> str | bytes | None:
-    """A text; bytes if it is a large one, so that nothing is built of it before it is bounded. None when the peer has gone."""
+    """Returns a text; bytes if it is large, so that it is bounded before it is decoded. None when the peer has gone."""
     message = await receive()
     if message["type"] != "websocket.receive":
         return None
@@ -294,30 +291,30 @@ async def _read_text(receive: Receive) -> str | bytes | None:
 
 async def _read(peer: Peer, connection: PeerConnection, reader: Reader | None, receive: Receive) -> None:
     """Ends when the peer has gone, or when the writer has closed the socket."""
-    told = -TELLING
+    refused_at = -QUOTA_ERROR_INTERVAL_SECONDS
     while True:
         text = await _read_text(receive)
         if text is None:
             peer.channel.close(GONE)
             return
         received, error = await _understand(peer, connection, text)
-        # An idle peer holds nothing of what it said, which may have been a picture.
+        # An idle peer holds nothing of its last frame, which may have been an image.
         del text
-        # Whoever has lost the right to be here is still read, and its acknowledgements count, but it is no longer obeyed.
+        # A peer that is being closed is still read, and its acknowledgements count, but its requests are not carried out.
         if peer.channel.unread > MAX_UNREAD_BYTES and not isinstance(received, Acked):
             await peer.channel.read()
         if peer.channel.closing is None or isinstance(received, Acked):
-            # Whoever waits for a reply gets one.
+            # A request gets a reply in any case.
             if error is None or isinstance(received, CommandReceived) or getattr(received, "error", None) is error:
                 await _act(peer, reader, received, error)
-            elif anyio.current_time() >= told + TELLING:
-                told = anyio.current_time()
+            elif anyio.current_time() >= refused_at + QUOTA_ERROR_INTERVAL_SECONDS:
+                refused_at = anyio.current_time()
                 _refuse_uncounted(peer, received, error)
         del received
 
 
 async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes) -> tuple[Received, AgentVMError | None]:
-    """What a frame asks for, and the reason if it is one too many. Each is counted once, a large one before it is decoded."""
+    """Decodes a frame; returns the quota error too, if it is one too many. A large frame is counted before it is decoded."""
     if len(text) <= SMALL_BYTES:
         received = connection.receive(text)
         # Acknowledgements are as many as the server's own frames.
@@ -326,7 +323,7 @@ async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes)
     try:
         scan = await _scan(text.encode() if isinstance(text, str) else text)
     except InputTooLarge as problem:
-        # Whoever waits for a reply gets one, unless it takes too long to find out who that is.
+        # A request gets a reply, unless it takes too long to find its id.
         return connection.receive(text, refusal=error or problem) if len(text) <= NAMED_BYTES else NoiseReceived(problem), error
     except UnicodeError:
         return NoiseReceived(InvalidInput("Frame is not valid Unicode")), error
@@ -334,7 +331,7 @@ async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes)
 
 
 async def _scan(text: bytes) -> Scan:
-    """`InputTooLarge` for a frame that can be no command. Piece by piece: a large frame holds nobody up."""
+    """Raises `InputTooLarge` for a frame that can be no command. Piece by piece, so that other peers are served meanwhile."""
     scan, decoder = Scan(FRAME_BOUND, "A frame"), _utf8()
     for piece in cut(text):
         scan.feed(piece)
@@ -345,7 +342,7 @@ async def _scan(text: bytes) -> Scan:
 
 
 async def _count(peer: Peer) -> AgentVMError | None:
-    """Counts a frame as a request: what is no command takes its time too. The reason, if it is one too many."""
+    """Counts a frame as a request, also one that is no command; returns the quota error, if it is one too many."""
     try:
         await peer.vm.tenancy.quotas.hit(peer.tenant_id, peer.principal.user_id)
     except AgentVMError as error:
@@ -380,7 +377,7 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
 
 
 async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
-    """A session that is not the peer's is ignored: it is not to learn whether there is one."""
+    """Subscribes the peer. A session of others is ignored, so that the peer does not learn whether it exists."""
     try:
         peer.principal.require(LISTEN_PERMISSION)
         container_id = await peer.store.find_session(session_id)

@@ -12,9 +12,9 @@ from agentvm.model.ids import TenantId
 
 DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024
 DEFAULT_SHARE_BYTES = 128 * 1024 * 1024
-SMALL_TENANTS_PART = 8
+SMALL_TENANTS_SHARE = 8
 """One part in this many is reserved for tenants that hold little."""
-LITTLE_PART = 16
+LITTLE_SHARE = 16
 """One part in this many is little. Half of the reserved part, so that one tenant cannot take all of it."""
 
 
@@ -23,8 +23,8 @@ class ByteBudget:
 
     def __init__(self, total_bytes: int = DEFAULT_TOTAL_BYTES, share_bytes: int = DEFAULT_SHARE_BYTES) -> None:
         self.total_bytes = total_bytes
-        self._kept_bytes = total_bytes // SMALL_TENANTS_PART
-        self._little_bytes = total_bytes // LITTLE_PART
+        self._kept_bytes = total_bytes // SMALL_TENANTS_SHARE
+        self._little_bytes = total_bytes // LITTLE_SHARE
         self.share_bytes = min(share_bytes, total_bytes - self._kept_bytes)
         self._reserved = 0
         self._by_tenant: Counter[TenantId | None] = Counter()

@@ -20,7 +20,7 @@ RandomBits = Callable[[int], int]
 """Returns that many unpredictable bits, as `secrets.randbits` does."""
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-KEY_LENGTH = 56
+KEY_CHARACTERS = 56
 DIGEST_BYTES = 32
 
 _ID, _SECRET, _CHECKSUM = 12, 32, 6
@@ -52,7 +52,7 @@ def make_key(random_bits: RandomBits) -> tuple[KeyId, Secret]:
 
 def parse_key(text: str) -> ParsedKey | None:
     """Returns the parts of a key; None for a text that `make_key` cannot have made."""
-    if len(text) != KEY_LENGTH or (shape := _SHAPE.fullmatch(text)) is None:
+    if len(text) != KEY_CHARACTERS or (shape := _SHAPE.fullmatch(text)) is None:
         return None
     body, _, checksum = text.rpartition("_")
     if not hmac.compare_digest(checksum, _checksum(body)):

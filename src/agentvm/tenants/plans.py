@@ -13,7 +13,7 @@ from agentvm.model.account import EACH_USER, Allowance, Plan, Quota
 
 DEFAULT = "default"
 
-GIB = 1024**3
+GIB_BYTES = 1024**3
 
 
 def _allow(**limits: int) -> Allowance:
@@ -28,10 +28,10 @@ BUILT_IN: Mapping[str, Plan] = {
             containers=1_000_000,
             running_agents=20_000,
             queued_messages=200_000,
-            storage_bytes=200 * GIB,
-            export_bytes_per_day=1_000 * GIB,
+            storage_bytes=200 * GIB_BYTES,
+            export_bytes_per_day=1_000 * GIB_BYTES,
         ),
-        users=_allow(requests_per_minute=30_000, connections=1_000, stored_bytes_per_day=20 * GIB),
+        users=_allow(requests_per_minute=30_000, connections=1_000, stored_bytes_per_day=20 * GIB_BYTES),
     ),
     "free": Plan(
         limits=_allow(
@@ -41,10 +41,10 @@ BUILT_IN: Mapping[str, Plan] = {
             running_agents=5,
             queued_messages=50,
             tokens_per_day=100_000,
-            storage_bytes=GIB,
-            export_bytes_per_day=5 * GIB,
+            storage_bytes=GIB_BYTES,
+            export_bytes_per_day=5 * GIB_BYTES,
         ),
-        users=_allow(requests_per_minute=120, connections=10, tokens_per_day=20_000, stored_bytes_per_day=GIB // 4),
+        users=_allow(requests_per_minute=120, connections=10, tokens_per_day=20_000, stored_bytes_per_day=GIB_BYTES // 4),
     ),
     "pro": Plan(
         limits=_allow(
@@ -53,10 +53,10 @@ BUILT_IN: Mapping[str, Plan] = {
             containers=20_000,
             running_agents=1_000,
             queued_messages=10_000,
-            storage_bytes=100 * GIB,
-            export_bytes_per_day=500 * GIB,
+            storage_bytes=100 * GIB_BYTES,
+            export_bytes_per_day=500 * GIB_BYTES,
         ),
-        users=_allow(requests_per_minute=3_000, connections=100, stored_bytes_per_day=5 * GIB),
+        users=_allow(requests_per_minute=3_000, connections=100, stored_bytes_per_day=5 * GIB_BYTES),
     ),
     "unlimited": Plan(),
 }

@@ -19,7 +19,7 @@ TICKET_AGE_MS = 60_000
 TICKETS_MAX = 20_000
 TICKETS_PER_TENANT_MAX = 1_000
 
-_LETTERS = 32
+_SECRET_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Tickets:
         self._drop_old(now)
         if self._count[principal.tenant_id] >= self._of_tenant or len(self._tickets) >= self._most:
             raise Refused("Too many WebSocket tokens are unused; use them, or wait a minute and try again")
-        token = PREFIX + random_text(self._random_bits, _LETTERS)
+        token = PREFIX + random_text(self._random_bits, _SECRET_CHARACTERS)
         self._tickets[self._name(token)] = _Ticket(principal, now + TICKET_AGE_MS)
         self._count[principal.tenant_id] += 1
         return token

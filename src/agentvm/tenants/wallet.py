@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from agentvm.errors import Conflict, InvalidInput, shorten
 from agentvm.model.ids import TenantId
 from agentvm.model.ledger import Credit
-from agentvm.model.money import NANO, dollars, to_nano
+from agentvm.model.money import DOLLAR_NANO, dollars, to_nano
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.accounts.ledger import LedgerStore
     from agentvm.tenants.quota import Quotas
 
-CREDIT_NANO_MAX = 1_000_000 * NANO
+CREDIT_NANO_MAX = 1_000_000 * DOLLAR_NANO
 """More than a million dollars at once is a typo, or an amount in the wrong unit."""
-WALLET_NANO_MAX = 1_000_000_000 * NANO
+WALLET_NANO_MAX = 1_000_000_000 * DOLLAR_NANO
 CREDITS_MAX = 100_000
 
 _USD = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?")

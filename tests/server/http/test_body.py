@@ -44,7 +44,7 @@ async def test_a_body_that_trickles_in_has_a_deadline(head: bytes, monkeypatch: 
 
 async def test_the_deadline_grows_with_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "BODY_SECONDS", 10.0)
-    monkeypatch.setattr(body, "MIN_BYTES_PER_SECOND", 100)
+    monkeypatch.setattr(body, "SECOND_MIN_BYTES", 100)
     now = 1_000.0
     monkeypatch.setattr(anyio, "current_time", lambda: now)
     pace = Pace()

@@ -16,7 +16,7 @@ from agentvm.operations.operation import Empty, Http
 from agentvm.protocol.requests import Request
 from agentvm.server.http import FACES
 from agentvm.server.http.api import PUBLIC, ManagementApi
-from agentvm.server.http.body import MAX_BODY
+from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.storage.sql.accounts import Accounts
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_a_refusal_is_audited_with_its_code() -> None:
         await world.ask("POST", "/v1/users", {"externalId": "x"}, key=acme.user)
         await world.ask("POST", "/v1/users", {"nonsense": 1}, key=acme.admin)
         world.clock.now += 60_000
-        await world.ask("POST", "/v1/users", raw=b"x" * (MAX_BODY + 1), key=acme.admin)
+        await world.ask("POST", "/v1/users", raw=b"x" * (BODY_MAX_BYTES + 1), key=acme.admin)
         results = [entry[2] for entry in await world.audit(acme.tenant_id)]
         assert results == ["refused:413", "refused:invalid_input", "refused:permission_denied"]
 
@@ -86,7 +86,7 @@ async def test_the_operator_names_another_tenant_by_id_or_slug() -> None:
 
 async def test_a_body_has_a_bound_whether_it_says_its_length_or_not() -> None:
     async with open_world() as world:
-        big = b'{"externalId": "' + b"x" * MAX_BODY + b'"}'
+        big = b'{"externalId": "' + b"x" * BODY_MAX_BYTES + b'"}'
         reply = await world.ask("POST", "/v1/users", raw=big)
         assert (reply.status, set(reply.body["error"])) == (413, {"code", "message", "details", "requestId"})
 
@@ -219,7 +219,7 @@ async def test_a_body_may_be_bytes_with_a_bound_of_its_own() -> None:
         body = context.http.body
         return HttpReply(content=body[:4] + str(len(body)).encode(), media_type="image/png")
 
-    large, small = MAX_BODY * 2, 10
+    large, small = BODY_MAX_BYTES * 2, 10
     served = (
         face(count, Http(method="POST", path="/v1/large", body="bytes", max_body_bytes=large)),
         face(count, Http(method="PUT", path="/v1/small", body="bytes", max_body_bytes=small)),

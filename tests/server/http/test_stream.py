@@ -94,14 +94,14 @@ async def test_there_are_only_so_many_of_a_tenant_and_of_all() -> None:
                 pass
             streams.end()
     assert len(streams) == 0
-    with pytest.raises(Refused, match="stopping"):
+    with pytest.raises(Refused, match="shutting down"):
         streams.check(ACME)
     streams.reopen()
     streams.check(ACME)
 
 
 async def test_who_hears_nothing_gets_a_sign_of_life_and_who_lost_the_right_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HEARTBEAT", 0.001)
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.001)
     allowed = [True, True, False]
 
     async def may() -> bool:
@@ -115,7 +115,7 @@ async def test_who_hears_nothing_gets_a_sign_of_life_and_who_lost_the_right_is_c
 
 
 async def test_who_is_always_sent_something_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HEARTBEAT", 0.0)
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.0)
 
     class Endless(Tap):
         async def take(self) -> bytes:
@@ -126,7 +126,7 @@ async def test_who_is_always_sent_something_is_looked_at_too(monkeypatch: pytest
 
 
 async def test_who_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SLOWEST", 0.001)
+    monkeypatch.setattr(stream, "SEND_TIMEOUT_SECONDS", 0.001)
     tap = Tap()
 
     async def never(piece: bytes) -> None:
@@ -138,7 +138,7 @@ async def test_who_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_no_stream_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LONGEST", 0.001)
+    monkeypatch.setattr(stream, "STREAM_MAX_SECONDS", 0.001)
     tap = Tap()
     with anyio.fail_after(5):
         await Streams().run(tap.streamed, ACME, yes, Reader().write)

@@ -19,12 +19,12 @@ FACES: tuple[HttpFace, ...] = tuple(HttpFace(row, row.http) for row in OPERATION
 
 @cache
 def described() -> Json:
-    """The document of all routes, made when it is first asked for."""
+    """Returns the OpenAPI document, which is built on first use."""
     return document(FACES)
 
 
 def documents() -> Iterator[HttpRoute]:
-    """The public documents: they describe the program, and nothing of a tenant."""
+    """Yields the routes of the public documents, which hold no data of tenants."""
 
     async def openapi_json(request: HttpRequest) -> HttpResponse:
         return _cached(request, _as_json(), "application/json", {})
@@ -48,7 +48,7 @@ def _as_page() -> bytes:
 
 
 def _cached(request: HttpRequest, content: bytes, media_type: str, headers: Mapping[str, str]) -> HttpResponse:
-    """The same until the program changes, and then at once another: asked for again each time, sent once."""
+    """Returns a response that clients revalidate each time and download once per release."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     about = {"ETag": tag, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", **headers}
     known = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]

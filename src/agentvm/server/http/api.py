@@ -1,4 +1,4 @@
-"""Management API — every HTTP request on its way: matched, answered by its handler, explained when it fails."""
+"""Management API — matches each HTTP request, calls its handler, and turns failures into responses."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable

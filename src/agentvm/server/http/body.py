@@ -1,7 +1,7 @@
-"""Body — what a request brings and what a large answer takes with it: bounded in bytes, in values and in time.
+"""Body — the bodies of requests and of large responses: bounded in bytes, in values and in time.
 
-Everything that is in memory is charged to the byte budget. A peer that sends or reads too slowly is not waited for: besides a
-bound for each piece there is one for the whole, which grows with what has come so far.
+All bytes in memory are charged to the byte budget. A peer that sends or reads too slowly is not waited for: besides a timeout
+for each piece there is one for the whole, which grows with the bytes so far.
 """
 
 import functools
@@ -22,32 +22,32 @@ from agentvm.protocol.bounds import Bound, check
 from agentvm.server.exchange import HttpError, HttpRequest
 from agentvm.sharing.reservation import ConnectionReservation
 
-MAX_BODY = 1024 * 1024
-MAX_VALUES = 50_000
-"""Of a JSON body, unless its route says otherwise."""
+BODY_MAX_BYTES = 1024 * 1024
+VALUES_MAX = 50_000
+"""Maximum of a JSON body, unless its operation sets another."""
 BODY_SECONDS = 30.0
-"""How long a piece of a body may take to arrive, and the whole beyond what its size allows."""
-MIN_BYTES_PER_SECOND = 16 * 1024
-"""How fast a body must arrive, and an answer be read, on average."""
+"""Timeout of a piece of a body, and of the whole beyond the time that its size allows."""
+SECOND_MIN_BYTES = 16 * 1024
+"""Bytes that must arrive, or be read, per second on average."""
 PIECE_BYTES = 64 * 1024
 
 BUSY = "The server is handling too much data at the moment; try again in a few seconds"
 
 
 class Pace:
-    """When something that comes in pieces must have come."""
+    """The deadlines of a body that is sent in pieces."""
 
     def __init__(self) -> None:
         self._began = anyio.current_time()
 
     def seconds(self, size: int) -> float:
-        """How long the next piece may take, after that many bytes."""
-        allowed = self._began + BODY_SECONDS + size / MIN_BYTES_PER_SECOND - anyio.current_time()
+        """Returns the timeout of the next piece, after that many bytes."""
+        allowed = self._began + BODY_SECONDS + size / SECOND_MIN_BYTES - anyio.current_time()
         return max(0.0, min(BODY_SECONDS, allowed))
 
 
 async def receive_body(request: HttpRequest, charge: ConnectionReservation) -> bytes:
-    """`ServerBusy` when there is no room for it."""
+    """Returns the body; `ServerBusy` when there is no room for it."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in _chunks(request):
@@ -62,7 +62,7 @@ async def received_file(
     face: HttpFace, context: Context, request: HttpRequest, reservation: ConnectionReservation
 ) -> AsyncIterator[BinaryIO]:
     """Yields a body that may be large as a file on the disk, closed when the block ends."""
-    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
+    with tempfile.SpooledTemporaryFile(max_size=BODY_MAX_BYTES) as file, ExitStack() as stack:
         guards: list[Callable[[int], None]] = []
         if face.http.guard is not None:
             guards.append(functools.partial(face.http.guard, context))
@@ -75,7 +75,7 @@ async def received_file(
             size += len(chunk)
             for guard in guards:
                 guard(size)
-            hold(reservation, min(size, MAX_BODY))
+            hold(reservation, min(size, BODY_MAX_BYTES))
             file.write(chunk)
         yield cast("BinaryIO", file)
 
@@ -86,40 +86,40 @@ def hold(charge: ConnectionReservation, size: int) -> None:
 
 
 def decode_body(body: bytes, face: HttpFace) -> msgspec.Struct:
-    """`InputTooLarge` before anything is built of what has too many values."""
+    """Decodes a JSON body; `InputTooLarge`, before anything is built, for one with too many values."""
     kind = face.body
     try:
-        check(body, Bound(max_bytes=len(body), max_values=face.http.max_values or MAX_VALUES), "The body")
-        given = msgspec.json.decode(body or b"{}", type=kind)
-        # What cannot be written again cannot be stored either: half of a surrogate pair.
-        msgspec.json.encode(given)
+        check(body, Bound(max_bytes=len(body), max_values=face.http.max_values or VALUES_MAX), "The body")
+        decoded = msgspec.json.decode(body or b"{}", type=kind)
+        # A value that cannot be encoded again cannot be stored either: half of a surrogate pair.
+        msgspec.json.encode(decoded)
     except InputTooLarge:
         raise
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body cannot be understood: {explain(error, kind)}") from None
+        raise InvalidInput(f"The body is invalid: {explain(error, kind)}") from None
     except (msgspec.DecodeError, UnicodeError):
         raise InvalidInput("The body must be JSON") from None
     except RecursionError:
-        raise InvalidInput("The body is nested too deep; make it flatter") from None
-    return given
+        raise InvalidInput("The body is nested too deep") from None
+    return decoded
 
 
 async def pieces(content: bytes, charge: ConnectionReservation) -> AsyncIterator[bytes]:
-    """An answer piece by piece, as it is read; charged for until it has left, and cut off for a peer that reads too slowly."""
+    """Yields a response piece by piece; charged until it was sent, and cut off for a peer that reads too slowly."""
     pace = Pace()
     try:
-        # There was room a moment ago; an answer that has begun cannot be refused any more.
+        # There was room a moment ago; a response that has begun cannot be refused any more.
         charge.hold(len(content))
         for begin in range(0, len(content), PIECE_BYTES):
             if not pace.seconds(begin):
-                raise TimeoutError("the answer is read too slowly")
+                raise TimeoutError("the response is read too slowly")
             yield content[begin : begin + PIECE_BYTES]
     finally:
         charge.hold(0)
 
 
 async def _chunks(request: HttpRequest) -> AsyncIterator[bytes]:
-    """Those that are not empty; 408 when they come too slowly."""
+    """Yields the chunks that are not empty; `HttpError` 408 when they come too slowly."""
     chunks, pace, size = aiter(request.stream()), Pace(), 0
     while True:
         try:

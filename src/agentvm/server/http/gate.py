@@ -25,7 +25,7 @@ from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
-from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
+from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
 from agentvm.server.http.stream import Streams
 from agentvm.server.origin import refusal
 from agentvm.server.router import HttpRoute
@@ -51,7 +51,7 @@ class HttpGate:
         bound = face.http.max_body_bytes
         for method in (face.method, "HEAD") if face.http.head else (face.method,):
             handler = functools.partial(self.serve, face)
-            yield HttpRoute(method, face.path, handler, MAX_BODY if bound is None else bound, is_gated=True)
+            yield HttpRoute(method, face.path, handler, BODY_MAX_BYTES if bound is None else bound, is_gated=True)
 
     async def serve(self, face: HttpFace, request: HttpRequest) -> HttpResponse:
         principal = await self._admit(request)
@@ -158,7 +158,7 @@ def _parameters(text: bytes) -> dict[str, str]:
     except ValueError:
         raise InvalidInput(f"A query has at most {PARAMETERS_MAX} parameters") from None
     if len(parameters := dict(pairs)) != len(pairs):
-        raise InvalidInput("A parameter must be given once")
+        raise InvalidInput("The query has a parameter twice")
     return parameters
 
 
@@ -166,11 +166,11 @@ def _decode(parameters: dict[str, str], kind: type[msgspec.Struct]) -> msgspec.S
     try:
         query = msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The query cannot be understood: {explain(error, kind)}") from None
+        raise InvalidInput(f"The query is invalid: {explain(error, kind)}") from None
     for field in msgspec.structs.fields(kind):
-        # The text `null` is none to msgspec; whoever sends it means something else.
+        # msgspec takes the text `null` as None, which the sender did not mean.
         if field.encode_name in parameters and getattr(query, field.name) is None:
-            raise InvalidInput(f"The query cannot be understood: {field.encode_name} must not be null; leave it out")
+            raise InvalidInput(f"The query is invalid: {field.encode_name} must not be null; leave it out")
     return query
 
 

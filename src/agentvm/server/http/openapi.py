@@ -1,8 +1,8 @@
 """OpenAPI — the management API as one document, made of the routes themselves.
 
-Theory of operation. A route says its path, permissions, what it takes and which statuses it answers with; the annotation of
-its function says what is in the answer; msgspec knows the JSON of both. So nothing is written twice, and a route that is added
-is in the document. The errors that any such route can have are known here; a route names the others as `raises`.
+Theory of operation. An operation declares its path, permissions, request type and statuses; the annotation of its function is
+the type of its reply; msgspec knows the JSON Schema of both. So nothing is written twice, and a new operation is in the
+document. The errors that every operation can have are listed here; an operation declares the others as `raises`.
 """
 
 import re
@@ -32,8 +32,8 @@ from agentvm.version import VERSION
 Json = dict[str, Any]
 
 ABOUT: Final = (
-    "Tenants, their users and keys, what they may use and what it costs. Times are Unix milliseconds, money is in nano-USD. "
-    "Members that are not set are absent; those that nobody knows are refused."
+    "Tenants, their users and keys, quotas, usage and cost. Times are Unix milliseconds, money is in nano-USD. "
+    "Fields that are not set are absent; unknown fields are refused."
 )
 JSON: Final = "application/json"
 
@@ -58,7 +58,7 @@ class Health(Liveness):
 
 
 def document(faces: Iterable[HttpFace]) -> Json:
-    """The OpenAPI 3.1 document of these routes and of what is public, as plain data."""
+    """Returns the OpenAPI 3.1 document of these operations and of the public routes, as plain data."""
     shown = [face for face in faces if not face.http.hidden]
     schemas = _Schemas([Failure, Liveness, Health, *(kind for face in shown for kind in _kinds(face))])
     paths: Json = _public(schemas)
@@ -79,32 +79,32 @@ def document(faces: Iterable[HttpFace]) -> Json:
         "components": {
             "schemas": schemas.used([paths, responses]),
             "responses": responses,
-            "headers": {"RequestId": {"description": "The request's name in logs.", "schema": {"type": "string"}}},
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "A key: `avm_…`"}},
+            "headers": {"RequestId": {"description": "Id of the request, in logs too.", "schema": {"type": "string"}}},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `avm_…`"}},
         },
         "security": [{"bearer": []}],
     }
 
 
 _NAMED = {"resource_id": "An id, or a percent-encoded URI: `resource%3A%2F%2Fprompts%2Fname`."}
-"""What the names in paths stand for, where they do not say so themselves."""
+"""Descriptions of path parameters whose names are not enough."""
 
 
 def readable(names: Iterable[str]) -> dict[str, str]:
-    """Names of schemas as people would write them: UserPage, User, KeyRequest. A name that another has already stays."""
+    """Returns readable names of schemas: UserPage, User, KeyRequest. A schema whose name is taken keeps its own."""
     known, plain = set(names), dict[str, str]()
     for name in sorted(known):
         last = name.rpartition(".")[2]
         page = re.fullmatch(r"Page_(\w+)_", last)
         base = re.sub(r"(?<=\w)(View|Record)$", "", page[1] if page else last)
-        wanted = f"{base}Page" if page else re.sub(r"(?<=\w)Given$", "Request", base)
+        short = f"{base}Page" if page else re.sub(r"(?<=\w)Given$", "Request", base)
         taken = (known - {name}) | set(plain.values())
-        plain[name] = next((one for one in (wanted, last) if one not in taken), name)
+        plain[name] = next((candidate for candidate in (short, last) if candidate not in taken), name)
     return plain
 
 
 class _Schemas:
-    """The schema of each type by its name, and how to refer to it."""
+    """The schemas of types by name, and the references to them."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         self._kinds = list(dict.fromkeys(kinds))
@@ -115,25 +115,25 @@ class _Schemas:
         self._refs, self.named = msgspec.json.decode(text)
 
     def of(self, kind: Any) -> Json:
-        found: Json = self._refs[self._kinds.index(kind)]
-        return found
+        reference: Json = self._refs[self._kinds.index(kind)]
+        return reference
 
     def members(self, kind: type[msgspec.Struct]) -> Iterator[tuple[str, Json, bool]]:
-        """Name, schema and whether it must be there."""
-        found = self.named[self.of(kind)["$ref"].removeprefix(_REF)]
-        for name, schema in found["properties"].items():
-            yield name, schema, name in found["required"]
+        """Yields the name and schema of each field, and whether it is required."""
+        described = self.named[self.of(kind)["$ref"].removeprefix(_REF)]
+        for name, schema in described["properties"].items():
+            yield name, schema, name in described["required"]
 
     def used(self, document: object) -> Json:
-        """Those that a document refers to. What a route takes in its query is in no other place."""
-        wanted: dict[str, None] = {}
+        """Returns the schemas that a document refers to, which those of queries are not."""
+        needed: dict[str, None] = {}
         waiting = [document]
         while waiting:
             text = msgspec.json.encode(waiting.pop()).decode()
-            names = [name for name in re.findall(rf'"{_REF}([^"]+)"', text) if name not in wanted]
-            wanted.update(dict.fromkeys(names))
+            names = [name for name in re.findall(rf'"{_REF}([^"]+)"', text) if name not in needed]
+            needed.update(dict.fromkeys(names))
             waiting += [self.named[name] for name in names]
-        return {name: schema for name, schema in self.named.items() if name in wanted}
+        return {name: schema for name, schema in self.named.items() if name in needed}
 
 
 def _operation(face: HttpFace, schemas: _Schemas) -> Json:
@@ -165,7 +165,7 @@ def _parameters(face: HttpFace, schemas: _Schemas) -> Iterator[Json]:
     for name, schema, needed in schemas.members(face.query):
         yield {"name": name, "in": "query", "required": needed, "schema": _without_null(schema)}
     if face.operation.across:
-        about = "The id or slug of the tenant that it is about, for the operator; without it, one's own."
+        about = "Tenant (id or slug). Operators only; default: your own."
         yield {"name": "tenant", "in": "query", "required": False, "description": about, "schema": {"type": "string"}}
     if 304 in face.statuses:
         yield {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
@@ -181,7 +181,7 @@ def _success(face: HttpFace, status: int, schemas: _Schemas) -> Json:
     refs = [schemas.of(kind) for kind in kinds if kind is not bytes]
     content: Json = {JSON: {"schema": refs[0] if len(refs) == 1 else {"anyOf": refs}}} if refs else {}
     if bytes in kinds:
-        # Text is text; of other bytes a schema has nothing to say.
+        # Text has a schema; other bytes have none.
         content[face.http.media_type] = {"schema": {"type": "string"}} if face.http.media_type.startswith("text/") else {}
     return {**response, "content": content}
 
@@ -202,20 +202,20 @@ def _public(schemas: _Schemas) -> Json:
         return {"get": {**about, "parameters": [], "responses": responses}}
 
     status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health))
-    busy: Json = {"description": "No new work is taken", "headers": _REQUEST_ID, "content": status}
+    busy: Json = {"description": "No new work is accepted", "headers": _REQUEST_ID, "content": status}
     same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
     return {
-        "/health": read("server_health", "Tell that the server lives, and its version", health),
-        "/ready": read("server_ready", "Tell whether new work is taken", status, _503=busy),
+        "/health": read("server_health", "Check that the server is alive, and its version", health),
+        "/ready": read("server_ready", "Check whether the server accepts new work", status, _503=busy),
         "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
         "/docs": read("server_docs", "This document for people", {"text/html": {"schema": {"type": "string"}}}, _304=same),
     }
 
 
 def _given_back(face: HttpFace) -> list[Any]:
-    """What the annotation of its function says is in the answer; `NoneType` for nothing."""
-    kinds = (kind for one in _either(face.content_type) for kind in _either(*_content(one)))
-    # What comes piece by piece is bytes to who reads it.
+    """Returns the types in the annotation of its function's result; `NoneType` for none."""
+    kinds = (kind for option in _either(face.content_type) for kind in _either(*_content(option)))
+    # A stream is bytes to its reader.
     return list(dict.fromkeys(bytes if kind is Streamed or get_origin(kind) is AsyncIterator else kind for kind in kinds))
 
 
@@ -232,7 +232,7 @@ def _either(*kinds: Any) -> Iterator[Any]:
 
 
 def _kinds(face: HttpFace) -> Iterator[Any]:
-    """All that needs a schema."""
+    """Yields every type that needs a schema."""
     yield face.query
     if face.has_body:
         yield face.body
@@ -251,7 +251,7 @@ def _of_bodies(face: HttpFace) -> set[int]:
 
 
 def _without_null(schema: Json) -> Json:
-    """A query has no null: what is not given is absent."""
+    """Returns a schema without null: an unset query parameter is absent."""
     plain = {name: value for name, value in schema.items() if not (name == "default" and value is None)}
     kinds = [kind for kind in plain.get("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) != 1:
@@ -260,7 +260,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _anything(kind: type) -> Json:
-    """For msgspec: the schema of what it has none for."""
+    """A schema hook of msgspec for types without a schema."""
     if kind is not object:
         raise TypeError(f"{kind} has no schema; say what its JSON is")
     return {"description": "Any JSON."}

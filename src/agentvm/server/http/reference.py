@@ -1,7 +1,7 @@
 """Reference — the management API as one page for people, made of its OpenAPI document.
 
-The page is whole in itself, with nothing from elsewhere, so that it can be read where the server is and nothing else is. Its
-one script only filters what is there. Every text is escaped, also our own.
+The page is self-contained, so that it can be read without other network access. Its one script only filters the page. Every
+text is escaped, also our own.
 """
 
 import base64
@@ -20,7 +20,7 @@ SCRIPT: Final = resources.files(__package__).joinpath("reference.js").read_text(
 
 
 def _hash(text: str) -> str:
-    """The source of a Content-Security-Policy that lets in this text and no other."""
+    """Returns the source of a Content-Security-Policy that allows this text and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -32,7 +32,7 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
 }
 SERVER: Final = "http://localhost:8080"
-"""Stands in the examples for the address of the server; see `addressed`."""
+"""Placeholder in the examples for the address of the server; see `addressed`."""
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 _REF = re.compile(r"^#/components/(\w+)/(.+)$")
 _BOUNDS = {
@@ -42,7 +42,7 @@ _BOUNDS = {
 
 
 def page(document: Json) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     info = document["info"]
     title = f"{info['title']} {info['version']}: management API"
     nouns = {tag["name"]: list(_operations(document, tag["name"])) for tag in document["tags"]}
@@ -66,7 +66,7 @@ def page(document: Json) -> str:
 
 
 def addressed(page: bytes, scheme: str, host: str) -> bytes:
-    """The page with the address that its reader has used in the examples. A host that is none leaves the page as it is."""
+    """Returns the page with the reader's address of the server in the examples; unchanged for an invalid host."""
     if scheme not in ("http", "https") or not _HOST.fullmatch(host):
         return page
     return page.replace(SERVER.encode(), f"{scheme}://{host}".encode())
@@ -102,7 +102,7 @@ def _operation(document: Json, method: str, path: str, about: Json) -> str:
     names = " or ".join(f"<code>{escape(name)}</code>" for name in about["x-permissions"])
     needs = "no key" if about.get("security") == [] else names or "any key"
     if about.get("x-own"):
-        needs += ", or one's own"
+        needs += ", or nothing for your own"
     verb = f'<span class="method {escape(method.lower())}">{escape(method)}</span>'
     parts = [
         f'<article id="{escape(about["operationId"])}"><h3>{escape(about["summary"])}</h3>',
@@ -139,10 +139,10 @@ def _members(schema: Json) -> Iterator[list[str]]:
 
 
 def _answers(document: Json, responses: Json) -> Iterator[str]:
-    """A table of those that differ, and a line of the errors, which are all alike."""
+    """Yields a table of the responses, and a line of the errors, which are all alike."""
     alike = [status for status, response in responses.items() if "$ref" in response]
-    told = [_answer(status, response) for status, response in sorted(responses.items()) if status not in alike]
-    yield _table("Responses", ("status", "", "content"), told)
+    rows = [_answer(status, response) for status, response in sorted(responses.items()) if status not in alike]
+    yield _table("Responses", ("status", "", "content"), rows)
     if alike:
         names = [f"<code>{status}</code> {escape(_resolve(document, responses[status])['description'])}" for status in alike]
         yield f'<p class="errors">Errors, each a {_type({"$ref": "Failure"})}: {", ".join(names)}.</p>'
@@ -164,7 +164,7 @@ def _record(name: str, schema: Json) -> str:
 
 
 def _table(title: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Of cells that are HTML already."""
+    """Returns a table of cells that are HTML already."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     caption = f"<caption>{escape(title)}</caption>" if title else ""
@@ -172,7 +172,7 @@ def _table(title: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> s
 
 
 def _type(schema: Any) -> str:
-    """A schema in a few words, with a link to the record."""
+    """Returns a schema in a few words, with a link to the record."""
     match schema:
         case {"$ref": str(ref)}:
             name = escape(ref.rpartition("/")[2])
@@ -197,14 +197,14 @@ def _type(schema: Any) -> str:
 
 def _notes(schema: Json, notes: list[str]) -> str:
     kinds = [schema, *schema.get("anyOf", ())]
-    said = [said.format(kind[name]) for kind in kinds for name, said in _BOUNDS.items() if name in kind]
+    bounds = [text.format(kind[name]) for kind in kinds for name, text in _BOUNDS.items() if name in kind]
     if schema.get("default") is not None:
-        said.append(f"else {json.dumps(schema['default'], ensure_ascii=False)}")
-    return "; ".join([*notes, *map(escape, said)])
+        bounds.append(f"default {json.dumps(schema['default'], ensure_ascii=False)}")
+    return "; ".join([*notes, *map(escape, bounds)])
 
 
 def curl(document: Json, method: str, path: str, about: Json) -> str:
-    """A command that asks for it, with what must be given."""
+    """Returns a curl command with the required parameters."""
     needed = [parameter for parameter in about["parameters"] if parameter["in"] == "query" and parameter["required"]]
     asked = [f"{parameter['name']}={_example(document, parameter['schema'])}" for parameter in needed]
     query = f"?{'&'.join(asked)}" if asked else ""
@@ -243,16 +243,16 @@ def _example(document: Json, schema: Any) -> Any:
 
 
 def _resolve(document: Json, part: Json) -> Json:
-    while found := _REF.match(part.get("$ref", "")):
-        part = document["components"][found[1]][found[2]]
+    while reference := _REF.match(part.get("$ref", "")):
+        part = document["components"][reference[1]][reference[2]]
     return part
 
 
 def _text(text: str) -> str:
-    """Plain text, where `this` is code."""
+    """Returns plain text as HTML, where `this` is code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _breakable(path: str) -> str:
-    """A path that a narrow page may break after a slash."""
+    """Returns a path that a narrow page may break after a slash."""
     return escape(path).replace("/", "/<wbr>")

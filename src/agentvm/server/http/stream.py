@@ -1,7 +1,7 @@
-"""Stream — an answer that goes on: what comes is sent as it comes, until there is no more or the asker goes.
+"""Stream — a response that goes on: entries are sent as they come, until the source ends or the client goes.
 
-Nobody holds the server by it. There are only so many streams, of all and of one tenant; each has an end; who reads too slowly
-is left; who loses the right to hear it is cut off at the next heartbeat; and all end when the server stops.
+Streams are bounded in number, in all and per tenant, and in time. A client that reads too slowly is disconnected; one that
+loses its rights is cut off at the next heartbeat; and all streams end when the server stops.
 """
 
 from collections import Counter
@@ -15,25 +15,25 @@ from agentvm.errors import Refused
 from agentvm.model.ids import TenantId
 from agentvm.operations.http_reply import Streamed, StreamSource
 
-MOST: Final = 64
-MOST_OF_TENANT: Final = 8
-HEARTBEAT = 15.0
-"""Seconds between two signs of life, and between two looks at whether the asker may still hear it."""
-LONGEST = 3_600.0
-"""Seconds until a stream ends by itself; whoever still wants it asks again."""
-SLOWEST = 30.0
-"""Seconds that one piece may take to be sent."""
+STREAMS_MAX: Final = 64
+TENANT_STREAMS_MAX: Final = 8
+HEARTBEAT_SECONDS = 15.0
+"""Time between two heartbeats, and between two checks of the client's rights."""
+STREAM_MAX_SECONDS = 3_600.0
+"""Maximum duration of a stream; the client may open another."""
+SEND_TIMEOUT_SECONDS = 30.0
+"""Timeout of sending one piece."""
 
 
-Still = Callable[[], Awaitable[bool]]
-"""Whether the asker may still hear it."""
+IsAllowed = Callable[[], Awaitable[bool]]
+"""Returns whether the client still has the rights that the stream needs."""
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class Streams:
-    """All that run."""
+    """The running streams."""
 
-    def __init__(self, *, most: int = MOST, most_of_tenant: int = MOST_OF_TENANT) -> None:
+    def __init__(self, *, most: int = STREAMS_MAX, most_of_tenant: int = TENANT_STREAMS_MAX) -> None:
         self._most, self._most_of_tenant = most, most_of_tenant
         self._running: dict[anyio.CancelScope, TenantId] = {}
         self._closing = False
@@ -44,28 +44,28 @@ class Streams:
     def check(self, tenant_id: TenantId) -> None:
         """`Refused` when there is no room for another."""
         if self._closing:
-            raise Refused("The server is stopping; ask again when it is back")
+            raise Refused("The server is shutting down; try again later")
         if len(self._running) >= self._most or Counter(self._running.values())[tenant_id] >= self._most_of_tenant:
-            raise Refused("Too many streams are open; close one, or ask again later")
+            raise Refused("Too many streams are open; close one, or try again later")
 
     def reopen(self) -> None:
-        """The server listens, perhaps again."""
+        """Allows streams, when the server listens again."""
         self._closing = False
 
     def end(self) -> None:
-        """Ends them all, and begins no other."""
+        """Ends all streams, and refuses new ones."""
         self._closing = True
         for scope in self._running:
             scope.cancel()
 
-    async def run(self, streamed: Streamed, tenant_id: TenantId, may: Still, send: Write) -> None:
-        """Sends until it is over."""
+    async def run(self, streamed: Streamed, tenant_id: TenantId, may: IsAllowed, send: Write) -> None:
+        """Sends until the stream ends."""
         try:
             self.check(tenant_id)
         except Refused:
-            # The last place was taken between the look and the beginning.
+            # The last slot was taken between the check and the start.
             return
-        with anyio.move_on_after(LONGEST) as scope:
+        with anyio.move_on_after(STREAM_MAX_SECONDS) as scope:
             self._running[scope] = tenant_id
             try:
                 with streamed.opened() as source:
@@ -74,21 +74,21 @@ class Streams:
                 del self._running[scope]
 
 
-async def _pump(source: StreamSource, heartbeat: bytes, may: Still, send: Write) -> None:
+async def _pump(source: StreamSource, heartbeat: bytes, may: IsAllowed, send: Write) -> None:
     looked = anyio.current_time()
-    # At once: who waits for the first entry must see that it has begun.
+    # At once: a client that waits for the first entry must see that the stream has begun.
     piece: bytes | None = heartbeat
     while True:
-        with anyio.move_on_after(SLOWEST) as slow:
+        with anyio.move_on_after(SEND_TIMEOUT_SECONDS) as slow:
             await send(piece or heartbeat)
         if slow.cancelled_caught:
             return
         piece = None
-        with anyio.move_on_after(max(0.0, looked + HEARTBEAT - anyio.current_time())):
+        with anyio.move_on_after(max(0.0, looked + HEARTBEAT_SECONDS - anyio.current_time())):
             piece = await source.take()
         if piece == b"":
             return
-        if anyio.current_time() >= looked + HEARTBEAT:
+        if anyio.current_time() >= looked + HEARTBEAT_SECONDS:
             looked = anyio.current_time()
             if not await may():
                 return
