@@ -44,7 +44,7 @@ class Paced(ScriptedDriver):
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(script)
-        self._held = data_dir / "held"
+        self._first = not (data_dir / "agentvm.db").exists()
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         number = 0
@@ -53,8 +53,7 @@ class Paced(ScriptedDriver):
             await anyio.sleep(PACE)
             yield output
             number += 1
-            if number == HELD_AFTER and "until restarted" in last_user_text(prompt) and not self._held.exists():
-                self._held.touch()
+            if self._first and number == HELD_AFTER and "until restarted" in last_user_text(prompt):
                 await anyio.sleep_forever()
 
 
