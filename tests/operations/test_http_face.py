@@ -40,7 +40,7 @@ def face(http: Http) -> HttpFace:
 
 
 def test_a_get_takes_all_but_the_path_from_the_query_and_names_things_by_their_noun() -> None:
-    got = face(Http(method="GET", path="/v1/{session_id}"))
+    got = face(Http("GET", "/v1/{session_id}"))
     names = [field.encode_name for field in msgspec.structs.fields(got.query)]
     assert names == ["container", "dryRun", "limit"]
     query = msgspec.convert({"container": "c", "limit": "7"}, got.query, strict=False)
@@ -48,7 +48,7 @@ def test_a_get_takes_all_but_the_path_from_the_query_and_names_things_by_their_n
 
 
 def test_a_post_takes_its_fields_from_the_body_but_for_those_of_the_query() -> None:
-    got = face(Http(method="POST", path="/v1/{session_id}", query=("dry_run",)))
+    got = face(Http("POST", "/v1/{session_id}", query=("dry_run",)))
     assert [field.encode_name for field in msgspec.structs.fields(got.body)] == ["containerId", "limit"]
     assert [field.encode_name for field in msgspec.structs.fields(got.query)] == ["dryRun"]
     with pytest.raises(msgspec.ValidationError):
@@ -56,13 +56,13 @@ def test_a_post_takes_its_fields_from_the_body_but_for_those_of_the_query() -> N
 
 
 def test_a_response_has_the_fields_of_the_reply_that_are_not_of_sockets() -> None:
-    got = face(Http(method="GET", path="/v1/{session_id}", items="names"))
+    got = face(Http("GET", "/v1/{session_id}", items="names"))
     content = got.content(ListReply(names=("a",), total=1), {})
     assert msgspec.to_builtins(content) == {"items": ("a",), "total": 1}
 
 
 def test_a_result_is_one_field_and_its_absence_is_not_found() -> None:
-    got = face(Http(method="GET", path="/v1/{session_id}", result="best"))
+    got = face(Http("GET", "/v1/{session_id}", result="best"))
     assert got.content(ListReply(names=(), total=0, best="b"), {"session_id": "s"}) == "b"
     with pytest.raises(SessionNotFound):
         got.content(ListReply(names=(), total=0), {"session_id": "s"})
@@ -81,7 +81,7 @@ def test_routes_with_the_same_body_share_its_schema() -> None:
 
 
 def test_fields_may_have_another_name_here_than_over_a_socket() -> None:
-    renamed = face(Http(method="POST", path="/v1/names", rename={"limit": "most", "best": "first"}))
+    renamed = face(Http("POST", "/v1/names", rename={"limit": "most", "best": "first"}))
     assert {field.encode_name for field in msgspec.structs.fields(renamed.body)} >= {"most", "containerId"}
     content = renamed.content(ListReply(names=(), total=1, best="a"), {})
     assert msgspec.to_builtins(content) == {"names": (), "total": 1, "first": "a"}

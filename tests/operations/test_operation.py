@@ -37,7 +37,7 @@ def test_an_operation_that_nobody_can_reach_is_a_mistake() -> None:
 def test_an_operation_without_a_command_is_reached_over_http_alone() -> None:
     operation = OperationGroup("questions")
 
-    @operation("question.list", needs=(), http=Http(method="GET", path="/v1/questions"))
+    @operation("question.list", needs=(), http=Http("GET", "/v1/questions"))
     async def list_all(context: object, request: Empty) -> None: ...
 
     assert operation.rows[0].command is None

@@ -7,12 +7,11 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.operations.container import ContainerIdReply
-from agentvm.operations.operation import OperationGroup
+from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.records import AgentRecord, AgentStateName
 from agentvm.protocol.requests import Reply, Request
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
     from agentvm.runtime.agent import Agent
     from agentvm.runtime.roster import Present
 
@@ -41,7 +40,7 @@ class AgentGet(Request[AgentGetReply]):
 
 
 @operation("agent.get", needs=USE, command=True)
-async def get(context: "Context", request: AgentGet) -> AgentGetReply:
+async def get(context: Context, request: AgentGet) -> AgentGetReply:
     """Show an agent: its `state`, and how many messages wait for it.
 
     The other fields are absent when it does not exist.
@@ -64,7 +63,7 @@ class AgentList(Request[AgentListReply]):
 
 
 @operation("agent.list", needs=USE, command=True)
-async def list_of_container(context: "Context", request: AgentList) -> AgentListReply:
+async def list_of_container(context: Context, request: AgentList) -> AgentListReply:
     """List the running agents of a container."""
     container_id = context.workspace.container_id(request.container_id)
     agents = context.vm.runtime.roster.of_container(context.tenant_id, container_id)
@@ -84,7 +83,7 @@ class AgentDestroy(Request[AgentDestroyReply]):
 
 
 @operation("agent.destroy", needs=USE, command=True)
-async def destroy(context: "Context", request: AgentDestroy) -> AgentDestroyReply:
+async def destroy(context: Context, request: AgentDestroy) -> AgentDestroyReply:
     """Stop an agent; a running turn ends as interrupted.
 
     `success` is false when there was none. Emits `session_destroyed` and `agent_unregistered`.
@@ -104,7 +103,7 @@ class AgentDestroyAll(Request[ContainerIdReply]):
 
 
 @operation("agent.destroy_all", needs=USE, command=True)
-async def destroy_all(context: "Context", request: AgentDestroyAll) -> ContainerIdReply:
+async def destroy_all(context: Context, request: AgentDestroyAll) -> ContainerIdReply:
     """Stop every agent of a container, as `agent_destroy` does."""
     container_id = context.workspace.container_id(request.container_id)
     context.join(container_id)
@@ -132,7 +131,7 @@ class AgentInterrupt(Request[AgentInterruptReply]):
 
 
 @operation("agent.interrupt", needs=USE, command=True)
-async def interrupt(context: "Context", request: AgentInterrupt) -> AgentInterruptReply:
+async def interrupt(context: Context, request: AgentInterrupt) -> AgentInterruptReply:
     """Stop the current turn of an image or of an agent; queued messages run on.
 
     Emits `interrupted` before the reply. The reply about an image without an agent has no `agentId`. Fails with
@@ -147,7 +146,7 @@ async def interrupt(context: "Context", request: AgentInterrupt) -> AgentInterru
     return AgentInterruptReply(image_id=agent.image_id, agent_id=agent.agent_id)
 
 
-async def _addressee(context: "Context", request: AgentInterrupt) -> "Agent | None":
+async def _addressee(context: Context, request: AgentInterrupt) -> "Agent | None":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
     if request.image_id:
         found = await context.workspace.find_image(request.image_id)
@@ -158,7 +157,7 @@ async def _addressee(context: "Context", request: AgentInterrupt) -> "Agent | No
     raise InvalidInput("Either imageId or agentId must be provided")
 
 
-def _record(context: "Context", agent: "Present") -> AgentRecord:
+def _record(context: Context, agent: "Present") -> AgentRecord:
     state, queued = context.vm.runtime.roster.activity(agent)
     return AgentRecord(
         agent_id=agent.agent_id,

@@ -10,14 +10,13 @@ from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound, Attac
 from agentvm.model.attachment import ATTACHMENT_MAX_BYTES, Attachment, check_media_type, check_name
 from agentvm.operations.http_caching import CREDENTIAL, IMMUTABLE, matches
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.protocol.requests import Reply, Request
 from agentvm.storage.attachments import Upload
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
     from agentvm.storage.sql.attachments import AttachmentStore
 
 operation = OperationGroup("attachments")
@@ -27,7 +26,7 @@ _ALL, _ONE = "/v1/attachments", "/v1/attachments/{attachment}"
 _FORM = re.compile(r"multipart/|application/x-www-form-urlencoded", re.IGNORECASE)
 
 
-def _check_size(context: "Context", size: int) -> None:
+def _check_size(context: Context, size: int) -> None:
     limit = context.vm.runtime.settings_of(context.tenant_id).limits.attachment_bytes
     if size > limit:
         raise AttachmentTooLarge(f"An attachment has at most {limit:,} bytes here (limits.attachmentBytes)")
@@ -44,8 +43,8 @@ class AttachmentUpload(Request[AttachmentRecord]):
     "attachment.upload",
     needs=WRITE,
     http=Http(
-        method="POST",
-        path=_ALL,
+        "POST",
+        _ALL,
         query=("container_id", "name"),
         body="file",
         max_body_bytes=ATTACHMENT_MAX_BYTES,
@@ -55,7 +54,7 @@ class AttachmentUpload(Request[AttachmentRecord]):
     audit="attachment.upload",
     raises=(ContainerForbidden, ContainerNotFound, AttachmentTooLarge),
 )
-async def upload(context: "Context", request: AttachmentUpload) -> HttpReply[AttachmentRecord]:
+async def upload(context: Context, request: AttachmentUpload) -> HttpReply[AttachmentRecord]:
     """Upload a file that messages can refer to.
 
     The body is the file, and Content-Type its media type. A file that the container has already is answered with 200 and stored
@@ -90,10 +89,10 @@ class AttachmentList(Request[AttachmentListReply]):
     "attachment.list",
     needs=READ,
     command=True,
-    http=Http(method="GET", path=_ALL, id="attachments_list_all", items="records", names=(None, "AttachmentPage")),
+    http=Http("GET", _ALL, id="attachments_list_all", items="records", names=(None, "AttachmentPage")),
     raises=(ContainerForbidden,),
 )
-async def list_of_container(context: "Context", request: AttachmentList) -> AttachmentListReply:
+async def list_of_container(context: Context, request: AttachmentList) -> AttachmentListReply:
     """List the files of a container, the newest first.
 
     Files are uploaded over [HTTP](attachments.md). Fails with `container_forbidden`, `invalid_input`.
@@ -115,7 +114,7 @@ class AttachmentGet(Request[AttachmentGetReply]):
 
 
 @operation("attachment.get", needs=READ, command=True)
-async def get(context: "Context", request: AttachmentGet) -> AttachmentGetReply:
+async def get(context: Context, request: AttachmentGet) -> AttachmentGetReply:
     """Show what is known of a file.
 
     Fails with `attachment_not_found`, also for one that only another container has, and `container_forbidden`.
@@ -132,10 +131,10 @@ class AttachmentDownload(Request[None]):
 @operation(
     "attachment.download",
     needs=READ,
-    http=Http(method="GET", path=_ONE, head=True, media_type="*/*", statuses=(200, 304)),
+    http=Http("GET", _ONE, head=True, media_type="*/*", statuses=(200, 304)),
     raises=(ContainerForbidden, AttachmentNotFound),
 )
-async def download(context: "Context", request: AttachmentDownload) -> HttpReply[AsyncIterator[bytes] | None]:
+async def download(context: Context, request: AttachmentDownload) -> HttpReply[AsyncIterator[bytes] | None]:
     """Download a file by its reference or its digest."""
     container_id = await context.attachments.container_id(request.container_id)
     attachment = await context.attachments.find(container_id, request.attachment)
@@ -164,11 +163,11 @@ class AttachmentDelete(Request[None]):
 @operation(
     "attachment.delete",
     needs=WRITE,
-    http=Http(method="DELETE", path=_ONE),
+    http=Http("DELETE", _ONE),
     audit="attachment.delete",
     raises=(ContainerForbidden, AttachmentNotFound, AttachmentInUse),
 )
-async def delete(context: "Context", request: AttachmentDelete) -> None:
+async def delete(context: Context, request: AttachmentDelete) -> None:
     """Delete a file to which no message refers."""
     container_id = await context.attachments.container_id(request.container_id)
     attachment = await context.attachments.find(container_id, request.attachment)

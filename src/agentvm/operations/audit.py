@@ -1,15 +1,10 @@
 """Audit log — the administrative writes in a tenant: actor, action, target and result."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from agentvm.model.account import AuditEntry
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of, paged
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("audit")
 
@@ -24,8 +19,8 @@ class AuditList(PageRequest):
     action: str | None = None
 
 
-@operation("audit.list", needs="tenants:admin", http=Http(method="GET", path="/v1/audit"))
-async def list_all(context: "Context", request: AuditList) -> Page[AuditView]:
+@operation("audit.list", needs="tenants:admin", http=Http("GET", "/v1/audit"))
+async def list_all(context: Context, request: AuditList) -> Page[AuditView]:
     """List the audit log, newest entries first."""
     entries = await context.accounts.audit.list(
         before=number_of(request.cursor), limit=request.limit + 1, action=request.action

@@ -1,18 +1,13 @@
 """Branches — fork a session, rewind it, list its rewinds."""
 
-from typing import TYPE_CHECKING
-
 from agentvm.errors import AgentBusy, ImageNotFound, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.session import Rewind
 from agentvm.operations.message import OnBusy
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.session import SessionRecordReply
 from agentvm.operations.session_lists import session_record
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("branches")
 
@@ -33,11 +28,11 @@ class SessionFork(Request[SessionRecordReply]):
     "session.fork",
     needs=USE,
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/fork", status=201, result="session", names=("ForkRequest", None)),
+    http=Http("POST", f"{_ONE}/fork", status=201, result="session", names=("ForkRequest", None)),
     audit="session.fork",
     raises=(SessionNotFound, NotFound, ImageNotFound),
 )
-async def fork(context: "Context", request: SessionFork) -> SessionRecordReply:
+async def fork(context: Context, request: SessionFork) -> SessionRecordReply:
     """Fork a session.
 
     A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a
@@ -71,11 +66,11 @@ class SessionRewind(Request[SessionRewindReply]):
     "session.rewind",
     needs=USE,
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/rewind", names=("RewindRequest", "Rewound")),
+    http=Http("POST", f"{_ONE}/rewind", names=("RewindRequest", "Rewound")),
     audit="session.rewind",
     raises=(SessionNotFound, NotFound, AgentBusy, ShuttingDown),
 )
-async def rewind(context: "Context", request: SessionRewind) -> SessionRewindReply:
+async def rewind(context: Context, request: SessionRewind) -> SessionRewindReply:
     """Remove the end of a session.
 
     The messages leave the history and the search, and are kept.
@@ -101,10 +96,10 @@ class SessionRewinds(Request[SessionRewindsReply]):
     "session.rewinds",
     needs=READ,
     command=True,
-    http=Http(method="GET", path=f"{_ONE}/rewinds", items="rewinds", names=(None, "RewindPage")),
+    http=Http("GET", f"{_ONE}/rewinds", items="rewinds", names=(None, "RewindPage")),
     raises=(SessionNotFound,),
 )
-async def rewinds(context: "Context", request: SessionRewinds) -> SessionRewindsReply:
+async def rewinds(context: Context, request: SessionRewinds) -> SessionRewindsReply:
     """List the rewinds of a session, the latest first.
 
     `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them.

@@ -1,15 +1,10 @@
 """Compaction — summarize the older messages of a session, and read its summaries."""
 
-from typing import TYPE_CHECKING
-
 from agentvm.errors import Conflict, ProviderError, QuotaExceeded, SessionNotFound, WalletEmpty
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Summary
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("compaction")
 
@@ -29,11 +24,11 @@ class SessionCompact(Request[SessionCompactReply]):
     "session.compact",
     needs="agent:use",
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/compact", result="summary"),
+    http=Http("POST", f"{_ONE}/compact", result="summary"),
     audit="session.compact",
     raises=(SessionNotFound, Conflict, QuotaExceeded, WalletEmpty, ProviderError),
 )
-async def compact(context: "Context", request: SessionCompact) -> SessionCompactReply:
+async def compact(context: Context, request: SessionCompact) -> SessionCompactReply:
     """Summarize older messages to free context.
 
     The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are.
@@ -56,9 +51,9 @@ class SessionSummaries(Request[SessionSummariesReply]):
     "session.summaries",
     needs="sessions:read",
     command=True,
-    http=Http(method="GET", path=f"{_ONE}/summaries", items="summaries", names=(None, "SummaryPage")),
+    http=Http("GET", f"{_ONE}/summaries", items="summaries", names=(None, "SummaryPage")),
     raises=(SessionNotFound,),
 )
-async def summaries(context: "Context", request: SessionSummaries) -> SessionSummariesReply:
+async def summaries(context: Context, request: SessionSummaries) -> SessionSummariesReply:
     """List the summaries of a session, the newest first."""
     return SessionSummariesReply(session_id=request.session_id, summaries=await context.sessions.summaries(request.session_id))

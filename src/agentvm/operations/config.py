@@ -16,14 +16,13 @@ from agentvm.model.ids import TenantId
 from agentvm.model.setting import ChangeRequest, ChangeResult
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.numbers import JSON_INTEGER_MAX, check_text
-from agentvm.operations.operation import Empty, Http, OperationGroup
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of, paged
 from agentvm.protocol.records import SettingView
 from agentvm.protocol.requests import Request
 
 if TYPE_CHECKING:
     from agentvm.config.scope import SettingsScope
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("config")
 
@@ -97,8 +96,8 @@ class ConfigShow(Request[ConfigView]):
     view: str | None = None
 
 
-@operation("config.show", needs=READ, http=Http(method="GET", path=_ALL, id="config_get_all"))
-async def show(context: "Context", request: ConfigShow) -> HttpReply[ConfigView]:
+@operation("config.show", needs=READ, http=Http("GET", _ALL, id="config_get_all"))
+async def show(context: Context, request: ConfigShow) -> HttpReply[ConfigView]:
     """Show the effective settings, without secrets."""
     if request.view not in (None, "full"):
         raise InvalidInput("`view` must be full or absent")
@@ -141,11 +140,11 @@ class ConfigChange(ConfigEdit):
 @operation(
     "config.change",
     needs=WRITE,
-    http=Http(method="PUT", path=_ALL, names=("ChangesRequest", None)),
+    http=Http("PUT", _ALL, names=("ChangesRequest", None)),
     audit="config.change",
     raises=(PreconditionFailed,),
 )
-async def change(context: "Context", request: ConfigChange) -> HttpReply[OutcomeView]:
+async def change(context: Context, request: ConfigChange) -> HttpReply[OutcomeView]:
     """Change settings: all of them, or none if one is invalid."""
     if (request.changes is None) == (request.config is None):
         raise InvalidInput("Provide either `changes` or `config`, the edited settings of a GET")
@@ -157,8 +156,8 @@ class ConfigHistory(PageRequest):
     """A page of the changes."""
 
 
-@operation("config.history", needs=READ, http=Http(method="GET", path=f"{_ALL}/history", id="config_list_history"))
-async def list_history(context: "Context", request: ConfigHistory) -> Page[ChangeView]:
+@operation("config.history", needs=READ, http=Http("GET", f"{_ALL}/history", id="config_list_history"))
+async def list_history(context: Context, request: ConfigHistory) -> Page[ChangeView]:
     """List the changes of settings, newest first."""
     changes = await context.settings.history(before=number_of(request.cursor), limit=request.limit + 1)
     items = [
@@ -182,8 +181,8 @@ class ConfigDiff(Request[DiffView]):
     to: Revision | None = None
 
 
-@operation("config.diff", needs=READ, http=Http(method="GET", path=f"{_ALL}/diff"))
-async def diff(context: "Context", request: ConfigDiff) -> DiffView:
+@operation("config.diff", needs=READ, http=Http("GET", f"{_ALL}/diff"))
+async def diff(context: Context, request: ConfigDiff) -> DiffView:
     """Show the differences between two revisions."""
     scope = context.settings
     to = scope.revision if request.to is None else request.to
@@ -197,19 +196,19 @@ class ConfigRollback(ConfigEdit):
 @operation(
     "config.rollback",
     needs=WRITE,
-    http=Http(method="POST", path=f"{_ALL}/rollback", names=("RollbackRequest", None)),
+    http=Http("POST", f"{_ALL}/rollback", names=("RollbackRequest", None)),
     audit="config.rollback",
     raises=(PreconditionFailed,),
 )
-async def rollback(context: "Context", request: ConfigRollback) -> HttpReply[OutcomeView]:
+async def rollback(context: Context, request: ConfigRollback) -> HttpReply[OutcomeView]:
     """Restore the settings of an earlier revision, as a new change."""
     scope = context.settings
     context.target = scope.describe(())
     return _outcome(context, request, scope, await scope.rollback(request.to, _change_request(context, request)))
 
 
-@operation("config.schema", needs=READ, http=Http(method="GET", path=f"{_ALL}/schema"))
-async def schema(context: "Context", request: Empty) -> dict[str, object]:
+@operation("config.schema", needs=READ, http=Http("GET", f"{_ALL}/schema"))
+async def schema(context: Context, request: Empty) -> dict[str, object]:
     """Show the JSON Schema of a configuration file."""
     return context.settings.schema()
 
@@ -218,8 +217,8 @@ class SettingShow(Request[SettingView | GroupView]):
     key: str
 
 
-@operation("config.get", needs=READ, http=Http(method="GET", path=_ONE, id="config_get_one"))
-async def get(context: "Context", request: SettingShow) -> SettingView | GroupView:
+@operation("config.get", needs=READ, http=Http("GET", _ONE, id="config_get_one"))
+async def get(context: Context, request: SettingShow) -> SettingView | GroupView:
     """Explain a setting: effective value, all sources, precedence. A group shows all settings below it."""
     scope, key = context.settings, request.key
     if scope.has(key):
@@ -258,23 +257,23 @@ class SettingPut(ConfigEdit):
 @operation(
     "config.put",
     needs=WRITE,
-    http=Http(method="PUT", path=_ONE, id="config_change_one", names=("SettingRequest", None)),
+    http=Http("PUT", _ONE, id="config_change_one", names=("SettingRequest", None)),
     audit="config.change",
     raises=(PreconditionFailed,),
 )
-async def put(context: "Context", request: SettingPut) -> HttpReply[OutcomeView]:
+async def put(context: Context, request: SettingPut) -> HttpReply[OutcomeView]:
     """Change one setting. A `value` of null removes the override."""
     context.settings.check_key(request.key)
     return await _change(context, request, {request.key: request.value})
 
 
-async def _change(context: "Context", request: ConfigEdit, changes: Mapping[str, object]) -> HttpReply[OutcomeView]:
+async def _change(context: Context, request: ConfigEdit, changes: Mapping[str, object]) -> HttpReply[OutcomeView]:
     scope = context.settings
     context.target = scope.describe(changes)
     return _outcome(context, request, scope, await scope.change(changes, _change_request(context, request)))
 
 
-def _change_request(context: "Context", request: ConfigEdit) -> ChangeRequest:
+def _change_request(context: Context, request: ConfigEdit) -> ChangeRequest:
     return ChangeRequest(
         actor=context.principal.actor,
         request_id=context.request_id,
@@ -293,7 +292,7 @@ def _revision(if_match: str | None) -> int | None:
     return int(number)
 
 
-def _outcome(context: "Context", request: ConfigEdit, scope: "SettingsScope", result: ChangeResult) -> HttpReply[OutcomeView]:
+def _outcome(context: Context, request: ConfigEdit, scope: "SettingsScope", result: ChangeResult) -> HttpReply[OutcomeView]:
     context.target = scope.describe(result.changed)
     view = OutcomeView(
         revision=result.revision,

@@ -1,17 +1,12 @@
 """Containers — isolation boundaries: create, list, show and delete them."""
 
-from typing import TYPE_CHECKING
-
 from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import PAGE_MAX, Limit, Page, PageRequest
 from agentvm.protocol.records import OwnedRecord
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("containers")
 
@@ -31,7 +26,7 @@ class ContainerCreate(Request[ContainerIdReply]):
 
 
 @operation("container.create", needs=USE, command=True)
-async def create(context: "Context", request: ContainerCreate) -> ContainerIdReply:
+async def create(context: Context, request: ContainerCreate) -> ContainerIdReply:
     """Create a container, if there is none.
 
     Emits `container_created` when the container is new.
@@ -52,7 +47,7 @@ class ContainerGet(Request[ContainerGetReply]):
 
 
 @operation("container.get", needs=USE, command=True)
-async def get(context: "Context", request: ContainerGet) -> ContainerGetReply:
+async def get(context: Context, request: ContainerGet) -> ContainerGetReply:
     """Ask whether a container exists.
 
     `containerId` is absent when it does not.
@@ -82,7 +77,7 @@ class ContainerList(Request[ContainerListReply]):
 
 
 @operation("container.list", needs=USE, command=True)
-async def list_ids(context: "Context", request: ContainerList) -> ContainerListReply:
+async def list_ids(context: Context, request: ContainerList) -> ContainerListReply:
     """List the containers that you may use, oldest first, page by page."""
     container_ids, next_cursor = await context.store.page_containers(request.cursor, request.limit)
     return ContainerListReply(container_ids=container_ids, next_cursor=next_cursor)
@@ -92,8 +87,8 @@ class ContainerNameView(Record):
     container_id: ContainerId
 
 
-@operation("container.browse", needs=USE, http=Http(method="GET", path=_ALL, id="containers_list_all"))
-async def browse(context: "Context", request: PageRequest) -> Page[ContainerNameView]:
+@operation("container.browse", needs=USE, http=Http("GET", _ALL, id="containers_list_all"))
+async def browse(context: Context, request: PageRequest) -> Page[ContainerNameView]:
     """List the containers that you may use, oldest first."""
     container_ids, next_cursor = await context.store.page_containers(request.cursor, request.limit)
     return Page(items=[ContainerNameView(container_id=name) for name in container_ids], next_cursor=next_cursor)
@@ -113,12 +108,9 @@ class ContainerShow(Request[ContainerView]):
 
 
 @operation(
-    "container.show",
-    needs=USE,
-    http=Http(method="GET", path=_ONE, id="containers_get"),
-    raises=(ContainerForbidden, ContainerNotFound),
+    "container.show", needs=USE, http=Http("GET", _ONE, id="containers_get"), raises=(ContainerForbidden, ContainerNotFound)
 )
-async def show(context: "Context", request: ContainerShow) -> ContainerView:
+async def show(context: Context, request: ContainerShow) -> ContainerView:
     """Show a container, and count what is in it."""
     container_id = context.workspace.container_id(request.container_id)
     container = await context.containers.get(container_id)
@@ -153,10 +145,10 @@ class ContainerDelete(Request[ContainerDeleteReply]):
     needs=USE,
     command=True,
     audit="container.delete",
-    http=Http(method="DELETE", path=_ONE, result="owned", statuses=(200, 204)),
+    http=Http("DELETE", _ONE, result="owned", statuses=(200, 204)),
     raises=(AccessDenied, ContainerForbidden, ContainerNotFound),
 )
-async def delete(context: "Context", request: ContainerDelete) -> ContainerDeleteReply:
+async def delete(context: Context, request: ContainerDelete) -> ContainerDeleteReply:
     """Delete a container.
 
     Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `container_deleted`. A user may
@@ -173,7 +165,7 @@ async def delete(context: "Context", request: ContainerDelete) -> ContainerDelet
     return ContainerDeleteReply(container_id=container_id, deleted=True)
 
 
-async def ensure(context: "Context", name: str) -> ContainerId:
+async def ensure(context: Context, name: str) -> ContainerId:
     """Returns the container, created if there is none; the peer hears of it from now on, its creation included."""
     container_id = context.workspace.container_id(name)
     context.join(container_id)

@@ -1,19 +1,14 @@
 """Definitions — the templates that images are built from: list, get, register."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from agentvm.errors import DefinitionNotFound
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri, is_reference
-from agentvm.operations.operation import OperationGroup
+from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.records import DefinitionRecord
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("definitions")
 
@@ -29,7 +24,7 @@ class DefinitionList(Request[DefinitionListReply]):
 
 
 @operation("definition.list", needs=READ, command=True)
-async def list_all(context: "Context", request: DefinitionList) -> DefinitionListReply:
+async def list_all(context: Context, request: DefinitionList) -> DefinitionListReply:
     """List the definitions that images can be built from.
 
     The server's own, those registered since it started, then the agents of the resource centre: the tenant's, then those that
@@ -48,7 +43,7 @@ class DefinitionGet(Request[DefinitionGetReply]):
 
 
 @operation("definition.get", needs=READ, command=True)
-async def get(context: "Context", request: DefinitionGet) -> DefinitionGetReply:
+async def get(context: Context, request: DefinitionGet) -> DefinitionGetReply:
     """Show a definition.
 
     `definitionName` may also be the URI of an agent. `definition` is `null` when there is none.
@@ -72,7 +67,7 @@ class DefinitionRegister(Request[DefinitionRegisterReply]):
 
 
 @operation("definition.register", needs=WRITE, command=True)
-async def register(context: "Context", request: DefinitionRegister) -> DefinitionRegisterReply:
+async def register(context: Context, request: DefinitionRegister) -> DefinitionRegisterReply:
     """Register a definition.
 
     The same one again changes nothing. Fails with `definition_conflict` for another one of that name, also when the tenant has

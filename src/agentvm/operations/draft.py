@@ -3,7 +3,7 @@
 None of it is audited: the log would hold an entry for every pause in typing.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -12,11 +12,8 @@ from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.session import Draft
 from agentvm.operations.numbers import Amount
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("drafts")
 
@@ -44,7 +41,7 @@ class SessionDraft(Request[SessionDraftReply]):
 
 
 @operation("session.draft", needs=USE, command=True)
-async def save(context: "Context", request: SessionDraft) -> SessionDraftReply:
+async def save(context: Context, request: SessionDraft) -> SessionDraftReply:
     """Save a draft; with `ifUpdatedAt` only if it was not changed meanwhile."""
     outcome = await context.drafts.save(
         request.session_id, request.text, device=request.device, if_updated_at=request.if_updated_at
@@ -71,10 +68,10 @@ class DraftPut(Request[DraftView]):
     "draft.put",
     needs=USE,
     across=False,
-    http=Http(method="PUT", path=f"{_OF_SESSION}/draft", id="drafts_save", names=("DraftRequest", None)),
+    http=Http("PUT", f"{_OF_SESSION}/draft", id="drafts_save", names=("DraftRequest", None)),
     raises=(SessionNotFound, PreconditionFailed),
 )
-async def put(context: "Context", request: DraftPut) -> DraftView:
+async def put(context: Context, request: DraftPut) -> DraftView:
     """Save a draft of a message in a session."""
     outcome = await context.drafts.save(
         request.session_id, request.text, device=request.device, if_updated_at=request.if_updated_at
@@ -95,10 +92,10 @@ class DraftDelete(Request[None]):
     "draft.delete",
     needs=USE,
     across=False,
-    http=Http(method="DELETE", path=f"{_OF_SESSION}/draft", id="drafts_remove"),
+    http=Http("DELETE", f"{_OF_SESSION}/draft", id="drafts_remove"),
     raises=(SessionNotFound,),
 )
-async def delete(context: "Context", request: DraftDelete) -> None:
+async def delete(context: Context, request: DraftDelete) -> None:
     """Delete a draft."""
     await context.drafts.save(request.session_id, "", device=request.device)
 
@@ -117,10 +114,10 @@ class SessionDrafts(Request[SessionDraftsReply]):
     needs=USE,
     across=False,
     command=True,
-    http=Http(method="GET", path=f"{_OF_SESSION}/drafts", id="drafts_of_session", items="drafts", names=(None, "DraftPage")),
+    http=Http("GET", f"{_OF_SESSION}/drafts", id="drafts_of_session", items="drafts", names=(None, "DraftPage")),
     raises=(SessionNotFound,),
 )
-async def of_session(context: "Context", request: SessionDrafts) -> SessionDraftsReply:
+async def of_session(context: Context, request: SessionDrafts) -> SessionDraftsReply:
     """List your own drafts in a session, of all your devices."""
     return SessionDraftsReply(session_id=request.session_id, drafts=await context.drafts.list_session(request.session_id))
 
@@ -150,10 +147,10 @@ class SessionDraftList(Request[SessionDraftListReply]):
     needs=USE,
     across=False,
     command=True,
-    http=Http(method="GET", path="/v1/drafts", id="drafts_of_all", items="drafts", names=(None, "DraftListedPage")),
+    http=Http("GET", "/v1/drafts", id="drafts_of_all", items="drafts", names=(None, "DraftListedPage")),
     raises=(ContainerForbidden,),
 )
-async def of_all(context: "Context", request: SessionDraftList) -> SessionDraftListReply:
+async def of_all(context: Context, request: SessionDraftList) -> SessionDraftListReply:
     """List your own drafts of all sessions, each with its beginning."""
     drafts = await context.drafts.list_all(request.container_id, request.limit)
     return SessionDraftListReply(drafts=tuple(map(_listed, drafts)))

@@ -7,12 +7,11 @@ import msgspec
 from agentvm.errors import NotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.operations.operation import Empty, Http, OperationGroup
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page
 from agentvm.protocol.records import OwnedRecord
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
     from agentvm.storage.erasing import Owned
 
 operation = OperationGroup("erasures")
@@ -31,8 +30,8 @@ class ErasureView(Record):
     emptied: bool
 
 
-@operation("erasure.list", needs=("system:admin", "tenants:admin"), http=Http(method="GET", path="/v1/erasures"))
-async def list_all(context: "Context", request: Empty) -> Page[ErasureView]:
+@operation("erasure.list", needs=("system:admin", "tenants:admin"), http=Http("GET", "/v1/erasures"))
+async def list_all(context: Context, request: Empty) -> Page[ErasureView]:
     """List unfinished erasures, oldest first.
 
     The operator sees those of the whole server, including deleted tenants. A finished erasure leaves the list.
@@ -48,7 +47,7 @@ async def list_all(context: "Context", request: Empty) -> Page[ErasureView]:
     return Page(items=msgspec.convert(erasures, list[ErasureView], from_attributes=True))
 
 
-def counted(context: "Context", owned: "Owned | None", missing: str) -> OwnedRecord:
+def counted(context: Context, owned: "Owned | None", missing: str) -> OwnedRecord:
     """Returns the reply to a dry run of a deletion. `NotFound` where there is nothing to delete."""
     context.is_dry_run = True
     if owned is None:

@@ -1,16 +1,11 @@
 """Errors — the errors in the log, grouped by kind."""
 
-from typing import TYPE_CHECKING
-
 from agentvm.observability.error_groups import ErrorGroup
 from agentvm.observability.log_filter import LogFilter, log_scope
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit, Page
 from agentvm.operations.times import to_ms
 from agentvm.protocol.requests import Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("errors")
 
@@ -23,8 +18,8 @@ class ErrorList(Request[Page[ErrorGroup]]):
     limit: Limit = 100
 
 
-@operation("error.list", needs="logs:read", http=Http(method="GET", path="/v1/errors"))
-async def list_all(context: "Context", request: ErrorList) -> Page[ErrorGroup]:
+@operation("error.list", needs="logs:read", http=Http("GET", "/v1/errors"))
+async def list_all(context: Context, request: ErrorList) -> Page[ErrorGroup]:
     """List errors by kind.
 
     Errors with the same code, event and place are one group, with their count and the first and the last time. The groups

@@ -1,7 +1,6 @@
 """Images — list, show, run, stop and delete."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,14 +10,11 @@ from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest
 from agentvm.protocol.records import EffectiveConfig, ImageRecord, LockRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_recent
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("images")
 
@@ -41,7 +37,7 @@ class ImageRun(Request[ImageRunReply]):
 
 
 @operation("image.run", needs=USE, command=True)
-async def run(context: "Context", request: ImageRun) -> ImageRunReply:
+async def run(context: Context, request: ImageRun) -> ImageRunReply:
     """Start the agent of an image's default session, or return the running one (`reused`).
 
     Subscribes. Emits `agent_registered` for a new agent. Fails with `image_not_found`, `shutting_down`.
@@ -64,7 +60,7 @@ class ImageStop(Request[ImageIdReply]):
 
 
 @operation("image.stop", needs=USE, command=True)
-async def stop(context: "Context", request: ImageStop) -> ImageIdReply:
+async def stop(context: Context, request: ImageStop) -> ImageIdReply:
     """Stop every agent of an image; a running turn ends as interrupted.
 
     Emits `session_destroyed` and `agent_unregistered` for each. Fails with `image_not_found`.
@@ -87,7 +83,7 @@ class ImageList(Request[ImageListReply]):
 
 
 @operation("image.list", needs=READ, command=True)
-async def list_of_container(context: "Context", request: ImageList) -> ImageListReply:
+async def list_of_container(context: Context, request: ImageList) -> ImageListReply:
     """List the images of a container, newest first.
 
     Without `containerId`, of the containers that this connection has worked with. Subscribes to their default sessions.
@@ -117,13 +113,8 @@ class ImagesPage(Page[ImageRecord]):
     """Part of a list. `nextCursor` is absent on the last page."""
 
 
-@operation(
-    "image.browse",
-    needs=READ,
-    http=Http(method="GET", path=_ALL, id="images_list_all"),
-    raises=(ContainerForbidden,),
-)
-async def browse(context: "Context", request: ImageBrowse) -> ImagesPage:
+@operation("image.browse", needs=READ, http=Http("GET", _ALL, id="images_list_all"), raises=(ContainerForbidden,))
+async def browse(context: Context, request: ImageBrowse) -> ImagesPage:
     """List images.
 
     Of one container, or of every container that you may use: by the name of the container, the newest image first.
@@ -143,14 +134,8 @@ class ImageGet(Request[ImageGetReply]):
         return ImageGetReply(record=None)
 
 
-@operation(
-    "image.get",
-    needs=READ,
-    command=True,
-    http=Http(method="GET", path=_ONE, result="record"),
-    raises=(ImageNotFound,),
-)
-async def get(context: "Context", request: ImageGet) -> ImageGetReply:
+@operation("image.get", needs=READ, command=True, http=Http("GET", _ONE, result="record"), raises=(ImageNotFound,))
+async def get(context: Context, request: ImageGet) -> ImageGetReply:
     """Show an image.
 
     Its `config` is everything that decides how the image answers. Over a WebSocket `record` is `null` when there is no such
@@ -171,7 +156,7 @@ class ImageDelete(Request[ImageIdReply]):
 
 
 @operation("image.delete", needs=WRITE, command=True, audit="image.delete")
-async def delete(context: "Context", request: ImageDelete) -> ImageIdReply:
+async def delete(context: Context, request: ImageDelete) -> ImageIdReply:
     """Stop the agents of an image, then delete it with its sessions and messages.
 
     Deleting an image that does not exist succeeds. Emits `image_deleted`.
@@ -189,13 +174,9 @@ class ImageRemove(Request[None]):
 
 
 @operation(
-    "image.remove",
-    needs=WRITE,
-    http=Http(method="DELETE", path=_ONE, id="images_delete"),
-    audit="image.delete",
-    raises=(ImageNotFound,),
+    "image.remove", needs=WRITE, http=Http("DELETE", _ONE, id="images_delete"), audit="image.delete", raises=(ImageNotFound,)
 )
-async def remove(context: "Context", request: ImageRemove) -> None:
+async def remove(context: Context, request: ImageRemove) -> None:
     """Delete an image.
 
     Its sessions and their messages are deleted with it.
@@ -219,7 +200,7 @@ class ImageMessages(Request[ImageMessagesReply]):
 
 
 @operation("image.messages", needs="sessions:read", command=True)
-async def messages(context: "Context", request: ImageMessages) -> ImageMessagesReply:
+async def messages(context: Context, request: ImageMessages) -> ImageMessagesReply:
     """Read the newest messages of an image's default session, oldest first. Subscribes. Fails with `image_not_found`."""
     store, image = await context.workspace.image(request.image_id)
     _listen(context, [image])
@@ -227,11 +208,11 @@ async def messages(context: "Context", request: ImageMessages) -> ImageMessagesR
     return ImageMessagesReply(image_id=image.image_id, messages=newest, truncated=truncated)
 
 
-def _listen(context: "Context", images: Sequence[Image]) -> tuple[SessionId, ...]:
+def _listen(context: Context, images: Sequence[Image]) -> tuple[SessionId, ...]:
     return tuple(session_id for image in images for session_id in context.listen(image.container_id, image.session_id))
 
 
-def _effective(context: "Context", image: Image) -> EffectiveConfig:
+def _effective(context: Context, image: Image) -> EffectiveConfig:
     """The settings that the next turn of the image runs with."""
     definition, rendered = image.definition, image.definition.rendered or Rendered()
     runtime, tenant_id = context.vm.runtime, context.tenant_id
@@ -249,7 +230,7 @@ def _effective(context: "Context", image: Image) -> EffectiveConfig:
     )
 
 
-def image_record(context: "Context", image: Image, *, with_config: bool = True) -> ImageRecord:
+def image_record(context: Context, image: Image, *, with_config: bool = True) -> ImageRecord:
     agent = context.vm.runtime.agent_of(context.tenant_id, image)
     uris = {} if image.source is None else {item.place: item.uri for item in references(image.source, image.config)}
     return ImageRecord(

@@ -1,6 +1,6 @@
 """Builds of images — create, build, update, upgrade."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -11,13 +11,10 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import ImageId
 from agentvm.model.image import ImageConfig
 from agentvm.operations.image import image_record
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.ignored import describe_ignored
 from agentvm.protocol.records import ImageRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("images")
 
@@ -39,7 +36,7 @@ class ImageCreate(Request[ImageReply]):
 
 
 @operation("image.create", needs=WRITE, command=True, audit="image.create")
-async def create(context: "Context", request: ImageCreate) -> ImageReply:
+async def create(context: Context, request: ImageCreate) -> ImageReply:
     """Build an image.
 
     From the server's default definition, or from the one that `config.definition` names, and `config`, with a default session.
@@ -61,17 +58,12 @@ class ImageAdd(Request[ImageReply]):
     "image.add",
     needs=WRITE,
     http=Http(
-        method="POST",
-        path="/v1/images",
-        status=201,
-        id="images_create",
-        rename={"record": "image"},
-        names=("NewImage", "ImageView"),
+        "POST", "/v1/images", status=201, id="images_create", rename={"record": "image"}, names=("NewImage", "ImageView")
     ),
     audit="image.create",
     raises=(ContainerForbidden,),
 )
-async def add(context: "Context", request: ImageAdd) -> ImageReply:
+async def add(context: Context, request: ImageAdd) -> ImageReply:
     """Build an image.
 
     From the server's default definition, or from the one that `config.definition` names.
@@ -92,7 +84,7 @@ class ImageBuild(Request[ImageReply]):
 
 
 @operation("image.build", needs=WRITE, command=True, audit="image.create")
-async def build(context: "Context", request: ImageBuild) -> ImageReply:
+async def build(context: Context, request: ImageBuild) -> ImageReply:
     """Build an image from a given definition; otherwise like `image_create`."""
     config = request.config or ImageConfig()
     if config.definition is not None:
@@ -134,7 +126,7 @@ class ImageUpdate(Request[ImageReply]):
 
 
 @operation("image.update", needs=WRITE, command=True, audit="image.update")
-async def update(context: "Context", request: ImageUpdate) -> ImageReply:
+async def update(context: Context, request: ImageUpdate) -> ImageReply:
     """Change the fields of an image that are given and not `null`.
 
     All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from
@@ -183,13 +175,11 @@ class ImageUpgrade(Request[ImageUpgradeReply]):
     "image.upgrade",
     needs=WRITE,
     command=True,
-    http=Http(
-        method="POST", path="/v1/images/{image_id}/upgrade", rename={"record": "image"}, names=("UpgradeRequest", "UpgradeView")
-    ),
+    http=Http("POST", "/v1/images/{image_id}/upgrade", rename={"record": "image"}, names=("UpgradeRequest", "UpgradeView")),
     audit="image.upgrade",
     raises=(ImageNotFound,),
 )
-async def upgrade(context: "Context", request: ImageUpgrade) -> ImageUpgradeReply:
+async def upgrade(context: Context, request: ImageUpgrade) -> ImageUpgradeReply:
     """Resolve the references of an image again and rebuild it.
 
     References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing
@@ -211,7 +201,7 @@ async def upgrade(context: "Context", request: ImageUpgrade) -> ImageUpgradeRepl
     )
 
 
-async def _create(context: "Context", container: str, config: ImageConfig, ignored: tuple[str, ...] = ()) -> ImageReply:
+async def _create(context: Context, container: str, config: ImageConfig, ignored: tuple[str, ...] = ()) -> ImageReply:
     source: Definition | None = context.vm.definitions.default
     if config.definition is not None:
         source, config = await context.images.base(config.definition, config)
@@ -219,7 +209,7 @@ async def _create(context: "Context", container: str, config: ImageConfig, ignor
 
 
 async def _build(
-    context: "Context",
+    context: Context,
     container: str,
     source: Definition | None,
     config: ImageConfig,

@@ -1,7 +1,5 @@
 """API keys — create, list, rotate and revoke keys; and the identity that a key stands for."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from agentvm.errors import Conflict, NotFound
@@ -11,14 +9,11 @@ from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.principal import PERMISSIONS
 from agentvm.model.secret import Secret
 from agentvm.operations.numbers import Amount
-from agentvm.operations.operation import Empty, Http, OperationGroup
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.protocol.requests import Request
 from agentvm.tenants.rights import check_role_cap
 from agentvm.tenants.tickets import TICKET_AGE_MS
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("keys")
 
@@ -55,13 +50,9 @@ class KeyCreate(Request[KeyView]):
 
 
 @operation(
-    "key.create",
-    needs=ADMIN,
-    audit="key.create",
-    grants=True,
-    http=Http(method="POST", path=_ALL, status=201, names=("NewKey", None)),
+    "key.create", needs=ADMIN, audit="key.create", grants=True, http=Http("POST", _ALL, status=201, names=("NewKey", None))
 )
-async def create(context: "Context", request: KeyCreate) -> KeyView:
+async def create(context: Context, request: KeyCreate) -> KeyView:
     """Create a key."""
     user = None if request.user_id is None else await context.accounts.users.get(request.user_id)
     if user is not None and request.permissions is not None:
@@ -79,8 +70,8 @@ class KeyList(PageRequest):
     user_id: UserId | None = None
 
 
-@operation("key.list", needs=ADMIN, own=True, http=Http(method="GET", path=_ALL))
-async def list_all(context: "Context", request: KeyList) -> Page[KeyView]:
+@operation("key.list", needs=ADMIN, own=True, http=Http("GET", _ALL))
+async def list_all(context: Context, request: KeyList) -> Page[KeyView]:
     """List keys.
 
     Newest first, including revoked keys.
@@ -95,8 +86,8 @@ class KeyGet(Request[KeyView]):
     key_id: KeyId
 
 
-@operation("key.get", needs=ADMIN, own=True, http=Http(method="GET", path=_ONE))
-async def get(context: "Context", request: KeyGet) -> KeyView:
+@operation("key.get", needs=ADMIN, own=True, http=Http("GET", _ONE))
+async def get(context: Context, request: KeyGet) -> KeyView:
     """Show a key."""
     return _view(await _find(context, request.key_id))
 
@@ -105,8 +96,8 @@ class KeyRevoke(Request[None]):
     key_id: KeyId
 
 
-@operation("key.revoke", needs=ADMIN, own=True, audit="key.revoke", http=Http(method="DELETE", path=_ONE), raises=(Conflict,))
-async def revoke(context: "Context", request: KeyRevoke) -> None:
+@operation("key.revoke", needs=ADMIN, own=True, audit="key.revoke", http=Http("DELETE", _ONE), raises=(Conflict,))
+async def revoke(context: Context, request: KeyRevoke) -> None:
     """Revoke a key."""
     key = await _find(context, request.key_id)
     await context.tenancy.access.check_may_revoke(context.principal, key)
@@ -126,9 +117,9 @@ class KeyRotate(Request[KeyView]):
     own=True,
     audit="key.rotate",
     grants=True,
-    http=Http(method="POST", path=f"{_ONE}/rotate", status=201, names=("Rotation", None)),
+    http=Http("POST", f"{_ONE}/rotate", status=201, names=("Rotation", None)),
 )
-async def rotate(context: "Context", request: KeyRotate) -> KeyView:
+async def rotate(context: Context, request: KeyRotate) -> KeyView:
     """Replace a key by a new one with the same rights."""
     key = await _find(context, request.key_id)
     rotated, text = await context.tenancy.access.rotate(
@@ -155,8 +146,8 @@ class Whoami(Record):
     auth: str
 
 
-@operation("auth.whoami", needs=(), across=False, http=Http(method="GET", path="/v1/auth/whoami"))
-async def whoami(context: "Context", request: Empty) -> Whoami:
+@operation("auth.whoami", needs=(), across=False, http=Http("GET", "/v1/auth/whoami"))
+async def whoami(context: Context, request: Empty) -> Whoami:
     """Show which identity and permissions your key has."""
     principal = context.principal
     tenant = await context.tenancy.store.directory.get_tenant(principal.tenant_id)
@@ -180,8 +171,8 @@ class SocketToken(Record):
     expires_at: int
 
 
-@operation("auth.ws_token", needs=(), across=False, http=Http(method="POST", path="/v1/auth/ws-token", status=201))
-async def ws_token(context: "Context", request: Empty) -> SocketToken:
+@operation("auth.ws_token", needs=(), across=False, http=Http("POST", "/v1/auth/ws-token", status=201))
+async def ws_token(context: Context, request: Empty) -> SocketToken:
     """Create a token for one WebSocket.
 
     It opens one WebSocket within a minute, so it may appear in a URL: it is useless to a later reader.
@@ -190,7 +181,7 @@ async def ws_token(context: "Context", request: Empty) -> SocketToken:
     return SocketToken(token=token, expires_at=context.vm.clock() + TICKET_AGE_MS)
 
 
-async def _find(context: "Context", key_id: KeyId) -> ApiKey:
+async def _find(context: Context, key_id: KeyId) -> ApiKey:
     key = await context.accounts.keys.get(key_id)
     if key is None or not await context.tenancy.access.sees(context.principal, key):
         raise NotFound("There is no such key")

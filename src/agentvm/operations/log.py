@@ -13,13 +13,12 @@ from agentvm.observability.log_filter import LogFilter, LogScope, log_scope
 from agentvm.operations.accept import preferred
 from agentvm.operations.http_reply import HttpReply, Streamed, StreamSource
 from agentvm.operations.numbers import Amount
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of
 from agentvm.operations.times import to_ms
 
 if TYPE_CHECKING:
     from agentvm.observability.log_book import LogFollower
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("logs")
 
@@ -54,9 +53,9 @@ class LogList(PageRequest):
 @operation(
     "log.list",
     needs="logs:read",
-    http=Http(method="GET", path="/v1/logs", rename={"request_id": "request", "turn_id": "turn"}, media_type=LINES),
+    http=Http("GET", "/v1/logs", rename={"request_id": "request", "turn_id": "turn"}, media_type=LINES),
 )
-async def list_all(context: "Context", request: LogList) -> Page[LogEntry] | HttpReply[Streamed]:
+async def list_all(context: Context, request: LogList) -> Page[LogEntry] | HttpReply[Streamed]:
     """List log entries, or follow the log.
 
     Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does
@@ -88,7 +87,7 @@ def _criteria(request: LogList) -> LogFilter:
     )
 
 
-async def _follow(context: "Context", request: LogList, criteria: LogFilter, scope: LogScope) -> HttpReply[Streamed]:
+async def _follow(context: Context, request: LogList, criteria: LogFilter, scope: LogScope) -> HttpReply[Streamed]:
     book, after = context.vm.logs, request.after
     if request.cursor is not None:
         raise InvalidInput("`cursor` is for pages; with follow=true, use `after`")

@@ -7,12 +7,11 @@ import msgspec
 from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import UserContent
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Reply, Request
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
     from agentvm.runtime.agent import Agent
     from agentvm.sessions.sender import SentMessage
 
@@ -59,7 +58,7 @@ class MessageSend(Request[MessageSendReply]):
 
 
 @operation("message.send", needs=USE, command=True)
-async def send(context: "Context", request: MessageSend) -> MessageSendReply:
+async def send(context: Context, request: MessageSend) -> MessageSendReply:
     """Send a message to an agent. Its answer comes as events."""
     sender = context.sender
     sender.check_accepting()
@@ -86,11 +85,11 @@ class MessageEdit(Request[MessageSendReply]):
     "message.edit",
     needs=USE,
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/edit", status=202, id="branches_edit", names=("EditRequest", "Spoken")),
+    http=Http("POST", f"{_ONE}/edit", status=202, id="branches_edit", names=("EditRequest", "Spoken")),
     audit="session.edit",
     raises=_REFUSES,
 )
-async def edit(context: "Context", request: MessageEdit) -> MessageSendReply:
+async def edit(context: Context, request: MessageEdit) -> MessageSendReply:
     """Replace a user's message.
 
     Later messages are removed from the history in the same commit and kept, and a turn begins.
@@ -119,17 +118,11 @@ class MessageRegenerate(Request[MessageSendReply]):
     "message.regenerate",
     needs=USE,
     command=True,
-    http=Http(
-        method="POST",
-        path=f"{_ONE}/regenerate",
-        status=202,
-        id="branches_regenerate",
-        names=("RegenerateRequest", "Spoken"),
-    ),
+    http=Http("POST", f"{_ONE}/regenerate", status=202, id="branches_regenerate", names=("RegenerateRequest", "Spoken")),
     audit="session.regenerate",
     raises=_REFUSES,
 )
-async def regenerate(context: "Context", request: MessageRegenerate) -> MessageSendReply:
+async def regenerate(context: Context, request: MessageRegenerate) -> MessageSendReply:
     """Regenerate an answer. The old one is kept and can be viewed."""
     await _listen(context, request.session_id)
     sent = await context.branches.regenerate(
@@ -138,7 +131,7 @@ async def regenerate(context: "Context", request: MessageRegenerate) -> MessageS
     return _accepted(context, sent)
 
 
-def _accepted(context: "Context", sent: "SentMessage") -> MessageSendReply:
+def _accepted(context: Context, sent: "SentMessage") -> MessageSendReply:
     """The turn starts after its sender was answered."""
     context.after.append(sent.release)
     agent = sent.agent
@@ -152,12 +145,12 @@ def _accepted(context: "Context", sent: "SentMessage") -> MessageSendReply:
     )
 
 
-async def _listen(context: "Context", session_id: SessionId) -> None:
+async def _listen(context: Context, session_id: SessionId) -> None:
     """Joined before the agent starts, so that its sender hears all of it."""
     context.subscribe((await context.workspace.session(session_id))[1])
 
 
-async def _addressee(context: "Context", request: MessageSend) -> "Agent":
+async def _addressee(context: Context, request: MessageSend) -> "Agent":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
     if request.image_id:
         # No read for an agent in memory: it knows its image, and the commit finds out what is gone.

@@ -5,7 +5,6 @@ user, so that a scraper needs no more than `metrics:read`. Everybody else sees t
 """
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from agentvm.errors import AccessDenied
 from agentvm.model.ids import DEFAULT_TENANT, UserId
@@ -15,10 +14,7 @@ from agentvm.observability.report import ServerMetrics, TenantMetrics
 from agentvm.observability.status import Status
 from agentvm.operations.accept import preferred
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Empty, Http, OperationGroup
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 
 operation = OperationGroup("metrics")
 
@@ -27,8 +23,8 @@ JSON, TEXT, OPENMETRICS = "application/json", "text/plain", "application/openmet
 OPERATOR_ONLY = "The text format covers the whole server and is for its operator; ask for application/json for your own numbers"
 
 
-@operation("metric.show", needs=READ, http=Http(method="GET", path="/v1/metrics", media_type=TEXT))
-async def show(context: "Context", request: Empty) -> ServerMetrics | TenantMetrics | HttpReply[bytes]:
+@operation("metric.show", needs=READ, http=Http("GET", "/v1/metrics", media_type=TEXT))
+async def show(context: Context, request: Empty) -> ServerMetrics | TenantMetrics | HttpReply[bytes]:
     """Show the metrics.
 
     JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers.
@@ -41,14 +37,14 @@ async def show(context: "Context", request: Empty) -> ServerMetrics | TenantMetr
     return context.vm.monitor.report()
 
 
-@operation("metric.scrape", needs=READ, across=False, http=Http(method="GET", path="/metrics", media_type=TEXT))
-async def scrape(context: "Context", request: Empty) -> HttpReply[bytes]:
+@operation("metric.scrape", needs=READ, across=False, http=Http("GET", "/metrics", media_type=TEXT))
+async def scrape(context: Context, request: Empty) -> HttpReply[bytes]:
     """Show the metrics in the Prometheus text format."""
     return await _text(context, preferred(context.http.accept, (TEXT, OPENMETRICS)))
 
 
-@operation("metric.status", needs=READ, across=False, http=Http(method="GET", path="/v1/status"))
-async def status(context: "Context", request: Empty) -> Status:
+@operation("metric.status", needs=READ, across=False, http=Http("GET", "/v1/status"))
+async def status(context: Context, request: Empty) -> Status:
     """Show whether the server is healthy, and what to do if not.
 
     The status holds nothing of a tenant. Only the operator sees the address of a provider that fails.
@@ -64,14 +60,14 @@ def is_operator(principal: Principal) -> bool:
     return principal.tenant_id == DEFAULT_TENANT and principal.user_id is None and principal.containers is None
 
 
-async def _text(context: "Context", media_type: str) -> HttpReply[bytes]:
+async def _text(context: Context, media_type: str) -> HttpReply[bytes]:
     if context.http.names_tenant or not is_operator(context.principal):
         raise AccessDenied(OPERATOR_ONLY)
     text, media_type = await context.vm.monitor.exposition(openmetrics=media_type == OPENMETRICS)
     return HttpReply(content=text, media_type=media_type)
 
 
-async def _tenant_metrics(context: "Context") -> TenantMetrics:
+async def _tenant_metrics(context: Context) -> TenantMetrics:
     """As in `/v1/usage`, a user who does not administer the tenant sees only their own usage."""
     principal, tenant_id, roster = context.principal, context.tenant_id, context.vm.runtime.roster
     whole = principal.may("tenants:admin") or principal.user_id is None
@@ -88,7 +84,7 @@ async def _tenant_metrics(context: "Context") -> TenantMetrics:
     )
 
 
-async def _usage(context: "Context", since: int, user_id: UserId | None) -> UsageRow:
+async def _usage(context: Context, since: int, user_id: UserId | None) -> UsageRow:
     ledger, principal = context.accounts.ledger, context.principal
     containers = None
     if principal.containers is not None and not principal.may("tenants:admin"):

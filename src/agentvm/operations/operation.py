@@ -10,14 +10,17 @@ This module and those of the operations import nothing that runs a server, so th
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from agentvm.errors import AgentVMError
 from agentvm.protocol.requests import Request
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
+    from agentvm.operations.context import Context as Context
+else:
+    # Loads the whole server, and who reads the table may be a client.
+    Context = Any
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
@@ -26,11 +29,11 @@ class Empty(Request[object]):
     """A request without fields."""
 
 
-FileGuard = Callable[["Context", int], None]
+FileGuard = Callable[[Context, int], None]
 """Called with the announced size of a file, then with the bytes received so far; raises to refuse it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Http:
     """The route of an operation. Names in the path are fields of its request.
 
@@ -39,6 +42,7 @@ class Http:
 
     method: Method
     path: str
+    _: KW_ONLY
     status: int = 200
     """The status of a response with content; one without is 204."""
     statuses: tuple[int, ...] = ()
@@ -61,7 +65,7 @@ class Http:
     max_values: int | None = None
     """How many values its JSON may hold."""
     guard: FileGuard | None = None
-    receiving: Callable[["Context"], AbstractContextManager[Callable[[int], None]]] | None = None
+    receiving: Callable[[Context], AbstractContextManager[Callable[[int], None]]] | None = None
     """Entered before a file is read and left when the request is answered; yields another guard."""
     head: bool = False
     """Whether HEAD is answered as well."""
@@ -72,7 +76,7 @@ class Http:
 
 
 Q = TypeVar("Q", bound=Request[Any])
-Function = Callable[["Context", Q], Awaitable[Any]]
+Function = Callable[[Context, Q], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class Operation:
     request: type[Request[Any]]
     reply: Any
     """The annotation of what the function returns."""
-    function: Callable[["Context", Any], Awaitable[Any]] = field(compare=False)
+    function: Callable[[Context, Any], Awaitable[Any]] = field(compare=False)
     needs: tuple[str, ...]
     """Any of these permissions suffices; none: any valid key."""
     own: bool = False

@@ -1,15 +1,10 @@
 """Providers — health of the model providers that this server calls with its own keys. No key is shown."""
 
-from typing import TYPE_CHECKING
-
 from msgspec import structs
 
 from agentvm.drivers.health import ProviderHealth
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("providers")
 
@@ -18,8 +13,8 @@ class ProviderList(PageRequest):
     """A page of the providers, in the order of the configuration."""
 
 
-@operation("provider.list", needs="metrics:read", across=False, http=Http(method="GET", path="/v1/providers"))
-async def list_all(context: "Context", request: ProviderList) -> Page[ProviderHealth]:
+@operation("provider.list", needs="metrics:read", across=False, http=Http("GET", "/v1/providers"))
+async def list_all(context: Context, request: ProviderList) -> Page[ProviderHealth]:
     """List the model providers and their health.
 
     In the order of the configuration, as your tenant's calls experience them. Only the operator sees their addresses, and the

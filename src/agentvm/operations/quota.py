@@ -7,7 +7,7 @@ from agentvm.model.account import EACH_USER, METRICS, Quota
 from agentvm.model.base import Record
 from agentvm.model.ids import UserId
 from agentvm.operations.numbers import Amount
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page
 from agentvm.protocol.requests import Request
 from agentvm.tenants.plans import effective
@@ -16,7 +16,6 @@ from agentvm.tenants.quota_limits import QuotaSource, limits_of_tenant, limits_o
 from agentvm.tenants.rights import check_covers_role
 
 if TYPE_CHECKING:
-    from agentvm.operations.context import Context
     from agentvm.tenants.quota import QuotaBook
 
 operation = OperationGroup("quotas")
@@ -48,8 +47,8 @@ class QuotaList(Request[Page[QuotaView]]):
     user_id: UserId | None = None
 
 
-@operation("quota.list", needs=(ADMIN, "usage:read"), http=Http(method="GET", path=_PATH))
-async def list_all(context: "Context", request: QuotaList) -> Page[QuotaView]:
+@operation("quota.list", needs=(ADMIN, "usage:read"), http=Http("GET", _PATH))
+async def list_all(context: Context, request: QuotaList) -> Page[QuotaView]:
     """List quotas and how much of them is used.
 
     Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single
@@ -85,8 +84,8 @@ class QuotaPut(Request[QuotaView]):
     each_user: bool = False
 
 
-@operation("quota.put", needs=ADMIN, audit="quota.put", http=Http(method="PUT", path=_PATH, names=("QuotaRequest", None)))
-async def put(context: "Context", request: QuotaPut) -> QuotaView:
+@operation("quota.put", needs=ADMIN, audit="quota.put", http=Http("PUT", _PATH, names=("QuotaRequest", None)))
+async def put(context: Context, request: QuotaPut) -> QuotaView:
     """Set a quota."""
     user_id = _target(context, request)
     quota = check_quota(Quota(metric=request.metric, hard=request.hard, soft=request.soft, user_id=user_id))
@@ -104,8 +103,8 @@ class QuotaDelete(Request[None]):
     each_user: bool = False
 
 
-@operation("quota.delete", needs=ADMIN, audit="quota.delete", http=Http(method="DELETE", path=_PATH))
-async def delete(context: "Context", request: QuotaDelete) -> None:
+@operation("quota.delete", needs=ADMIN, audit="quota.delete", http=Http("DELETE", _PATH))
+async def delete(context: Context, request: QuotaDelete) -> None:
     """Delete a quota."""
     user_id = _target(context, request)
     await _check_user(context, request.user_id)
@@ -114,7 +113,7 @@ async def delete(context: "Context", request: QuotaDelete) -> None:
     await context.tenancy.quotas.reread(context.tenant_id)
 
 
-def _target(context: "Context", request: QuotaPut | QuotaDelete) -> UserId | None:
+def _target(context: Context, request: QuotaPut | QuotaDelete) -> UserId | None:
     """Returns the user whose limit it is; None for the tenant's, which only the operator may set."""
     if request.each_user and request.user_id is not None:
         raise InvalidInput("A limit is of one user or of each, not both: leave out `userId` or `eachUser`")
@@ -125,7 +124,7 @@ def _target(context: "Context", request: QuotaPut | QuotaDelete) -> UserId | Non
     return user_id
 
 
-async def _check_user(context: "Context", user_id: UserId | None) -> bool:
+async def _check_user(context: Context, user_id: UserId | None) -> bool:
     """Refuses a principal that may not limit the user, because a limit of 0 locks out. Returns whether the user exists."""
     user = None if user_id is None else await context.accounts.users.get(user_id)
     if user is not None:
@@ -133,7 +132,7 @@ async def _check_user(context: "Context", user_id: UserId | None) -> bool:
     return user_id is None or user is not None
 
 
-async def _view(context: "Context", book: "QuotaBook", quota: Quota, source: QuotaSource | None) -> QuotaView:
+async def _view(context: Context, book: "QuotaBook", quota: Quota, source: QuotaSource | None) -> QuotaView:
     is_each, now = quota.user_id == EACH_USER, context.vm.clock()
     return QuotaView(
         metric=quota.metric,

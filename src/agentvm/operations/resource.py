@@ -1,7 +1,7 @@
 """Resources — register, publish, search, show, change and delete."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -20,7 +20,7 @@ from agentvm.model.resource import Resource, Visibility, describe_versions, dige
 from agentvm.model.semver import Bump
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Empty, Http, OperationGroup
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.resource_views import (
     READ,
     RESOURCE,
@@ -39,9 +39,6 @@ from agentvm.resources.kinds import TypeDescription, describe_types
 from agentvm.resources.registry import NewVersion, VersionChange
 from agentvm.storage.resources import Changes, Published, Search
 
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
-
 operation = OperationGroup("resources")
 
 _ALL = "/v1/resources"
@@ -52,8 +49,8 @@ class TypesView(Record):
     items: tuple[TypeDescription, ...]
 
 
-@operation("resource.types", needs=READ, across=False, http=Http(method="GET", path=f"{_ALL}/types"))
-async def types(context: "Context", request: Empty) -> TypesView:
+@operation("resource.types", needs=READ, across=False, http=Http("GET", f"{_ALL}/types"))
+async def types(context: Context, request: Empty) -> TypesView:
     """List the types of resources, with the JSON Schema of their content."""
     return TypesView(items=describe_types())
 
@@ -79,8 +76,8 @@ class ResourceRegister(Request[ResourceRegisterReply]):
     needs=WRITE,
     command=True,
     http=Http(
-        method="POST",
-        path=_ALL,
+        "POST",
+        _ALL,
         statuses=(200, 201),
         status_of=lambda reply: 201 if reply.created else 200,
         rename={"record": "resource"},
@@ -91,7 +88,7 @@ class ResourceRegister(Request[ResourceRegisterReply]):
     audit="resource.register",
     raises=(ResourceInvalid, DefinitionConflict, ResourceExists, ResourceVersionExists, ResourceCycle, ResourceNotFound),
 )
-async def register(context: "Context", request: ResourceRegister) -> ResourceRegisterReply:
+async def register(context: Context, request: ResourceRegister) -> ResourceRegisterReply:
     """Register a resource.
 
     The very same version again changes nothing, and is answered with 200 over HTTP. Fails with `resource_exists`,
@@ -130,7 +127,7 @@ class ResourcePublish(Request[ResourceRegisterReply]):
 
 
 @operation("resource.publish", needs=WRITE, command=True, audit="resource.change")
-async def publish(context: "Context", request: ResourcePublish) -> ResourceRegisterReply:
+async def publish(context: Context, request: ResourcePublish) -> ResourceRegisterReply:
     """Publish a new version of the tenant's own resource: `version`, or the next patch, minor or major (`bump`).
 
     Fails with `resource_not_found`, `resource_version_exists`, `access_denied` for others', and as `resource_register` does.
@@ -183,10 +180,10 @@ class ResourceList(Request[ResourceListReply]):
     "resource.list",
     needs=READ,
     command=True,
-    http=Http(method="GET", path=_ALL, id="resources_discover", items="records", names=(None, "ResourcePage")),
+    http=Http("GET", _ALL, id="resources_discover", items="records", names=(None, "ResourcePage")),
     raises=(ResourceNotFound,),
 )
-async def search(context: "Context", request: ResourceList) -> ResourceListReply:
+async def search(context: Context, request: ResourceList) -> ResourceListReply:
     """Search for resources.
 
     Your own and public ones; the best match first if there is a `q`, else by name.
@@ -215,13 +212,8 @@ class ResourceGet(Request[ContentView]):
     version: str | None = None
 
 
-@operation(
-    "resource.get",
-    needs=READ,
-    http=Http(method="GET", path=RESOURCE, statuses=(200, 304)),
-    raises=(ResourceNotFound,),
-)
-async def get(context: "Context", request: ResourceGet) -> HttpReply[bytes | ContentView | None]:
+@operation("resource.get", needs=READ, http=Http("GET", RESOURCE, statuses=(200, 304)), raises=(ResourceNotFound,))
+async def get(context: Context, request: ResourceGet) -> HttpReply[bytes | ContentView | None]:
     """Show a resource with the content of one version, by default the latest."""
     resource, tenant_id = await context.resources.find(request.resource_id), context.tenant_id
     history = await context.resources.store.history(resource.resource_id)
@@ -275,8 +267,8 @@ class ResourceUpdate(Request[ResourceRegisterReply]):
     "resource.update",
     needs=WRITE,
     http=Http(
-        method="PUT",
-        path=RESOURCE,
+        "PUT",
+        RESOURCE,
         id="resources_revise",
         rename={"record": "resource"},
         names=("ReviseRequest", "RegisteredView"),
@@ -286,7 +278,7 @@ class ResourceUpdate(Request[ResourceRegisterReply]):
     audit="resource.change",
     raises=(ResourceInvalid, ResourceVersionExists, ResourceCycle, ResourceNotFound, PreconditionFailed),
 )
-async def update(context: "Context", request: ResourceUpdate) -> ResourceRegisterReply:
+async def update(context: Context, request: ResourceUpdate) -> ResourceRegisterReply:
     """Publish a new version, or change the description of the resource.
 
     With `If-Match: "<digest>"` only if the latest version still has that digest.
@@ -322,11 +314,11 @@ class ResourceDelete(Request[None]):
 @operation(
     "resource.delete",
     needs=WRITE,
-    http=Http(method="DELETE", path=RESOURCE),
+    http=Http("DELETE", RESOURCE),
     audit="resource.delete",
     raises=(ResourceInUse, ResourceNotFound),
 )
-async def delete(context: "Context", request: ResourceDelete) -> None:
+async def delete(context: Context, request: ResourceDelete) -> None:
     """Delete a resource.
 
     One that images or other resources refer to is kept, unless an administrator gives `force`: then it is hidden, and
@@ -338,7 +330,7 @@ async def delete(context: "Context", request: ResourceDelete) -> None:
     await context.resources.registry.delete(context.resources.author, resource.resource_id, force=request.force)
 
 
-async def _describe(context: "Context", request: ResourceUpdate, resource: Resource, changes: Changes) -> ResourceRegisterReply:
+async def _describe(context: Context, request: ResourceUpdate, resource: Resource, changes: Changes) -> ResourceRegisterReply:
     if request.version is not None or request.bump is not None:
         raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
     if changes == Changes() and request.tag is None:

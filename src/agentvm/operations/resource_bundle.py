@@ -1,21 +1,18 @@
 """Bundles of resources — export, import, binary parts; and the uses that are not available yet."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agentvm.errors import InvalidInput, NotAvailable
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.model.base import Record
 from agentvm.model.resource import is_digest
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ, RESOURCE, WRITE
 from agentvm.protocol.requests import Request
 from agentvm.resources.archive import BUNDLE_MAX_BYTES
 from agentvm.resources.bundle import ImportedEntry, export_bundle
 from agentvm.resources.kind import versioned_uri
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("resources")
 
@@ -31,10 +28,10 @@ class ResourceExport(Request[None]):
 @operation(
     "resource.export",
     needs=READ,
-    http=Http(method="GET", path=f"{RESOURCE}/export", media_type="application/gzip"),
+    http=Http("GET", f"{RESOURCE}/export", media_type="application/gzip"),
     raises=(ResourceNotFound,),
 )
-async def export(context: "Context", request: ResourceExport) -> HttpReply[bytes]:
+async def export(context: Context, request: ResourceExport) -> HttpReply[bytes]:
     """Export a version as an archive.
 
     The same version always gives the same bytes.
@@ -66,8 +63,8 @@ class ResourceImport(Request[ImportView]):
     "resource.import",
     needs=WRITE,
     http=Http(
-        method="POST",
-        path="/v1/resources/import",
+        "POST",
+        "/v1/resources/import",
         id="resources_import_",
         query=("on_conflict", "dry_run"),
         body="bytes",
@@ -76,7 +73,7 @@ class ResourceImport(Request[ImportView]):
     audit="resource.import",
     raises=(ResourceInvalid, ResourceNotFound),
 )
-async def import_archive(context: "Context", request: ResourceImport) -> ImportView:
+async def import_archive(context: Context, request: ResourceImport) -> ImportView:
     """Import an exported archive.
 
     All of it, or nothing. Everything becomes yours; importing it again changes nothing.
@@ -92,13 +89,8 @@ class ResourceBlob(Request[None]):
     version: str | None = None
 
 
-@operation(
-    "resource.blob",
-    needs=READ,
-    http=Http(method="GET", path=f"{RESOURCE}/blobs/{{digest}}"),
-    raises=(ResourceNotFound,),
-)
-async def blob(context: "Context", request: ResourceBlob) -> HttpReply[bytes]:
+@operation("resource.blob", needs=READ, http=Http("GET", f"{RESOURCE}/blobs/{{digest}}"), raises=(ResourceNotFound,))
+async def blob(context: Context, request: ResourceBlob) -> HttpReply[bytes]:
     """Download a binary part of a version."""
     resource = await context.resources.find(request.resource_id)
     if not is_digest(request.digest):
@@ -121,12 +113,9 @@ class ResourceUse(Request[None]):
 
 
 @operation(
-    "resource.invoke",
-    needs="tools:invoke",
-    http=Http(method="POST", path=f"{RESOURCE}/invoke", hidden=True),
-    audit="resource.invoke",
+    "resource.invoke", needs="tools:invoke", http=Http("POST", f"{RESOURCE}/invoke", hidden=True), audit="resource.invoke"
 )
-async def invoke(context: "Context", request: ResourceUse) -> None:
+async def invoke(context: Context, request: ResourceUse) -> None:
     """Run a tool."""
     await context.resources.find(request.resource_id)
     raise NotAvailable("Tools of the resource centre cannot be run by this release; they can be registered and resolved")
@@ -135,10 +124,10 @@ async def invoke(context: "Context", request: ResourceUse) -> None:
 @operation(
     "resource.query",
     needs=READ,
-    http=Http(method="POST", path=f"{RESOURCE}/query", id="resources_query_knowledge", hidden=True),
+    http=Http("POST", f"{RESOURCE}/query", id="resources_query_knowledge", hidden=True),
     audit="resource.query",
 )
-async def query_knowledge(context: "Context", request: ResourceUse) -> None:
+async def query_knowledge(context: Context, request: ResourceUse) -> None:
     """Search a knowledge base."""
     await context.resources.find(request.resource_id)
     raise NotAvailable("Knowledge cannot be searched by this release; it can be registered and resolved")

@@ -1,7 +1,5 @@
 """Resolving resources — from a URI to an exact version, everything that it is locked to, and its rendered form."""
 
-from typing import TYPE_CHECKING
-
 import anyio.lowlevel
 import msgspec
 
@@ -18,14 +16,11 @@ from agentvm.model.base import Record
 from agentvm.model.resource import digest_of, parse_uri
 from agentvm.operations.http_caching import CREDENTIAL, IMMUTABLE, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ
 from agentvm.protocol.records import LockRecord
 from agentvm.protocol.requests import Reply, Request
 from agentvm.resources.resolver import Expand, Pinned, Resolved
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("resources")
 
@@ -57,7 +52,7 @@ class ResourceResolve(Request[ResourceResolveReply]):
 
 
 @operation("resource.resolve", needs=READ, command=True)
-async def render(context: "Context", request: ResourceResolve) -> ResourceResolveReply:
+async def render(context: Context, request: ResourceResolve) -> ResourceResolveReply:
     """Resolve a URI to a version and its rendered form.
 
     Fails with `resource_not_found`, `resource_uri_invalid`, `prompt_unresolved`.
@@ -83,12 +78,9 @@ class ResourceResolveUri(Request[Resolved]):
 
 
 @operation(
-    "resource.resolve_uri",
-    needs=READ,
-    http=Http(method="GET", path=_PATH, id="resources_resolve", statuses=(200, 304)),
-    raises=_RAISES,
+    "resource.resolve_uri", needs=READ, http=Http("GET", _PATH, id="resources_resolve", statuses=(200, 304)), raises=_RAISES
 )
-async def resolve(context: "Context", request: ResourceResolveUri) -> HttpReply[bytes | Resolved | None]:
+async def resolve(context: Context, request: ResourceResolveUri) -> HttpReply[bytes | Resolved | None]:
     """Resolve a URI.
 
     A URI with an exact version or a digest always means the same, and the response may be cached.
@@ -135,13 +127,8 @@ class ResourceResolveMany(Request[Resolved | ResolvedMany]):
     lock: tuple[Pinned, ...] | None = None
 
 
-@operation(
-    "resource.resolve_many",
-    needs=READ,
-    http=Http(method="POST", path=_PATH, names=("ResolveManyRequest", None)),
-    raises=_RAISES,
-)
-async def resolve_many(context: "Context", request: ResourceResolveMany) -> Resolved | ResolvedMany:
+@operation("resource.resolve_many", needs=READ, http=Http("POST", _PATH, names=("ResolveManyRequest", None)), raises=_RAISES)
+async def resolve_many(context: Context, request: ResourceResolveMany) -> Resolved | ResolvedMany:
     """Resolve one URI with long arguments, or several URIs.
 
     Of several, one that cannot be resolved has an `error`, and does not affect the others.
@@ -170,7 +157,7 @@ async def resolve_many(context: "Context", request: ResourceResolveMany) -> Reso
     return ResolvedMany(items=items)
 
 
-async def _resolve(context: "Context", request: ResourceResolveMany, uri: str) -> Resolved:
+async def _resolve(context: Context, request: ResourceResolveMany, uri: str) -> Resolved:
     resolver = context.vm.resources.resolver
     return await resolver.resolve(context.tenant_id, uri, args=request.args, expand=request.expand, lock=request.lock)
 

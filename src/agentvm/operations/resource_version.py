@@ -1,21 +1,18 @@
 """Versions of resources — list, yank, tag, and what depends on what."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.base import Record
 from agentvm.model.resource import DEPTH_MAX, VersionId
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ, RESOURCE, WRITE, VersionView, resource_record, version_view
 from agentvm.protocol.records import ResourceRecord
 from agentvm.protocol.requests import Request
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("resources")
 
@@ -36,10 +33,10 @@ class ResourceVersions(Request[VersionsView]):
 @operation(
     "resource.versions",
     needs=READ,
-    http=Http(method="GET", path=f"{RESOURCE}/versions", id="resources_list_versions"),
+    http=Http("GET", f"{RESOURCE}/versions", id="resources_list_versions"),
     raises=(ResourceNotFound,),
 )
-async def list_versions(context: "Context", request: ResourceVersions) -> VersionsView:
+async def list_versions(context: Context, request: ResourceVersions) -> VersionsView:
     """List the versions of a resource, also yanked ones."""
     resource = await context.resources.find(request.resource_id)
     history = await context.resources.store.history(resource.resource_id)
@@ -55,14 +52,8 @@ class ResourceYank(Request[None]):
     version: str
 
 
-@operation(
-    "resource.yank",
-    needs=WRITE,
-    http=Http(method="DELETE", path=_VERSION),
-    audit="resource.yank",
-    raises=(ResourceNotFound,),
-)
-async def yank(context: "Context", request: ResourceYank) -> None:
+@operation("resource.yank", needs=WRITE, http=Http("DELETE", _VERSION), audit="resource.yank", raises=(ResourceNotFound,))
+async def yank(context: Context, request: ResourceYank) -> None:
     """Yank a version.
 
     From then on it is found only by its exact number; everything that is locked to it keeps working.
@@ -81,11 +72,11 @@ class ResourceSetYanked(Request[VersionView]):
 @operation(
     "resource.set_yanked",
     needs=WRITE,
-    http=Http(method="PUT", path=_VERSION, names=("YankRequest", None)),
+    http=Http("PUT", _VERSION, names=("YankRequest", None)),
     audit="resource.yank",
     raises=(ResourceNotFound,),
 )
-async def set_yanked(context: "Context", request: ResourceSetYanked) -> VersionView:
+async def set_yanked(context: Context, request: ResourceSetYanked) -> VersionView:
     """Yank a version, or restore it."""
     resources = context.resources
     resource = await resources.find(request.resource_id)
@@ -102,11 +93,11 @@ class ResourceTag(Request[None]):
 @operation(
     "resource.tag",
     needs=WRITE,
-    http=Http(method="PUT", path=_TAG, id="resources_point", names=("PointRequest", None)),
+    http=Http("PUT", _TAG, id="resources_point", names=("PointRequest", None)),
     audit="resource.tag",
     raises=(ResourceNotFound,),
 )
-async def set_tag(context: "Context", request: ResourceTag) -> None:
+async def set_tag(context: Context, request: ResourceTag) -> None:
     """Let a tag point to a version."""
     resources = context.resources
     resource = await resources.find(request.resource_id)
@@ -121,11 +112,11 @@ class ResourceUntag(Request[None]):
 @operation(
     "resource.untag",
     needs=WRITE,
-    http=Http(method="DELETE", path=_TAG, id="resources_unpoint"),
+    http=Http("DELETE", _TAG, id="resources_unpoint"),
     audit="resource.untag",
     raises=(ResourceNotFound,),
 )
-async def delete_tag(context: "Context", request: ResourceUntag) -> None:
+async def delete_tag(context: Context, request: ResourceUntag) -> None:
     """Delete a tag."""
     resources = context.resources
     resource = await resources.find(request.resource_id)
@@ -157,13 +148,8 @@ class ResourceDependencies(Request[DependenciesView]):
     depth: Annotated[int, Meta(ge=1, le=DEPTH_MAX)] = DEPTH_MAX
 
 
-@operation(
-    "resource.dependencies",
-    needs=READ,
-    http=Http(method="GET", path=f"{RESOURCE}/dependencies"),
-    raises=(ResourceNotFound,),
-)
-async def dependencies(context: "Context", request: ResourceDependencies) -> DependenciesView:
+@operation("resource.dependencies", needs=READ, http=Http("GET", f"{RESOURCE}/dependencies"), raises=(ResourceNotFound,))
+async def dependencies(context: Context, request: ResourceDependencies) -> DependenciesView:
     """List the versions that a version is locked to."""
     resource, tenant_id = await context.resources.find(request.resource_id), context.tenant_id
     closure = await context.resources.closure(resource, request.version)
@@ -203,13 +189,8 @@ class ResourceDependents(Request[DependentsView]):
     resource_id: str
 
 
-@operation(
-    "resource.dependents",
-    needs=READ,
-    http=Http(method="GET", path=f"{RESOURCE}/dependents"),
-    raises=(ResourceNotFound,),
-)
-async def dependents(context: "Context", request: ResourceDependents) -> DependentsView:
+@operation("resource.dependents", needs=READ, http=Http("GET", f"{RESOURCE}/dependents"), raises=(ResourceNotFound,))
+async def dependents(context: Context, request: ResourceDependents) -> DependentsView:
     """List the dependents of a resource."""
     resource = await context.resources.find(request.resource_id)
     found = await context.resources.store.dependents(resource.resource_id)

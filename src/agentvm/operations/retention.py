@@ -1,7 +1,7 @@
 """Retention — how long a tenant keeps its messages and sessions, and what the next run deletes."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -9,11 +9,8 @@ from msgspec import Meta
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.retention import FOREVER_DAYS
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("retention")
 
@@ -58,8 +55,8 @@ class RetentionShow(Request[RetentionView]):
     message_days: Days | None = None
 
 
-@operation("retention.show", needs="config:read", http=Http(method="GET", path="/v1/retention"))
-async def show(context: "Context", request: RetentionShow) -> RetentionView:
+@operation("retention.show", needs="config:read", http=Http("GET", "/v1/retention"))
+async def show(context: Context, request: RetentionShow) -> RetentionView:
     """Show the retention policy, and what would be deleted now.
 
     Counts all expired messages, which takes time: ask before a policy is changed, not every second.

@@ -1,16 +1,11 @@
 """Secrets — values that a tenant entrusts to the server, such as provider keys. They are written and never shown."""
 
-from typing import TYPE_CHECKING
-
 from agentvm.errors import NotFound
 from agentvm.model.base import Record
 from agentvm.model.secret import Secret
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.protocol.requests import Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("secrets")
 
@@ -28,8 +23,8 @@ class SecretList(PageRequest):
     """A page of the names."""
 
 
-@operation("secret.list", needs=ADMIN, http=Http(method="GET", path=_ALL))
-async def list_all(context: "Context", request: SecretList) -> Page[SecretView]:
+@operation("secret.list", needs=ADMIN, http=Http("GET", _ALL))
+async def list_all(context: Context, request: SecretList) -> Page[SecretView]:
     """List the names of secrets."""
     items = [SecretView(name=name, updated_at=at) for name, at in await context.tenancy.vault.names(context.tenant_id)]
     return page_of(items, request, (item.name for item in items))
@@ -43,8 +38,8 @@ class SecretPut(Request[None]):
         return "SecretPut('***')"
 
 
-@operation("secret.put", needs=ADMIN, audit="secret.put", http=Http(method="PUT", path=_ONE, names=("SecretRequest", None)))
-async def put(context: "Context", request: SecretPut) -> None:
+@operation("secret.put", needs=ADMIN, audit="secret.put", http=Http("PUT", _ONE, names=("SecretRequest", None)))
+async def put(context: Context, request: SecretPut) -> None:
     """Store a secret."""
     tenancy = context.tenancy
     tenancy.own_keys.check_secret(request.name)
@@ -57,8 +52,8 @@ class SecretDelete(Request[None]):
     name: str
 
 
-@operation("secret.delete", needs=ADMIN, audit="secret.delete", http=Http(method="DELETE", path=_ONE))
-async def delete(context: "Context", request: SecretDelete) -> None:
+@operation("secret.delete", needs=ADMIN, audit="secret.delete", http=Http("DELETE", _ONE))
+async def delete(context: Context, request: SecretDelete) -> None:
     """Delete a secret."""
     if not await context.tenancy.vault.remove(context.tenant_id, request.name):
         raise NotFound("There is no such secret")

@@ -1,6 +1,6 @@
 """Sessions — create, show, rename, pin, archive, delete, restore, mark as read, resume."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -9,13 +9,10 @@ from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.model.ids import ImageId, MessageId, SessionId
 from agentvm.model.session import Session, check_title
 from agentvm.operations.image import ImageRunReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.session_lists import session_record
 from agentvm.protocol.records import SessionRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("sessions")
 
@@ -39,7 +36,7 @@ class SessionCreate(Request[SessionReply]):
 
 
 @operation("session.create", needs=USE, command=True)
-async def create(context: "Context", request: SessionCreate) -> SessionReply:
+async def create(context: Context, request: SessionCreate) -> SessionReply:
     """Create a session of an image."""
     _, image = await context.workspace.image(request.image_id)
     # Joined first, so that the peer hears of its own session.
@@ -55,14 +52,8 @@ class SessionGet(Request[SessionRecordReply]):
     device: str | None = None
 
 
-@operation(
-    "session.get",
-    needs=READ,
-    command=True,
-    http=Http(method="GET", path=_ONE, result="session"),
-    raises=(SessionNotFound,),
-)
-async def get(context: "Context", request: SessionGet) -> SessionRecordReply:
+@operation("session.get", needs=READ, command=True, http=Http("GET", _ONE, result="session"), raises=(SessionNotFound,))
+async def get(context: Context, request: SessionGet) -> SessionRecordReply:
     """Show a session."""
     try:
         listed = await context.sessions.get(request.session_id, request.device)
@@ -83,11 +74,11 @@ class SessionUpdate(Request[SessionRecord]):
 @operation(
     "session.update",
     needs=USE,
-    http=Http(method="PUT", path=_ONE, id="sessions_change", names=("ChangeRequest", None)),
+    http=Http("PUT", _ONE, id="sessions_change", names=("ChangeRequest", None)),
     audit="session.change",
     raises=(SessionNotFound,),
 )
-async def update(context: "Context", request: SessionUpdate) -> SessionRecord:
+async def update(context: Context, request: SessionUpdate) -> SessionRecord:
     """Rename, pin or archive a session."""
     library, session_id = context.sessions, request.session_id
     if request.title is not UNSET:
@@ -104,7 +95,7 @@ class SessionSetTitle(Request[SessionReply]):
 
 
 @operation("session.set_title", needs=USE, command=True, audit="session.change")
-async def set_title(context: "Context", request: SessionSetTitle) -> SessionReply:
+async def set_title(context: Context, request: SessionSetTitle) -> SessionReply:
     """Rename a session. `null` removes the title."""
     check_title(request.title)
     _, session = await context.workspace.session(request.session_id)
@@ -118,7 +109,7 @@ class SessionPin(Request[SessionReply]):
 
 
 @operation("session.pin", needs=USE, command=True, audit="session.change")
-async def pin(context: "Context", request: SessionPin) -> SessionReply:
+async def pin(context: Context, request: SessionPin) -> SessionReply:
     """Pin a session to the top of lists, or unpin it."""
     return SessionReply(session=await context.sessions.keep(request.session_id, pinned=request.pinned))
 
@@ -129,7 +120,7 @@ class SessionArchive(Request[SessionReply]):
 
 
 @operation("session.archive", needs=USE, command=True, audit="session.change")
-async def archive(context: "Context", request: SessionArchive) -> SessionReply:
+async def archive(context: Context, request: SessionArchive) -> SessionReply:
     """Archive a session, which takes it out of lists, or bring it back."""
     return SessionReply(session=await context.sessions.keep(request.session_id, archived=request.archived))
 
@@ -147,11 +138,11 @@ class SessionDelete(Request[SessionDeleteReply]):
     "session.delete",
     needs=USE,
     command=True,
-    http=Http(method="DELETE", path=_ONE, names=(None, "Deleted")),
+    http=Http("DELETE", _ONE, names=(None, "Deleted")),
     audit="session.delete",
     raises=(SessionNotFound,),
 )
-async def delete(context: "Context", request: SessionDelete) -> SessionDeleteReply:
+async def delete(context: Context, request: SessionDelete) -> SessionDeleteReply:
     """Delete a session.
 
     It can be restored for a while. An image is deleted with its last session, and restored with it.
@@ -168,11 +159,11 @@ class SessionRestore(Request[SessionRecordReply]):
     "session.restore",
     needs=USE,
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/restore", result="session"),
+    http=Http("POST", f"{_ONE}/restore", result="session"),
     audit="session.restore",
     raises=(SessionNotFound,),
 )
-async def restore(context: "Context", request: SessionRestore) -> SessionRecordReply:
+async def restore(context: Context, request: SessionRestore) -> SessionRecordReply:
     """Restore a deleted session."""
     await context.sessions.restore(request.session_id)
     return SessionRecordReply(session=session_record(await context.sessions.get(request.session_id)))
@@ -197,10 +188,10 @@ class SessionMarkRead(Request[SessionMarkReadReply]):
     "session.mark_read",
     needs=READ,
     command=True,
-    http=Http(method="POST", path=f"{_ONE}/read", id="sessions_read", result="session", names=("ReadRequest", None)),
+    http=Http("POST", f"{_ONE}/read", id="sessions_read", result="session", names=("ReadRequest", None)),
     raises=(SessionNotFound,),
 )
-async def mark_read(context: "Context", request: SessionMarkRead) -> SessionMarkReadReply:
+async def mark_read(context: Context, request: SessionMarkRead) -> SessionMarkReadReply:
     """Mark a session as read."""
     marked = await context.sessions.mark_read(
         request.session_id, cursor=request.cursor, message_id=request.message_id, device=request.device
@@ -214,7 +205,7 @@ class SessionRelease(Request[SessionReply]):
 
 
 @operation("session.release", needs=USE, command=True)
-async def release(context: "Context", request: SessionRelease) -> SessionReply:
+async def release(context: Context, request: SessionRelease) -> SessionReply:
     """Let a quarantined session take messages again."""
     subscriptions = context.subscribe(await context.sessions.session(request.session_id))
     return SessionReply(session=await context.sessions.release(request.session_id), subscriptions=subscriptions)
@@ -227,7 +218,7 @@ class SessionResume(Request[ImageRunReply]):
 
 
 @operation("session.resume", needs=USE, command=True)
-async def resume(context: "Context", request: SessionResume) -> ImageRunReply:
+async def resume(context: Context, request: SessionResume) -> ImageRunReply:
     """Start the agent of a session."""
     store, session = await context.workspace.session(request.session_id)
     image = await store.get_image(session.image_id)

@@ -1,7 +1,7 @@
 """Session lists — the sessions that a principal may use: list, search, and read their messages."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -9,15 +9,12 @@ from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Session, check_search
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.times import Moment, to_ms
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_page, read_recent
 from agentvm.storage.sessions import Found, FoundTitle, Listed, MessageQuery, MessageSearch, SessionQuery
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("sessions")
 
@@ -36,7 +33,7 @@ class SessionList(Request[SessionListReply]):
 
 
 @operation("session.list", needs=READ, command=True)
-async def list_of_image(context: "Context", request: SessionList) -> SessionListReply:
+async def list_of_image(context: Context, request: SessionList) -> SessionListReply:
     """List the sessions of an image, its default session first."""
     store, image = await context.workspace.image(request.image_id)
     listed = await store.list_sessions(image.image_id)
@@ -77,10 +74,10 @@ class SessionBrowse(Request[SessionBrowseReply]):
     "session.browse",
     needs=READ,
     command=True,
-    http=Http(method="GET", path="/v1/sessions", id="sessions_list_all", items="sessions", names=(None, "SessionsPage")),
+    http=Http("GET", "/v1/sessions", id="sessions_list_all", items="sessions", names=(None, "SessionsPage")),
     raises=(ContainerForbidden,),
 )
-async def browse(context: "Context", request: SessionBrowse) -> SessionBrowseReply:
+async def browse(context: Context, request: SessionBrowse) -> SessionBrowseReply:
     """List sessions.
 
     Of one container, or of every container that you may use: pinned ones first, then by the time of the last message.
@@ -136,10 +133,10 @@ class SessionSearch(Request[SessionSearchReply]):
     "session.search",
     needs=READ,
     command=True,
-    http=Http(method="GET", path="/v1/sessions/search", items="found", names=(None, "FoundPage")),
+    http=Http("GET", "/v1/sessions/search", items="found", names=(None, "FoundPage")),
     raises=(ContainerForbidden,),
 )
-async def search(context: "Context", request: SessionSearch) -> SessionSearchReply:
+async def search(context: Context, request: SessionSearch) -> SessionSearchReply:
     """Search messages and titles.
 
     The best match first. Every word must be in a message, or in a title; a word of three letters or more also matches the
@@ -191,16 +188,10 @@ class SessionHistory(Request[SessionHistoryReply]):
     "session.history",
     needs=READ,
     command=True,
-    http=Http(
-        method="GET",
-        path=f"{_ONE}/messages",
-        id="sessions_messages",
-        items="messages",
-        names=(None, "MessagesPage"),
-    ),
+    http=Http("GET", f"{_ONE}/messages", id="sessions_messages", items="messages", names=(None, "MessagesPage")),
     raises=(SessionNotFound,),
 )
-async def history(context: "Context", request: SessionHistory) -> SessionHistoryReply:
+async def history(context: Context, request: SessionHistory) -> SessionHistoryReply:
     """Read the messages of a session, from either end, or around one of them."""
     query = MessageQuery(
         order=request.order, cursor=request.cursor, around=request.around, rewind=request.rewind, limit=request.limit
@@ -228,7 +219,7 @@ class SessionMessages(Request[SessionMessagesReply]):
 
 
 @operation("session.messages", needs=READ, command=True)
-async def messages(context: "Context", request: SessionMessages) -> SessionMessagesReply:
+async def messages(context: Context, request: SessionMessages) -> SessionMessagesReply:
     """Read the newest messages of a session at once."""
     store, session = await context.workspace.session(request.session_id)
     context.subscribe(session)

@@ -1,83 +1,22 @@
 """Table — every operation, and the commands among them."""
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
-from agentvm.operations import (
-    agent,
-    attachment,
-    audit,
-    branch,
-    compaction,
-    config,
-    container,
-    definition,
-    draft,
-    erasure,
-    error,
-    image,
-    image_build,
-    key,
-    log,
-    message,
-    metric,
-    provider,
-    quota,
-    resource,
-    resource_bundle,
-    resource_resolve,
-    resource_version,
-    retention,
-    secret,
-    session,
-    session_lists,
-    tenant,
-    transfer,
-    turn,
-    usage,
-    user,
-    wallet,
-)
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
 
-GROUPS: tuple[OperationGroup, ...] = (
-    key.operation,
-    tenant.operation,
-    user.operation,
-    container.operation,
-    erasure.operation,
-    quota.operation,
-    usage.operation,
-    wallet.operation,
-    secret.operation,
-    config.operation,
-    audit.operation,
-    definition.operation,
-    image_build.operation,
-    image.operation,
-    attachment.operation,
-    resource.operation,
-    resource_resolve.operation,
-    resource_version.operation,
-    resource_bundle.operation,
-    agent.operation,
-    retention.operation,
-    log.operation,
-    error.operation,
-    provider.operation,
-    metric.operation,
-    turn.operation,
-    session_lists.operation,
-    session.operation,
-    branch.operation,
-    message.operation,
-    compaction.operation,
-    draft.operation,
-    transfer.operation,
-)
+MODULES = (
+    "key tenant user container erasure quota usage wallet secret config audit definition image_build image "
+    "attachment resource resource_resolve resource_version resource_bundle agent retention log error provider "
+    "metric turn session_lists session branch message compaction draft transfer"
+).split()
+"""The modules of operations, in the order of the reference."""
+
+GROUPS: tuple[OperationGroup, ...] = tuple(import_module(f"agentvm.operations.{name}").operation for name in MODULES)
 
 OPERATIONS: tuple[Operation, ...] = tuple(row for group in GROUPS for row in group.rows)
 

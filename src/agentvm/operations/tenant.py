@@ -3,8 +3,6 @@
 Each operation has a second route, `POST /v1/tenants/<verb>`, with the tenant named in the body.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -15,14 +13,11 @@ from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.operations.erasure import counted
 from agentvm.operations.numbers import check_text
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, paged
 from agentvm.protocol.records import OwnedRecord
 from agentvm.protocol.requests import Request
 from agentvm.tenants.slug import NO_TENANT, check_slug
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("tenants")
 
@@ -56,7 +51,7 @@ class TenantCreate(Request[TenantView]):
     needs=OPERATOR,
     across=False,
     audit="tenant.create",
-    http=Http(method="POST", path=f"{_ALL}/create", status=201, id="tenants_create_called", names=("NewTenant", None)),
+    http=Http("POST", f"{_ALL}/create", status=201, id="tenants_create_called", names=("NewTenant", None)),
     raises=(Conflict,),
 )
 @operation(
@@ -64,10 +59,10 @@ class TenantCreate(Request[TenantView]):
     needs=OPERATOR,
     across=False,
     audit="tenant.create",
-    http=Http(method="POST", path=_ALL, status=201, names=("NewTenant", None)),
+    http=Http("POST", _ALL, status=201, names=("NewTenant", None)),
     raises=(Conflict,),
 )
-async def create(context: "Context", request: TenantCreate) -> TenantView:
+async def create(context: Context, request: TenantCreate) -> TenantView:
     """Create a tenant."""
     now = context.vm.clock()
     tenant = Tenant(
@@ -84,14 +79,9 @@ async def create(context: "Context", request: TenantCreate) -> TenantView:
     return _view(tenant)
 
 
-@operation(
-    "tenant.call_list",
-    needs=OPERATOR,
-    across=False,
-    http=Http(method="POST", path=f"{_ALL}/list", id="tenants_list_called"),
-)
-@operation("tenant.list", needs=OPERATOR, across=False, http=Http(method="GET", path=_ALL))
-async def list_all(context: "Context", request: PageRequest) -> Page[TenantView]:
+@operation("tenant.call_list", needs=OPERATOR, across=False, http=Http("POST", f"{_ALL}/list", id="tenants_list_called"))
+@operation("tenant.list", needs=OPERATOR, across=False, http=Http("GET", _ALL))
+async def list_all(context: Context, request: PageRequest) -> Page[TenantView]:
     """List tenants by slug."""
     tenants = await context.tenancy.store.directory.list_tenants(after=request.cursor, limit=request.limit + 1)
     return paged([_view(tenant) for tenant in tenants], request.limit, lambda index: tenants[index].slug)
@@ -107,11 +97,11 @@ class TenantGet(Request[TenantView]):
     "tenant.call_get",
     needs=READ,
     across=False,
-    http=Http(method="POST", path=f"{_ALL}/get", id="tenants_get_called", names=("NamedTenant", None)),
+    http=Http("POST", f"{_ALL}/get", id="tenants_get_called", names=("NamedTenant", None)),
     raises=(NotFound,),
 )
-@operation("tenant.get", needs=READ, across=False, http=Http(method="GET", path=_ONE))
-async def get(context: "Context", request: TenantGet) -> TenantView:
+@operation("tenant.get", needs=READ, across=False, http=Http("GET", _ONE))
+async def get(context: Context, request: TenantGet) -> TenantView:
     """Show a tenant."""
     return _view(await context.tenancy.find_tenant(context.principal, request.tenant))
 
@@ -132,7 +122,7 @@ class TenantUpdate(Request[TenantView]):
     needs=OPERATOR,
     across=False,
     audit="tenant.update",
-    http=Http(method="POST", path=f"{_ALL}/update", id="tenants_update_called", names=("NamedChange", None)),
+    http=Http("POST", f"{_ALL}/update", id="tenants_update_called", names=("NamedChange", None)),
     raises=(NotFound, Conflict),
 )
 @operation(
@@ -140,10 +130,10 @@ class TenantUpdate(Request[TenantView]):
     needs=OPERATOR,
     across=False,
     audit="tenant.update",
-    http=Http(method="PUT", path=_ONE, names=("TenantChange", None)),
+    http=Http("PUT", _ONE, names=("TenantChange", None)),
     raises=(NotFound, Conflict),
 )
-async def update(context: "Context", request: TenantUpdate) -> TenantView:
+async def update(context: Context, request: TenantUpdate) -> TenantView:
     """Change a tenant."""
     before = await _target(context, request.tenant)
     changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not UNSET}
@@ -176,13 +166,7 @@ class TenantDelete(Request[OwnedRecord | None]):
     needs=OPERATOR,
     across=False,
     audit="tenant.delete",
-    http=Http(
-        method="POST",
-        path=f"{_ALL}/delete",
-        id="tenants_delete_called",
-        statuses=(200, 204),
-        names=("NamedDeletion", None),
-    ),
+    http=Http("POST", f"{_ALL}/delete", id="tenants_delete_called", statuses=(200, 204), names=("NamedDeletion", None)),
     raises=(NotFound, Conflict),
 )
 @operation(
@@ -190,10 +174,10 @@ class TenantDelete(Request[OwnedRecord | None]):
     needs=OPERATOR,
     across=False,
     audit="tenant.delete",
-    http=Http(method="DELETE", path=_ONE, statuses=(200, 204)),
+    http=Http("DELETE", _ONE, statuses=(200, 204)),
     raises=(NotFound, Conflict),
 )
-async def delete(context: "Context", request: TenantDelete) -> OwnedRecord | None:
+async def delete(context: Context, request: TenantDelete) -> OwnedRecord | None:
     """Delete a tenant.
 
     Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to.
@@ -210,7 +194,7 @@ async def delete(context: "Context", request: TenantDelete) -> OwnedRecord | Non
     return None
 
 
-async def _target(context: "Context", name: str) -> Tenant:
+async def _target(context: Context, name: str) -> Tenant:
     """Returns the tenant, which the audit log names by its id."""
     context.target = name
     tenant = await context.tenancy.find_tenant(context.principal, name)
@@ -218,7 +202,7 @@ async def _target(context: "Context", name: str) -> Tenant:
     return tenant
 
 
-def _check_plan(context: "Context", name: str | None) -> str | None:
+def _check_plan(context: Context, name: str | None) -> str | None:
     context.tenancy.quotas.plans.check(_check_line(name, "plan"))
     return name
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -11,14 +11,11 @@ from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
 from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import SessionId, check_container_id
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
 from agentvm.sessions.archive import MAX_ARCHIVE, ExportFormat
 from agentvm.sessions.import_reader import Kind
 from agentvm.sessions.intake import ImportReport
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("import and export")
 
@@ -42,11 +39,11 @@ class TransferExport(Request[None]):
 @operation(
     "transfer.export",
     needs="sessions:export",
-    http=Http(method="GET", path="/v1/export", id="carrying_export", media_type="application/zip"),
+    http=Http("GET", "/v1/export", id="carrying_export", media_type="application/zip"),
     audit="session.export",
     raises=(NotFound, QuotaExceeded, ServerBusy),
 )
-async def export(context: "Context", request: TransferExport) -> HttpReply[AsyncIterator[bytes]]:
+async def export(context: Context, request: TransferExport) -> HttpReply[AsyncIterator[bytes]]:
     """Export sessions: one, those of a container or of a user, or all.
 
     As an archive that can be imported elsewhere, or as a page for reading. It is sent while it is made. The same sessions
@@ -80,7 +77,7 @@ class TransferImport(Request[ImportReport]):
     dry_run: bool = False
 
 
-def _receiving(context: "Context") -> AbstractContextManager[Callable[[int], None]]:
+def _receiving(context: Context) -> AbstractContextManager[Callable[[int], None]]:
     return context.vm.imports.receiving(context.tenant_id)
 
 
@@ -88,8 +85,8 @@ def _receiving(context: "Context") -> AbstractContextManager[Callable[[int], Non
     "transfer.import",
     needs="images:write",
     http=Http(
-        method="POST",
-        path="/v1/import",
+        "POST",
+        "/v1/import",
         id="carrying_import_",
         query=("container_id", "from_", "dry_run"),
         body="file",
@@ -99,7 +96,7 @@ def _receiving(context: "Context") -> AbstractContextManager[Callable[[int], Non
     audit="session.import",
     raises=(ArchiveInvalid, ArchiveTooLarge, ContainerForbidden, QuotaExceeded, ServerBusy),
 )
-async def import_(context: "Context", request: TransferImport) -> ImportReport:
+async def import_(context: Context, request: TransferImport) -> ImportReport:
     """Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI.
 
     All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they

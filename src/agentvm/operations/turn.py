@@ -1,6 +1,6 @@
 """Turns — the time and the money that a turn has spent, and its events as they were sent."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -9,16 +9,13 @@ from agentvm.events.base import Event
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit, Page, PageRequest, number_of
 from agentvm.operations.times import to_ms
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.protocol.requests import Request
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.sessions import TurnQuery
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("turns")
 
@@ -41,10 +38,8 @@ class TurnList(PageRequest):
     until: str | None = None
 
 
-@operation(
-    "turn.list", needs=READ, http=Http(method="GET", path="/v1/turns", id="turns_list_some"), raises=(ContainerForbidden,)
-)
-async def list_all(context: "Context", request: TurnList) -> Page[Turn]:
+@operation("turn.list", needs=READ, http=Http("GET", "/v1/turns", id="turns_list_some"), raises=(ContainerForbidden,))
+async def list_all(context: Context, request: TurnList) -> Page[Turn]:
     """List turns.
 
     Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running.
@@ -74,8 +69,8 @@ class TurnShow(Request[Timeline]):
     turn_id: TurnId
 
 
-@operation("turn.show", needs=READ, http=Http(method="GET", path=_ONE))
-async def show(context: "Context", request: TurnShow) -> Timeline:
+@operation("turn.show", needs=READ, http=Http("GET", _ONE))
+async def show(context: Context, request: TurnShow) -> Timeline:
     """Show the timeline of a turn: its time, usage and cost.
 
     Also while it runs. Usage and cost are known even when its events are no longer kept.
@@ -91,8 +86,8 @@ class TurnEvents(PageRequest):
     limit: Limit = 1_000
 
 
-@operation("turn.events", needs=READ, http=Http(method="GET", path=f"{_ONE}/events", id="turns_events"))
-async def list_events(context: "Context", request: TurnEvents) -> Page[msgspec.Raw]:
+@operation("turn.events", needs=READ, http=Http("GET", f"{_ONE}/events", id="turns_events"))
+async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw]:
     """List the events of a turn.
 
     As they were sent, in their order, with the same text. No model is called.
@@ -112,12 +107,12 @@ async def list_events(context: "Context", request: TurnEvents) -> Page[msgspec.R
     return Page(items=frames, next_cursor=None if after is None else str(after))
 
 
-async def _turn(context: "Context", turn_id: TurnId) -> Turn:
+async def _turn(context: Context, turn_id: TurnId) -> Turn:
     turn = await context.store.find_turn(turn_id)
     if turn is None:
         raise NotFound("There is no such turn")
     return turn
 
 
-def _log(context: "Context", turn: Turn) -> TurnLog:
+def _log(context: Context, turn: Turn) -> TurnLog:
     return TurnLog(context.tenancy.store, context.vm.runtime.replay, context.tenant_id, turn)

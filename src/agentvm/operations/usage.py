@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,13 +13,10 @@ from agentvm.model.ledger import LedgerEntry, UsageRow
 from agentvm.operations.accept import preferred
 from agentvm.operations.calendar import DAY_MS, HOUR_MS, Step, step_name, steps_between
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of, paged
 from agentvm.operations.times import to_ms
 from agentvm.protocol.requests import Request
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("usage")
 
@@ -59,8 +56,8 @@ class UsageReport(Request[Report]):
     format: Literal["json", "csv"] | None = None
 
 
-@operation("usage.report", needs=READ, http=Http(method="GET", path="/v1/usage", media_type=CSV))
-async def report(context: "Context", request: UsageReport) -> Report | HttpReply[bytes]:
+@operation("usage.report", needs=READ, http=Http("GET", "/v1/usage", media_type=CSV))
+async def report(context: Context, request: UsageReport) -> Report | HttpReply[bytes]:
     """Summarize usage.
 
     Without `tenants:admin` you see your own usage; with a key for some containers, only the usage there.
@@ -95,8 +92,8 @@ class UsageSeries(Request[Series]):
     until: str | None = None
 
 
-@operation("usage.series", needs=READ, http=Http(method="GET", path="/v1/usage/series"))
-async def series(context: "Context", request: UsageSeries) -> Series:
+@operation("usage.series", needs=READ, http=Http("GET", "/v1/usage/series"))
+async def series(context: Context, request: UsageSeries) -> Series:
     """Show usage over time.
 
     One row for each hour, day or month (UTC), without gaps. You see the same usage as in `/v1/usage`.
@@ -126,8 +123,8 @@ class UsageEntries(PageRequest):
     until: str | None = None
 
 
-@operation("usage.entries", needs=ADMIN, http=Http(method="GET", path="/v1/usage/entries"))
-async def entries(context: "Context", request: UsageEntries) -> Page[EntryView]:
+@operation("usage.entries", needs=ADMIN, http=Http("GET", "/v1/usage/entries"))
+async def entries(context: Context, request: UsageEntries) -> Page[EntryView]:
     """List the entries of the ledger, in the order they were written."""
     numbered = await context.accounts.ledger.list(
         after=number_of(request.cursor) or 0,
@@ -162,7 +159,7 @@ def _unused(by: Step, at: int) -> UsageRow:
     )
 
 
-async def _rows(context: "Context", by: Sequence[str], since: int, until: int | None) -> tuple[UsageRow, ...]:
+async def _rows(context: Context, by: Sequence[str], since: int, until: int | None) -> tuple[UsageRow, ...]:
     """Returns the usage that the principal may see."""
     ledger, principal = context.accounts.ledger, context.principal
     if principal.may(ADMIN):

@@ -1,7 +1,5 @@
 """Users — the users of a tenant, and the containers that each of them may use."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -12,14 +10,11 @@ from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.operations.erasure import counted
 from agentvm.operations.numbers import check_text
-from agentvm.operations.operation import Http, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, paged
 from agentvm.protocol.records import OwnedRecord
 from agentvm.protocol.requests import Request
 from agentvm.tenants.rights import check_covers_role, check_may_assign, check_reach, literal_pattern
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("users")
 
@@ -54,10 +49,10 @@ class UserCreate(Request[UserView]):
     needs=ADMIN,
     audit="user.create",
     grants=True,
-    http=Http(method="POST", path=_ALL, status=201, names=("NewUser", None)),
+    http=Http("POST", _ALL, status=201, names=("NewUser", None)),
     raises=(Conflict,),
 )
-async def create(context: "Context", request: UserCreate) -> UserView:
+async def create(context: Context, request: UserCreate) -> UserView:
     """Create a user."""
     now = context.vm.clock()
     user = User(
@@ -75,8 +70,8 @@ async def create(context: "Context", request: UserCreate) -> UserView:
     return _view(user)
 
 
-@operation("user.list", needs=ADMIN, http=Http(method="GET", path=_ALL))
-async def list_all(context: "Context", request: PageRequest) -> Page[UserView]:
+@operation("user.list", needs=ADMIN, http=Http("GET", _ALL))
+async def list_all(context: Context, request: PageRequest) -> Page[UserView]:
     """List users by external id."""
     users = await context.accounts.users.list(after=request.cursor, limit=request.limit + 1)
     return paged([_view(user) for user in users], request.limit, lambda index: users[index].external_id)
@@ -86,8 +81,8 @@ class UserGet(Request[UserView]):
     user_id: UserId
 
 
-@operation("user.get", needs=ADMIN, http=Http(method="GET", path=_ONE))
-async def get(context: "Context", request: UserGet) -> UserView:
+@operation("user.get", needs=ADMIN, http=Http("GET", _ONE))
+async def get(context: Context, request: UserGet) -> UserView:
     """Show a user."""
     return _view(await _find(context, request.user_id))
 
@@ -101,14 +96,8 @@ class UserUpdate(Request[UserView]):
     status: AccountStatus | UnsetType = UNSET
 
 
-@operation(
-    "user.update",
-    needs=ADMIN,
-    audit="user.update",
-    grants=True,
-    http=Http(method="PUT", path=_ONE, names=("UserChange", None)),
-)
-async def update(context: "Context", request: UserUpdate) -> UserView:
+@operation("user.update", needs=ADMIN, audit="user.update", grants=True, http=Http("PUT", _ONE, names=("UserChange", None)))
+async def update(context: Context, request: UserUpdate) -> UserView:
     """Change a user."""
     before = await _find(context, request.user_id)
     changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not UNSET}
@@ -130,8 +119,8 @@ class UserDelete(Request[OwnedRecord | None]):
     dry_run: bool = False
 
 
-@operation("user.delete", needs=ADMIN, audit="user.delete", http=Http(method="DELETE", path=_ONE, statuses=(200, 204)))
-async def delete(context: "Context", request: UserDelete) -> OwnedRecord | None:
+@operation("user.delete", needs=ADMIN, audit="user.delete", http=Http("DELETE", _ONE, statuses=(200, 204)))
+async def delete(context: Context, request: UserDelete) -> OwnedRecord | None:
     """Delete a user.
 
     Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone.
@@ -155,8 +144,8 @@ class UserListContainers(Request[Page[BoundView]]):
     user_id: UserId
 
 
-@operation("user.list_containers", needs=ADMIN, http=Http(method="GET", path=_CONTAINERS))
-async def list_containers(context: "Context", request: UserListContainers) -> Page[BoundView]:
+@operation("user.list_containers", needs=ADMIN, http=Http("GET", _CONTAINERS))
+async def list_containers(context: Context, request: UserListContainers) -> Page[BoundView]:
     """List the containers that a user may use.
 
     In the order in which they were bound; the first was created with the user.
@@ -171,8 +160,8 @@ class UserBind(Request[None]):
     container_id: ContainerId
 
 
-@operation("user.bind", needs=ADMIN, audit="user.bind", grants=True, http=Http(method="PUT", path=_CONTAINER))
-async def bind(context: "Context", request: UserBind) -> None:
+@operation("user.bind", needs=ADMIN, audit="user.bind", grants=True, http=Http("PUT", _CONTAINER))
+async def bind(context: Context, request: UserBind) -> None:
     """Let a user use a container."""
     container_id = check_container_id(request.container_id)
     # Binding oneself is checked, too: an administrator of some containers could otherwise reach all others.
@@ -187,8 +176,8 @@ class UserUnbind(Request[None]):
     container_id: ContainerId
 
 
-@operation("user.unbind", needs=ADMIN, audit="user.unbind", http=Http(method="DELETE", path=_CONTAINER))
-async def unbind(context: "Context", request: UserUnbind) -> None:
+@operation("user.unbind", needs=ADMIN, audit="user.unbind", http=Http("DELETE", _CONTAINER))
+async def unbind(context: Context, request: UserUnbind) -> None:
     """Stop a user from using a container.
 
     Takes effect at once: their sockets are closed.
@@ -198,7 +187,7 @@ async def unbind(context: "Context", request: UserUnbind) -> None:
         raise NotFound("There is no such user, or they are not bound to this container")
 
 
-async def _find(context: "Context", user_id: UserId) -> User:
+async def _find(context: Context, user_id: UserId) -> User:
     user = await context.accounts.users.get(user_id)
     if user is None:
         raise NotFound(NO_USER)

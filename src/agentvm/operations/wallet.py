@@ -1,7 +1,7 @@
 """Wallet — the prepaid money of a tenant: balance, statement and credits. Amounts are nano-USD."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,14 +11,11 @@ from agentvm.model.base import Record
 from agentvm.model.ledger import Credit, UsageRow, Wallet
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.numbers import JSON_INTEGER_MAX, check_text
-from agentvm.operations.operation import Empty, Http, OperationGroup
+from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.operations.times import to_ms
 from agentvm.protocol.requests import Request
 from agentvm.tenants.wallet import CREDITS_MAX, add_credit, check_amount, parse_dollars
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 operation = OperationGroup("wallet")
 
@@ -35,8 +32,8 @@ class WalletView(Record):
     prepaid: bool
 
 
-@operation("wallet.get", needs=READ, http=Http(method="GET", path="/v1/wallet"))
-async def get(context: "Context", request: Empty) -> WalletView:
+@operation("wallet.get", needs=READ, http=Http("GET", "/v1/wallet"))
+async def get(context: Context, request: Empty) -> WalletView:
     """Show the wallet."""
     return _view(await context.accounts.ledger.wallet())
 
@@ -61,8 +58,8 @@ class WalletStatement(PageRequest):
     until: str | None = None
 
 
-@operation("wallet.statement", needs=READ, http=Http(method="GET", path="/v1/wallet/statement"))
-async def statement(context: "Context", request: WalletStatement) -> Page[Line]:
+@operation("wallet.statement", needs=READ, http=Http("GET", "/v1/wallet/statement"))
+async def statement(context: Context, request: WalletStatement) -> Page[Line]:
     """List credits and the usage of each day, newest first."""
     since, until = to_ms(request.since, "since") or 0, to_ms(request.until, "until")
     ledger = context.accounts.ledger
@@ -95,16 +92,10 @@ class WalletCredit(Request[CreditView]):
     "wallet.credit",
     needs=OPERATOR,
     audit="wallet.credit",
-    http=Http(
-        method="POST",
-        path="/v1/wallet/credits",
-        id="wallet_add",
-        statuses=(200, 201),
-        names=("CreditRequest", None),
-    ),
+    http=Http("POST", "/v1/wallet/credits", id="wallet_add", statuses=(200, 201), names=("CreditRequest", None)),
     raises=(Conflict,),
 )
-async def add(context: "Context", request: WalletCredit) -> HttpReply[CreditView]:
+async def add(context: Context, request: WalletCredit) -> HttpReply[CreditView]:
     """Add a credit; a negative amount withdraws money."""
     context.target = request.reference
     credit = Credit(

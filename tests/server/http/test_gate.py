@@ -206,7 +206,7 @@ async def test_a_body_may_have_a_query_beside_it() -> None:
     async def make(context: Context, request: Wish) -> dict[str, object]:
         return {"name": request.name, "dry": request.dry_run, "tenant": context.tenant_id}
 
-    async with serving(face(make, Http(method="POST", path="/v1/x", query=("dry_run",)))) as (_, ask):
+    async with serving(face(make, Http("POST", "/v1/x", query=("dry_run",)))) as (_, ask):
         reply = await ask("POST", "/v1/x?dryRun=true&tenant=acme", b'{"name": "a"}')
         assert reply.body == {"name": "a", "dry": True, "tenant": "ten_acme"}
         assert (await ask("POST", "/v1/x", b"{}")).body["dry"] is False
@@ -221,8 +221,8 @@ async def test_a_body_may_be_bytes_with_a_bound_of_its_own() -> None:
 
     large, small = BODY_MAX_BYTES * 2, 10
     served = (
-        face(count, Http(method="POST", path="/v1/large", body="bytes", max_body_bytes=large)),
-        face(count, Http(method="PUT", path="/v1/small", body="bytes", max_body_bytes=small)),
+        face(count, Http("POST", "/v1/large", body="bytes", max_body_bytes=large)),
+        face(count, Http("PUT", "/v1/small", body="bytes", max_body_bytes=small)),
     )
     async with serving(*served) as (_, ask):
         reply = await ask("POST", "/v1/large", b"\xff\x00{" + b"x" * (large - 3))
@@ -240,7 +240,7 @@ async def test_an_answer_has_headers_and_knows_what_the_asker_has() -> None:
             return HttpReply(content=None, status=304, headers=headers)
         return HttpReply(content=str(context.http.if_match).encode(), media_type="text/plain", headers=headers)
 
-    async with serving(face(get, Http(method="GET", path="/v1/x", statuses=(200, 304)))) as (_, ask):
+    async with serving(face(get, Http("GET", "/v1/x", statuses=(200, 304)))) as (_, ask):
         reply = await ask("GET", "/v1/x", headers=[(b"if-match", b"*")])
         assert (reply.raw, reply.headers["etag"], reply.headers["cache-control"]) == (b"*", '"1"', "private, no-cache")
         same = await ask("GET", "/v1/x", headers=[(b"if-none-match", b'"1"')])
@@ -252,7 +252,7 @@ async def test_a_name_in_a_path_may_hold_encoded_slashes() -> None:
     async def tell(context: Context, request: Named) -> dict[str, str]:
         return {"thing": request.thing, "target": context.target}
 
-    async with serving(face(tell, Http(method="GET", path="/v1/things/{thing}/versions"))) as (_, ask):
+    async with serving(face(tell, Http("GET", "/v1/things/{thing}/versions"))) as (_, ask):
         reply = await ask("GET", "/v1/things/resource%3A%2F%2Fprompts%2Fx/versions")
         assert reply.body == {"thing": "resource://prompts/x", "target": "resource://prompts/x"}
         assert (await ask("GET", "/v1/things/a%252Fb/versions")).body["thing"] == "a%2Fb"
@@ -267,7 +267,7 @@ async def test_a_crash_is_audited_and_says_nothing_of_the_insides() -> None:
     async def crash(context: Context, request: Empty) -> None:
         raise ZeroDivisionError("hush")
 
-    async with serving(face(crash, Http(method="POST", path="/v1/x"), across=False, audit="x")) as (world, ask):
+    async with serving(face(crash, Http("POST", "/v1/x"), across=False, audit="x")) as (world, ask):
         reply = await ask("POST", "/v1/x")
         assert (reply.status, reply.code) == (500, "internal_error")
         assert b"hush" not in reply.raw

@@ -120,11 +120,11 @@ def test_permissions_and_the_key_are_told_and_what_is_public_needs_none() -> Non
 
 
 def test_a_hidden_route_is_not_told() -> None:
-    assert "/v1/x" not in document([face(nothing, Http(method="GET", path="/v1/x", hidden=True))])["paths"]
+    assert "/v1/x" not in document([face(nothing, Http("GET", "/v1/x", hidden=True))])["paths"]
 
 
 def test_a_path_a_query_and_a_tenant_are_parameters() -> None:
-    about = one(face(changed, Http(method="PUT", path="/v1/x/{thing_id}", query=("dry_run", "depth"))))
+    about = one(face(changed, Http("PUT", "/v1/x/{thing_id}", query=("dry_run", "depth"))))
     assert [(found["name"], found["in"], found["required"]) for found in about["parameters"]] == [
         ("thing_id", "path", True),
         ("dryRun", "query", False),
@@ -136,7 +136,7 @@ def test_a_path_a_query_and_a_tenant_are_parameters() -> None:
 
 
 def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
-    about = one(face(things, Http(method="GET", path="/v1/x"), across=False))
+    about = one(face(things, Http("GET", "/v1/x"), across=False))
     assert about["parameters"] == []
     assert (about["operationId"], about["summary"]) == ("tests_things", "List things")
     assert about["description"] == "Those that are there."
@@ -146,7 +146,7 @@ def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
 
 
 def test_bytes_go_in_and_come_out_and_nothing_may_have_changed() -> None:
-    http = Http(method="POST", path="/v1/x", body="bytes", statuses=(200, 304), media_type="image/png")
+    http = Http("POST", "/v1/x", body="bytes", statuses=(200, 304), media_type="image/png")
     about = one(face(either, http))
     assert about["requestBody"] == {"required": True, "content": {"application/octet-stream": {}}}
     assert set(about["responses"]["200"]["content"]) == {"application/json", "image/png"}
@@ -155,7 +155,7 @@ def test_bytes_go_in_and_come_out_and_nothing_may_have_changed() -> None:
 
 
 def test_the_errors_of_a_route_are_told() -> None:
-    http = Http(method="DELETE", path="/v1/x")
+    http = Http("DELETE", "/v1/x")
     about = one(face(nothing, http, across=False, raises=(Conflict, PreconditionFailed)))
     assert set(about["responses"]) == {"204", "400", "401", "403", "409", "412", "429", "500", "503"}
     assert status_of(PreconditionFailed) == 412
@@ -167,14 +167,14 @@ def test_a_type_without_json_is_refused() -> None:
         raise NotImplementedError
 
     with pytest.raises(TypeError, match="complex"):
-        document([face(odd, Http(method="GET", path="/v1/x"))])
+        document([face(odd, Http("GET", "/v1/x"))])
 
 
 def test_statuses_follow_from_the_answer() -> None:
     served = [
-        face(nothing, Http(method="DELETE", path="/v1/x")),
-        face(things, Http(method="GET", path="/v1/x")),
-        face(either, Http(method="POST", path="/v1/x", statuses=(200, 201))),
+        face(nothing, Http("DELETE", "/v1/x")),
+        face(things, Http("GET", "/v1/x")),
+        face(either, Http("POST", "/v1/x", statuses=(200, 201))),
     ]
     assert [one.statuses for one in served] == [(204,), (200,), (200, 201)]
 

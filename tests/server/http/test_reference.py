@@ -97,8 +97,8 @@ def test_nothing_in_the_page_is_taken_for_html() -> None:
     odd.__doc__ = f"{HOSTILE}\n\n{HOSTILE}"
     Odd.__doc__ = HOSTILE
     served = [
-        face(odd, Http(method="POST", path="/v1/x"), needs=(HOSTILE,)),
-        face(odd, Http(method="GET", path="/v1/<x>")),
+        face(odd, Http("POST", "/v1/x"), needs=(HOSTILE,)),
+        face(odd, Http("GET", "/v1/<x>")),
     ]
     text = page(document(served) | {"info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE}})
     read = Reader(text)
