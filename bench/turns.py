@@ -1,6 +1,6 @@
 """Turns — what a turn and a delta cost, next to a server that only forwards the same frames (the floor).
 
-    python -m bench.turns [--clients 50 1000] [--deltas 10 100] [--history 50] [--rounds 2]
+    python -m bench.turns [--clients 50 1000] [--deltas 10 100] [--history 50] [--rounds 2] [--only fast|paced]
 
 Every client has its own container and image on its own socket and sends its next message when the last turn has ended. Each
 cell is measured as fast as the server can (its CPU is the limit), with sessions that are new and again when each has a history
@@ -26,6 +26,7 @@ PACE_SECONDS = 0.02
 PACED_CLIENTS = 50
 TURNS_MIN = 1_000
 """Turns that one cell is measured with, at least."""
+WIDTHS = (7, 6, 8, 13, 15, 5, 8, 7)
 CONNECTING_MAX = 50
 """Clients that connect at a time."""
 
@@ -143,7 +144,8 @@ async def best_of(rounds: int, clients: int, deltas: int, history: int, pace: fl
 
 
 async def compare(clients: Sequence[int], deltas: Sequence[int], history: int, rounds: int) -> None:
-    rows = [["clients", "deltas", "history", "floor ms/turn", "agentvm ms/turn", "ratio", "µs/delta", "turns/s"]]
+    print(f"As fast as possible, CPU of the server per turn, best of {rounds} rounds")
+    print(line(["clients", "deltas", "history", "floor ms/turn", "agentvm ms/turn", "ratio", "µs/delta", "turns/s"]))
     for some in clients:
         for count in deltas:
             best = await best_of(rounds, some, count, history)
@@ -151,9 +153,12 @@ async def compare(clients: Sequence[int], deltas: Sequence[int], history: int, r
             for name, run in best["agentvm"].items():
                 cost = run.cpu_per_turn
                 cell = [f"{floor:.2f}", f"{cost:.2f}", f"{cost / floor:.2f}", f"{cost / count * 1e3:.1f}"]
-                rows.append([str(some), str(count), name, *cell, f"{run.turns / run.seconds:.0f}"])
-    print(f"As fast as possible, CPU of the server per turn, best of {rounds} rounds")
-    print(table(rows) + "\n")
+                print(line([str(some), str(count), name, *cell, f"{run.turns / run.seconds:.0f}"]), flush=True)
+
+
+def line(cells: Sequence[str]) -> str:
+    """One row of a table whose rows appear one by one."""
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
 async def compare_paced(rounds: int) -> None:
@@ -171,10 +176,13 @@ async def compare_paced(rounds: int) -> None:
     print("first: includes the durable commit of the message, which the floor does not make; see docs/benchmarks.md")
 
 
-async def main(clients: Sequence[int], deltas: Sequence[int], history: int, rounds: int) -> None:
+async def main(clients: Sequence[int], deltas: Sequence[int], history: int, rounds: int, only: str | None) -> None:
     raise_file_limit()
-    await compare(clients, deltas, history, rounds)
-    await compare_paced(rounds)
+    if only != "paced":
+        await compare(clients, deltas, history, rounds)
+    if only != "fast":
+        print()
+        await compare_paced(rounds)
 
 
 if __name__ == "__main__":
@@ -183,6 +191,7 @@ if __name__ == "__main__":
     parser.add_argument("--deltas", type=int, nargs="+", default=[10, DELTAS])
     parser.add_argument("--history", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", choices=["fast", "paced"], help="one of the two parts")
     options = parser.parse_args()
-    arguments = (options.clients, options.deltas, options.history, options.rounds)
+    arguments = (options.clients, options.deltas, options.history, options.rounds, options.only)
     anyio.run(main, *arguments, backend_options={"use_uvloop": True})

@@ -7,9 +7,8 @@ context variable holds all ids, so that there is no cost per delta.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -51,17 +50,23 @@ def set_level(level: str) -> None:
     logging.getLogger("agentvm").setLevel(level.upper())
 
 
-@contextmanager
-def concerning(**ids: str | None) -> Iterator[None]:
+class concerning:  # reads as a function: `with concerning(turn_id=…):`
     """Binds ids to the entries made within, in place of the ids bound outside.
 
     A task inherits the ids bound where it was started; a turn started by one user's request must not keep them for the next.
     """
-    token = _about.set({name: value for name, value in ids.items() if value is not None})
-    try:
-        yield
-    finally:
-        _about.reset(token)
+
+    __slots__ = ("_ids", "_token")
+
+    def __init__(self, **ids: str | None) -> None:
+        self._token: Token[Ids]
+        self._ids: Ids = {name: value for name, value in ids.items() if value is not None}
+
+    def __enter__(self) -> None:
+        self._token = _about.set(self._ids)
+
+    def __exit__(self, *_: object) -> None:
+        _about.reset(self._token)
 
 
 def also_concerning(**ids: str | None) -> None:

@@ -42,6 +42,7 @@ from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import Store, TenantStore
+from agentvm.tenants.book import release
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 
@@ -173,14 +174,9 @@ class AgentVM:
 
     async def admit(self, principal: Principal) -> None:
         """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
-
-        async def count() -> int:
-            return self.count_connected(principal.tenant_id)
-
-        async def count_own() -> int:
-            return self._connected[principal.tenant_id, principal.user_id]
-
-        await self.tenancy.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
+        tenant_id, user_id = principal.tenant_id, principal.user_id
+        book, own = await self.tenancy.quotas.book(tenant_id, user_id), self._connected[tenant_id, user_id]
+        release(book.reserve(user_id, {"connections": self.count_connected(tenant_id)}, self.clock(), own=own))
 
     def count_connected(self, tenant_id: TenantId) -> int:
         return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)

@@ -28,7 +28,7 @@ def left(sending: Sending) -> bool:
 
 def test_a_driver_that_reports_nothing_sends_at_once() -> None:
     sending = Sending()
-    with sending.watch():
+    with sending:
         pass
     assert left(sending)
     sending.will_report()
@@ -41,7 +41,7 @@ async def made(base_url: str, prompt: Prompt = PROMPT) -> tuple[Sending, Provide
     sending = Sending()
     settings = DriverSettings(base_url=f"{base_url}/v1", api_key=Secret("k"), max_retries=0)
     async with open_driver(settings) as driver:
-        with sending.watch():
+        with sending:
             try:
                 await drain(driver.run(prompt))
             except ProviderError as error:
@@ -83,7 +83,7 @@ async def test_a_call_that_is_stopped_while_nothing_is_heard_has_left() -> None:
             async with open_driver(settings) as driver, anyio.create_task_group() as tasks:
 
                 async def call() -> None:
-                    with sending.watch():
+                    with sending:
                         await drain(driver.run(PROMPT))
 
                 tasks.start_soon(call)

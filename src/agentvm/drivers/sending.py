@@ -8,9 +8,8 @@ read, so its body would stay in memory all that time. It is never sent again the
 begun, and each attempt makes a request of its own. So the hooks here release the body once the provider has begun to answer.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncIterator
+from contextvars import ContextVar, Token
 
 import httpx2
 
@@ -20,7 +19,7 @@ _watched: ContextVar["Sending | None"] = ContextVar("watched", default=None)
 class Sending:
     """One model call, also when its library sends the request several times."""
 
-    __slots__ = ("_reported", "_sent")
+    __slots__ = ("_reported", "_sent", "_token")
 
     def __init__(self) -> None:
         self._reported = self._sent = False
@@ -29,14 +28,13 @@ class Sending:
     def left(self) -> bool:
         return self._sent or not self._reported
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
+    def __enter__(self) -> "Sending":
         """Requests that the calling task sends within the block belong to this call."""
-        token = _watched.set(self)
-        try:
-            yield
-        finally:
-            _watched.reset(token)
+        self._token: Token[Sending | None] = _watched.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _watched.reset(self._token)
 
     def will_report(self) -> None:
         self._reported = True

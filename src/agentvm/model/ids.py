@@ -37,13 +37,15 @@ _ERASED = re.compile(r"erased-[0-9a-f]{16}")
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
+_PAIRS = tuple(high + low for high in _BASE36 for low in _BASE36)
+
+
 def base36(number: int) -> str:
     digits = ""
-    while True:
-        number, digit = divmod(number, 36)
-        digits = _BASE36[digit] + digits
-        if number == 0:
-            return digits
+    while number >= 36:
+        number, pair = divmod(number, 1296)
+        digits = _PAIRS[pair] + digits
+    return _BASE36[number] + digits if number or not digits else digits.lstrip("0")
 
 
 def id_factory(clock: Clock, random_bits: Callable[[int], int]) -> NewId:

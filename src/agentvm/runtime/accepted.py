@@ -7,8 +7,13 @@ import anyio
 import msgspec
 
 from agentvm.errors import AgentVMError, ProviderError
+from agentvm.events import message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
+from agentvm.events.lifecycle import SessionRewound
+from agentvm.log import concerning
+from agentvm.model.ids import SessionId, TenantId, UserId
+from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import turn
@@ -62,6 +67,17 @@ class Accepted:
     before_ms: int = 0
     """How long it had been going on by then."""
 
+    def handling(self, tenant_id: TenantId) -> concerning:
+        """Entries made within are about this turn, whoever's request the task was started by."""
+        return concerning(
+            request_id=self.request_id,
+            tenant_id=tenant_id,
+            user_id=self.bill.user_id,
+            container_id=self.scope.container_id,
+            session_id=self.scope.session_id,
+            turn_id=self.scope.turn_id,
+        )
+
     def timed(self, told: Sequence[EventData]) -> tuple[EventData, ...]:
         """The events, with how long the turn took in its end."""
         took = self.before_ms + int((anyio.current_time() - self.since) * 1000)
@@ -69,3 +85,27 @@ class Accepted:
             msgspec.structs.replace(data, duration=took) if isinstance(data, turn_events.TurnResponse) else data
             for data in told
         )
+
+
+def opening(
+    begun: turn.TurnState,
+    session_id: SessionId,
+    content: UserContent,
+    client_key: str | None,
+    user_id: UserId | None,
+    *,
+    rewound: SessionRewound | None,
+    queued: bool,
+) -> list[EventData]:
+    """The first events of a turn: what was taken back for it, the user's message, and that it is accepted."""
+    turn_id, message_id, at = begun.turn_id, begun.user_message_id, begun.accepted_at
+    user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=content)
+    told: list[EventData] = [] if rewound is None else [rewound]
+    told += (
+        message.MessagePersisted(session_id=session_id, message_id=message_id, saved_at=at),
+        message.UserMessageEvent(message=user),
+        turn_events.TurnRequest(turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id),
+    )
+    if queued:
+        told.append(state.ConversationQueued(message_id=message_id))
+    return told

@@ -7,23 +7,24 @@ run. Whatever goes wrong in a turn becomes that turn's terminal event; it never 
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
+from typing import Literal
 
 import anyio
 import msgspec
 
 from agentvm.errors import AgentBusy, AgentVMError, InboxFull
-from agentvm.events import lifecycle, message, state
+from agentvm.events import lifecycle
 from agentvm.events import turn as turn_events
-from agentvm.events.base import EventData, EventScope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import SessionRewound
-from agentvm.log import concerned, concerning, get_logger
+from agentvm.log import concerned, get_logger
 from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
-from agentvm.model.message import UserContent, UserMessage
+from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, turn
-from agentvm.runtime.accepted import Accepted, Failure, failure_of
+from agentvm.runtime.accepted import Accepted, Failure, failure_of, opening
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
@@ -34,6 +35,9 @@ from agentvm.runtime.recovery.resumption import begin_again, take_up
 from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
+
+OnBusy = Literal["queue", "interrupt", "reject"]
+"""While another turn runs: wait for it, stop it, or refuse the message."""
 
 
 class Agent:
@@ -90,6 +94,16 @@ class Agent:
         """Whether a message would have to wait."""
         return self._running is not None or bool(self.inbox)
 
+    async def make_way(self, content: UserContent, on_busy: OnBusy) -> Accepted | None:
+        """While a turn runs: raises `AgentBusy`, or stops it. Returns the turn to `cancel` once the sender was answered."""
+        if on_busy == "reject":
+            raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
+        if on_busy == "queue":
+            return None
+        # What will be refused must not cost anybody the turn that runs.
+        await self._claim(content)
+        return await self.interrupt()
+
     @asynccontextmanager
     async def sending(self, client_key: str | None) -> AsyncIterator[Turn | None]:
         """One send at a time under a sender's key; yields the turn that an earlier one with this key began."""
@@ -123,7 +137,12 @@ class Agent:
             await self.voice.pay()
             async with self._ports.rewrites:
                 wanted = select(choose, *await self._container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
-            rewound = self._rewound(wanted.taken) if wanted.taken else None
+            rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
+            rewound = (
+                SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=wanted.taken, rewound_at=at)
+                if wanted.taken
+                else None
+            )
             if wanted.content is not None:
                 await self._claim(wanted.content)
                 return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
@@ -139,10 +158,6 @@ class Agent:
         """What a message refers to is there, and stays until the message is stored."""
         most = self._ports.settings_of(self.tenant_id).limits.attachments_per_message
         await attached.claim(self._container.attachments, content, most, self._ports.clock())
-
-    def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
-        rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
-        return SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=taken, rewound_at=at)
 
     async def _receive(
         self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None = None
@@ -167,21 +182,9 @@ class Agent:
         if len(self.inbox) + self._accepting > (most := self._ports.settings_of(self.tenant_id).limits.inbox):
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
-        turn_id = TurnId(self._ports.new_id("turn"))
-        message_id = MessageId(self._ports.new_id("msg"))
-        user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=content)
-        told: list[EventData] = [
-            message.MessagePersisted(session_id=self.session_id, message_id=message_id, saved_at=at),
-            message.UserMessageEvent(message=user),
-            turn_events.TurnRequest(
-                turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id
-            ),
-        ]
-        if rewound is not None:
-            told.insert(0, rewound)
-        if self.busy:
-            told.append(state.ConversationQueued(message_id=message_id))
-        accepted = self._accept(turn.begin(turn_id, message_id, at), user_id)
+        begun = turn.begin(TurnId(self._ports.new_id("turn")), MessageId(self._ports.new_id("msg")), at)
+        told = opening(begun, self.session_id, content, client_key, user_id, rewound=rewound, queued=self.busy)
+        accepted = self._accept(begun, user_id)
         accepted.cursor = log.head
         await self.voice.emit(told, accepted.scope)
         return accepted
@@ -289,17 +292,6 @@ class Agent:
         bill = Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope)
         return Accepted(begun, scope, bill, request_id=concerned().get("request_id"))
 
-    def _handling(self, accepted: Accepted) -> AbstractContextManager[None]:
-        """Entries made within are about this turn, whoever's request the task was started by."""
-        return concerning(
-            request_id=accepted.request_id,
-            tenant_id=self.tenant_id,
-            user_id=accepted.bill.user_id,
-            container_id=self.container_id,
-            session_id=self.session_id,
-            turn_id=accepted.scope.turn_id,
-        )
-
     def _open_turns(self) -> Iterator[TurnId]:
         for accepted in self.inbox if self._running is None else (self._running, *self.inbox):
             yield accepted.state.turn_id
@@ -312,7 +304,7 @@ class Agent:
         try:
             while self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
                 accepted = self.inbox.popleft()
-                with self._handling(accepted):
+                with accepted.handling(self.tenant_id):
                     await self._run_turn(accepted)
         finally:
             self._running = None
@@ -325,7 +317,7 @@ class Agent:
     async def _drop_waiting(self) -> None:
         while self.inbox:
             accepted = self.inbox.popleft()
-            with self._handling(accepted):
+            with accepted.handling(self.tenant_id):
                 try:
                     await take_up(self._ports, self.tenant_id, self.image, accepted)
                 except AgentVMError as error:

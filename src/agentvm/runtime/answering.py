@@ -84,7 +84,9 @@ class Answering:
             # The next prompt is made from the history: the results must be in it.
             await self._flush()
         self._history = history = await self._recall(candidates)
-        budget.check(self._limits, progress.review(history.messages, self._accepted.state.turn_id), self._cost)
+        now = self._accepted.state
+        done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
+        budget.check(self._limits, done, self._cost)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
@@ -240,7 +242,7 @@ class Answering:
         )
         return Prompt(
             model=model,
-            conversation=tuple(said for said, _ in self._composed.told),
+            conversation=tuple([said for said, _ in self._composed.told]),
             max_tokens=max_tokens,
             system=system,
             tools=tools,

@@ -93,13 +93,15 @@ async def claim(store: AttachmentStore, content: UserContent, most: int, now: in
 
 async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
     """How large what a history refers to is, as far as it is there."""
-    said = (message.content for message in history if isinstance(message, UserMessage))
+    said = [message.content for message in history if type(message) is UserMessage and type(message.content) is not str]
     wanted = dict.fromkeys(digest for content in said for digest in references(content))
     return await store.sizes(wanted) if wanted else {}
 
 
 def volume(prompt: Prompt, sizes: Sizes) -> int:
     """Bytes of what it will be filled with."""
+    if not sizes:
+        return 0
     said = (said.content for said in prompt.conversation if isinstance(said, UserEntry))
     digests = {digest for content in said for digest in references(content)}
     return min(sum(sizes.get(digest, 0) for digest in digests), MOST_BYTES)
@@ -107,7 +109,8 @@ def volume(prompt: Prompt, sizes: Sizes) -> int:
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     """With the bytes, as base64, in place of the references."""
-    if not any(isinstance(said, UserEntry) and [*attachment_parts(said.content)] for said in prompt.conversation):
+    parts = [said.content for said in prompt.conversation if type(said) is UserEntry and type(said.content) is not str]
+    if not any([*attachment_parts(content)] for content in parts):
         return prompt
     filling = _Filling(store, sizes)
     filled = [await filling.fill(said) for said in reversed(prompt.conversation)]

@@ -9,7 +9,7 @@ not gain the word of the operator, and a new one would make the provider read th
 message alone: some models are told users and assistants in turns only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolSpec, UserEntry
@@ -17,7 +17,7 @@ from agentvm.drivers.conversation import Exchange, count_tokens, trace
 from agentvm.drivers.weighing import most_of_text
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
-from agentvm.model.message import Message
+from agentvm.model.message import Message, UserMessage
 from agentvm.model.usage import estimate_tokens
 
 Traced = tuple[ConversationEntry, MessageId | None]
@@ -53,25 +53,65 @@ class Composed(NamedTuple):
 
 
 class Exchanges:
-    """Exchanges of one session that were told before, by their first message; an exchange that has grown is told anew."""
+    """Exchanges of one session that were told before, by their first message; an exchange that has grown is told anew.
 
-    __slots__ = ("_told",)
+    A history that is kept adds each of its messages. Then all that lies before the current exchange, which cannot grow any
+    more, is told and weighed once: what a step costs does not depend on how long the history is.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_before", "_closed", "_most", "_places", "_plain", "_told", "_turns", "_weight")
+
+    def __init__(self, history: Iterable[Message] = ()) -> None:
         self._told: dict[MessageId, ToldExchange] = {}
+        self._turns: list[list[Message]] = []
+        self._places: dict[TurnId | None, int] = {}
+        self._open_again()
+        for message in history:
+            self.add(message)
+
+    def _open_again(self) -> None:
+        self._before: list[Traced] = []
+        self._closed = self._weight = self._most = 0
+        self._plain = True
+
+    def add(self, message: Message) -> None:
+        turn_id = message.turn_id
+        place = self._places.get(turn_id)
+        if place is None or (turn_id is None and isinstance(message, UserMessage)):
+            self._places[turn_id] = len(self._turns)
+            self._turns.append([message])
+            return
+        self._turns[place].append(message)
+        if place < self._closed:
+            self._open_again()
+
+    def tell_all(self, current: TurnId, budget: int, sizes: Mapping[str, int]) -> Composed | None:
+        """The whole history up to that turn; None when it must be looked at more closely: it has files, or is too much."""
+        place = self._places.get(current)
+        if place is None:
+            return None
+        if place < self._closed:
+            self._open_again()
+        for messages in self._turns[self._closed : place]:
+            closed = self.tell(messages, sizes)
+            self._told.pop(messages[0].id, None)
+            self._before += closed.entries
+            self._weight += closed.weight
+            self._most += closed.most
+            self._plain = self._plain and closed.plain
+        self._closed = place
+        last = self.tell(self._turns[place], sizes)
+        weight = self._weight + last.weight
+        if not (self._plain and last.plain) or weight > budget:
+            return None
+        return Composed(self._before + last.entries, weight, self._most + last.most)
 
     def tell(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
         known = self._told.get(messages[0].id)
         if known is not None and known.messages == len(messages) and known.last == messages[-1].id:
             return known
-        traced = trace(messages)
-        said = [entry for entry, _ in traced]
-        # The size of a file is known elsewhere, so an exchange with one is weighed each time.
-        plain = not any(isinstance(entry, UserEntry) and not isinstance(entry.content, str) for entry in said)
-        told = ToldExchange(
-            messages[-1].id, len(messages), [*traced], count_tokens(said, sizes), most_of_text(said) if plain else 0, plain
-        )
-        if plain:
+        told = _tell(messages, sizes)
+        if told.plain:
             self._told[messages[0].id] = told
         return told
 
@@ -79,6 +119,15 @@ class Exchanges:
         """Forgets every other exchange once there are more of them than of these."""
         if len(self._told) > 2 * len(first) + 16:
             self._told = {message_id: self._told[message_id] for message_id in first if message_id in self._told}
+
+
+def _tell(messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
+    traced = trace(messages)
+    said = [entry for entry, _ in traced]
+    # The size of a file is known elsewhere, so an exchange with one is weighed each time.
+    plain = not any(isinstance(entry, UserEntry) and not isinstance(entry.content, str) for entry in said)
+    weight, most = count_tokens(said, sizes), most_of_text(said) if plain else 0
+    return ToldExchange(messages[-1].id, len(messages), [*traced], weight, most, plain)
 
 
 def build(
@@ -127,8 +176,10 @@ def compose_weighed(
     sizes: Mapping[str, int] = {},
 ) -> Composed:
     """The same, with its weight. `exchanges` are those that were told before, and are added to."""
+    left = budget - estimate_tokens(system or "") - sum([estimate_tokens(tool.description) + 50 for tool in tools])
+    if summary is None and (whole := exchanges.tell_all(current, left, sizes)) is not None:
+        return whole
     turns = _until(history, current)
-    left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     before = () if summary is None else told(summary)
     if turns and count_tokens(before) + exchanges.tell(turns[-1], sizes).weight > left:
         # There is no room for more than what is asked now.

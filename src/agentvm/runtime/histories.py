@@ -108,7 +108,13 @@ class Histories:
             return None
         history.used_at = anyio.current_time()
         self._kept.move_to_end((tenant_id, session_id))
-        return replace(history.recalled, messages=tuple(history.messages.values()))
+        recalled = history.recalled
+        return Recalled(
+            summary=recalled.summary,
+            messages=tuple(history.messages.values()),
+            truncated=recalled.truncated,
+            refused=recalled.refused,
+        )
 
     @contextmanager
     def reading(self, tenant_id: TenantId, session_id: SessionId, *, summary: bool) -> Iterator[Keep]:
@@ -176,6 +182,7 @@ class Histories:
         if history is None or message.id in history.messages:
             return
         history.messages[message.id] = message
+        history.exchanges.add(message)
         size = MESSAGE_BYTES + rough_size(message)
         history.bytes += size
         self._bytes += size
@@ -190,7 +197,8 @@ class Histories:
             return
         kept = replace(recalled, messages=(), running=frozenset())
         most = HISTORY_MAX_BYTES if window == UNBOUNDED_TOKENS else min(HISTORY_MAX_BYTES, size + size // 2 + GROWTH_BYTES)
-        self._kept[key] = _History(kept, summary, messages, size, most, anyio.current_time(), window, Exchanges())
+        exchanges = Exchanges(recalled.messages)
+        self._kept[key] = _History(kept, summary, messages, size, most, anyio.current_time(), window, exchanges)
         self._bytes += size
         while self._bytes > MAX_BYTES:
             self.forget(*next(iter(self._kept)))

@@ -124,7 +124,7 @@ async def _call(asked: Asked, filled: Filled, record: CallRecord, until: float) 
     sending, refused, cut = Sending(), False, True
     try:
         asked.attempt.sent()
-        with sending.watch():
+        with sending:
             await _receive(asked, filled, record, until)
         cut = False
     except ProviderError as error:

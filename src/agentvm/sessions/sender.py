@@ -1,11 +1,11 @@
 """Message sender — accepts a user message: checks quotas, de-duplicates by client key, returns a turn to release."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from agentvm.errors import AgentBusy, AgentVMError, SessionNotFound, ShuttingDown
+from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TurnId
@@ -13,13 +13,13 @@ from agentvm.model.message import UserContent, measure
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.agent import Agent
+from agentvm.runtime.agent import Agent, OnBusy
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.sessions.workspace import Workspace
+from agentvm.tenants.book import release
 
-OnBusy = Literal["queue", "interrupt", "reject"]
-"""While another turn runs: wait for it, stop it, or refuse the message."""
+T = TypeVar("T")
 
 ENVELOPE_BYTES = 2
 """What a message has beside its text and its files, at least."""
@@ -61,28 +61,28 @@ class MessageSender:
     async def send(
         self, agent: Agent, content: UserContent, *, client_key: str | None = None, on_busy: OnBusy = "queue"
     ) -> SentMessage:
-        """Accepts the message, unless one with this key was accepted before. Every check precedes an interrupt."""
-        interrupted: Accepted | None = None
+        """Accepts the message, unless one with this key was accepted before."""
+        size = self.measure(content)
+        if client_key is None:
+            return await self._send(agent, content, size, None, on_busy)
+        async with agent.sending(client_key) as earlier:
+            return await self._send(agent, content, size, client_key, on_busy) if earlier is None else _said(agent, earlier)
 
-        async def make_way() -> None:
-            nonlocal interrupted
-            await self.check_attached(agent.container_id, content)
-            await self._check_tokens(agent, content)
-            if agent.busy and on_busy == "reject":
-                raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
-            if agent.busy and on_busy == "interrupt":
-                interrupted = await agent.interrupt()
-
-        async def receive() -> tuple[SessionRewound | None, Accepted | None]:
-            return None, await agent.receive(content, client_key, self.workspace.user_id)
-
+    async def _send(
+        self, agent: Agent, content: UserContent, size: int, client_key: str | None, on_busy: OnBusy
+    ) -> SentMessage:
+        await self._check_tokens(agent, content)
+        interrupted = await agent.make_way(content, on_busy) if agent.busy else None
         try:
-            sent = await self._once(agent, self.measure(content), client_key, make_way, receive)
+            accepted = await self._within_quotas(
+                agent, size, partial(agent.receive, content, client_key, self.workspace.user_id)
+            )
         except AgentVMError:
             # Everybody was told that it is being stopped.
             agent.cancel(interrupted)
             raise
-        return replace(sent, interrupted=interrupted)
+        now = accepted.state
+        return SentMessage(agent, now.user_message_id, now.turn_id, accepted, interrupted=interrupted)
 
     def measure(self, content: UserContent) -> int:
         """Bytes of a message; `InputTooLarge` when it has more than one message may."""
@@ -119,51 +119,35 @@ class MessageSender:
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
     ) -> SentMessage:
         """Takes something back, and says something instead, of at most that size."""
-        return await self._once(
-            agent, size, client_key, make_way, lambda: agent.rewrite(choose, client_key, self.workspace.user_id)
-        )
-
-    async def _once(
-        self,
-        agent: Agent,
-        size: int,
-        client_key: str | None,
-        make_way: Callable[[], Awaitable[None]],
-        receive: Callable[[], Awaitable[tuple[SessionRewound | None, Accepted | None]]],
-    ) -> SentMessage:
         async with agent.sending(client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
             await make_way()
-            try:
-                async with self._within_quotas(agent, size):
-                    rewound, accepted = await receive()
-            except SessionNotFound:
-                # The image was deleted after the agent was found or started; nobody else would end it.
-                await self.workspace.runtime.stop_agent(agent)
-                raise
+            rewound, accepted = await self._within_quotas(
+                agent, size, partial(agent.rewrite, choose, client_key, self.workspace.user_id)
+            )
         if accepted is None:
             raise ValueError("nothing was said")
         return SentMessage(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)
 
-    @asynccontextmanager
-    async def _within_quotas(self, agent: Agent, size: int) -> AsyncIterator[None]:
-        """To be left when the message is in the agent's inbox. A tenant with such limits sends one message after the other."""
-        quotas, who = self.workspace.tenancy.quotas, (self.workspace.tenant_id, self.workspace.user_id)
-
-        async def running() -> int:
-            # One that runs already is not one more.
-            return -1 if agent.busy else self.workspace.runtime.roster.count_running(self.workspace.tenant_id)
-
-        async def waiting() -> int:
-            return self.workspace.runtime.roster.count_waiting(self.workspace.tenant_id) if agent.busy else -1
-
-        async with (
-            quotas.adding(*who, "running_agents", running),
-            quotas.adding(*who, "queued_messages", waiting),
-        ):
+    async def _within_quotas(self, agent: Agent, size: int, receive: Callable[[], Awaitable[T]]) -> T:
+        """Receives a message that is counted as running, or waiting, from before it is in the agent's inbox."""
+        tenant_id, user_id, runtime = self.workspace.tenant_id, self.workspace.user_id, self.workspace.runtime
+        book = await self.workspace.tenancy.quotas.book(tenant_id, user_id)
+        roster = runtime.roster
+        # One that runs already is not one more.
+        waiting, running = ("queued_messages", roster.count_waiting), ("running_agents", roster.count_running)
+        metric, count = waiting if agent.busy else running
+        reserved = book.reserve(user_id, {metric: count(tenant_id)}, self.workspace.clock())
+        try:
             await self.workspace.check_storage(size)
-            yield
+            return await receive()
+        except SessionNotFound:
+            # The image was deleted after the agent was found or started; nobody else would end it.
+            await runtime.stop_agent(agent)
+            raise
+        finally:
+            release(reserved)
 
 
 def _said(agent: Agent, earlier: Turn) -> SentMessage:

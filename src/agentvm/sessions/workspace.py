@@ -104,7 +104,7 @@ class Workspace:
 
     async def check_storage(self, size: int) -> None:
         """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
-        await self.check_quota("storage_bytes", self.accounts.quotas.storage_bytes, size)
+        await self.tenancy.quotas.store(self.tenant_id, self.user_id, size, self.accounts.quotas.storage_bytes)
 
     async def free_storage(self, size: int) -> None:
         """Takes so many bytes off the count, because they were deleted or not stored after all."""

@@ -1,6 +1,6 @@
 """Book — one tenant's limits and the amounts used, reserved by model calls and settled after them. No I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -84,9 +84,24 @@ class QuotaBook:
 
     def applying(self, user_id: UserId | None, metrics: Iterable[str]) -> list[Counter]:
         """The tenant's own limits, and the user's."""
-        return [
-            self.counters[key] for metric in metrics for user in _payers(user_id) if (key := (metric, user)) in self.counters
-        ]
+        counters = self.counters
+        if user_id is None:
+            return [counters[metric, None] for metric in metrics if (metric, None) in counters]
+        return [counters[metric, user] for metric in metrics for user in (None, user_id) if (metric, user) in counters]
+
+    def reserve(self, user_id: UserId | None, counts: Mapping[str, int], now: int, *, own: int | None = None) -> list[Counter]:
+        """Reserves one more of each metric, of which there are so many, until `release`; `own` are those of the user.
+
+        For metrics that are counted in memory: a request need not wait for another that is about to add one.
+        """
+        counters = self.applying(user_id, counts)
+        for counter in counters:
+            quota = counter.quota
+            counter.used = counts[quota.metric] if own is None or quota.user_id is None else own
+            refuse_beyond(counter, 1, now)
+        for counter in counters:
+            counter.held += 1
+        return counters
 
     def remaining(self, user_id: UserId | None, now: int) -> QuotaRemaining:
         """Returns how much a call of the user may reserve."""
@@ -165,12 +180,23 @@ class QuotaHold:
         self._book.holds.discard(self)
 
 
+_latest: dict[QuotaWindow, tuple[int, int]] = {}
+"""The window of each kind that was computed last: it is asked for several times in each turn."""
+
+
 def window_of(window: QuotaWindow | None, now: int) -> tuple[int, int | None]:
     """Returns the start of the current window and of the next one, in UTC; a metric without a window is never renewed."""
+    if window is None:
+        return 0, None
+    begins, ends = _latest.get(window, (0, 0))
+    if not begins <= now < ends:
+        begins, ends = _latest[window] = _window_at(window, now)
+    return begins, ends
+
+
+def _window_at(window: QuotaWindow, now: int) -> tuple[int, int]:
     at = datetime.fromtimestamp(now / 1000, UTC)
     match window:
-        case None:
-            return 0, None
         case "minute":
             begin = at.replace(second=0, microsecond=0)
             return _ms(begin), _ms(begin) + 60_000
@@ -190,6 +216,12 @@ def _payers(user_id: UserId | None) -> tuple[UserId | None, ...]:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+def release(reserved: Iterable[Counter]) -> None:
+    """Ends a reservation of `QuotaBook.reserve`: what was added is counted, or was not added."""
+    for counter in reserved:
+        counter.held -= 1
 
 
 def renew(counter: Counter, now: int) -> None:

@@ -11,8 +11,8 @@ the amounts settled since.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,12 +55,13 @@ RECOUNT_SHARE = 200
 NEVER_COUNTED_MS = 2**62
 """Time of a byte count that must be repeated before the next use."""
 
+_REQUESTS = ("requests_per_minute",)
+
 EXPORTED = "export_bytes_per_day"
 
 STORED = "stored_bytes_per_day"
-
-PENDING = ("running_agents", "queued_messages", "connections")
-"""Metrics counted in memory, at once: one request need not wait for another that is about to add."""
+_STORED = (STORED,)
+_STORAGE = ("storage_bytes",)
 
 USERS_MAX = 10_000
 """Users of one tenant whose counters for limits of each user are in memory."""
@@ -140,9 +141,14 @@ class Quotas:
             book.wallet = msgspec.structs.replace(book.wallet, credited=wallet.credited, prepaid=wallet.prepaid)
 
     async def hit(self, tenant_id: TenantId, user_id: UserId | None) -> None:
-        """Counts one request."""
-        await self.refuse(tenant_id, user_id, "requests_per_minute", 1)
-        await self.count(tenant_id, user_id, "requests_per_minute", 1)
+        """Counts one request; `QuotaExceeded` if it is one too many."""
+        now = self._clock()
+        counters = (await self.book(tenant_id, user_id)).applying(user_id, _REQUESTS)
+        for counter in counters:
+            renew(counter, now)
+            refuse_beyond(counter, 1, now)
+        for counter in counters:
+            counter.used += 1
 
     async def refuse(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
         """`QuotaExceeded` if that much more of a metric that is only counted in memory would exceed a limit."""
@@ -174,13 +180,25 @@ class Quotas:
         metric: str,
         count: CountResources,
         adding: int = 1,
-        *,
-        of_user: CountResources | None = None,
     ) -> None:
-        """Refuses one more of a metric that is counted in the store; `of_user` counts for the user's own limit, if there is
-        one."""
-        async with self.adding(tenant_id, user_id, metric, count, adding, of_user=of_user):
+        """Refuses one more of a metric that is counted in the store."""
+        async with self.adding(tenant_id, user_id, metric, count, adding):
             pass
+
+    async def store(self, tenant_id: TenantId, user_id: UserId | None, size: int, count: CountResources) -> None:
+        """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many. `count` counts what is stored."""
+        book, now = await self.book(tenant_id, user_id), self._clock()
+        stored, of_today = book.applying(user_id, _STORAGE), book.applying(user_id, _STORED)
+        for counter in stored:
+            if not _is_recent(counter, now):
+                await self.check(tenant_id, user_id, "storage_bytes", count, size)
+                return
+        for counter in of_today:
+            renew(counter, now)
+        for counter in (*stored, *of_today):
+            refuse_beyond(counter, size, now)
+        for counter in (*stored, *of_today):
+            counter.used += size
 
     @asynccontextmanager
     async def adding(
@@ -190,8 +208,6 @@ class Quotas:
         metric: str,
         count: CountResources,
         adding: int = 1,
-        *,
-        of_user: CountResources | None = None,
     ) -> AsyncIterator[None]:
         """Like `check`, but serialises the tenant's requests until the addition can be counted."""
         book = await self.book(tenant_id, user_id)
@@ -200,36 +216,18 @@ class Quotas:
             await self.refuse(tenant_id, user_id, STORED, adding)
         if not counters:
             yield
-        elif metric in PENDING:
-            with await self._pending(counters, count, of_user, adding):
-                yield
         else:
             async with self._lock.hold((tenant_id, metric)):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
-                    # A slow count is not repeated each time.
-                    if metric != "storage_bytes" or not counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took):
-                        counter.used, counter.begins = await _asked(counter, count, of_user)(), now
+                    if metric != "storage_bytes" or not _is_recent(counter, now):
+                        counter.used, counter.begins = await count(), now
                         counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
                     refuse_beyond(counter, adding, now)
                     counter.used += adding
                 yield
         if metric == "storage_bytes":
             await self.count(tenant_id, user_id, STORED, adding)
-
-    async def _pending(
-        self, counters: Sequence[Counter], count: CountResources, of_user: CountResources | None, adding: int
-    ) -> AbstractContextManager[None]:
-        """Refuses an addition beyond the limit, additions in progress included."""
-        now, reserved = self._clock(), list[Counter]()
-        for counter in counters:
-            counted = await _asked(counter, count, of_user)()
-            # Below zero when the call adds none.
-            if counted >= 0:
-                counter.used = counted
-                refuse_beyond(counter, adding, now)
-                reserved.append(counter)
-        return _held(reserved, adding)
 
     async def remaining(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
         """Returns how much more a call may reserve."""
@@ -334,19 +332,9 @@ class Quotas:
                 del self._books[tenant_id]
 
 
-def _asked(counter: Counter, count: CountResources, of_user: CountResources | None) -> CountResources:
-    return count if counter.quota.user_id is None or of_user is None else of_user
-
-
-@contextmanager
-def _held(counters: Sequence[Counter], adding: int) -> Iterator[None]:
-    for counter in counters:
-        counter.held += adding
-    try:
-        yield
-    finally:
-        for counter in counters:
-            counter.held -= adding
+def _is_recent(counter: Counter, now: int) -> bool:
+    """Whether a count of stored bytes can be used: one that took long is not repeated each time."""
+    return counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took)
 
 
 def check_quota(quota: Quota) -> Quota:

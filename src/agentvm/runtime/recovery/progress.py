@@ -37,6 +37,9 @@ class Done:
     """Of every call it made, also of those that do not count."""
 
 
+NOTHING = Done()
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A model call that was cut off by a crash: what is known of it."""

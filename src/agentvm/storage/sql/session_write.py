@@ -1,10 +1,14 @@
 """Session writes — what a commit adds to one session, as SQL. Encoded before it is queued: the writer's time is everybody's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from agentvm.errors import SessionNotFound
+import msgspec
+
+from agentvm.errors import ConstraintFailed, SessionNotFound, WritesRefused
+from agentvm.log import get_logger
 from agentvm.model.attachment import references
+from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.message import Message, UserMessage, encode_message
 from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
@@ -13,21 +17,30 @@ from agentvm.storage.sql.accounts.asked import ask
 from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import greater
+from agentvm.storage.sql.dialect import greater, items_of
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
+
+logger = get_logger(__name__)
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 _SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+_SESSIONS = f"SELECT container_id, session_id FROM sessions WHERE tenant_id = ? AND session_id IN ({items_of('?')})"
 # What was said last is the latest that is stored, also when the clock was set back.
+_SET_SAID = f"""
+    last_message_at = {greater("coalesce(last_message_at, 0)", "?1")}, preview = coalesce(?2, preview), answers = answers + ?3
+"""
 _SAID = f"""
 UPDATE sessions
-SET last_message_at = {greater("coalesce(last_message_at, 0)", "?1")}, preview = coalesce(?2, preview),
-    answers = answers + ?3
-WHERE session_key = ?4
+SET {_SET_SAID} WHERE session_key = ?4
+"""
+# Both in one statement: each of them writes the row and its place in the lists anew.
+_TOUCH_AND_SAID = f"""
+UPDATE sessions SET updated_at = ?4, {_SET_SAID} WHERE tenant_id = ?5 AND container_id = ?6 AND session_id = ?7
+RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
 # The position is an identity column: the database numbers messages in the order they are stored, and gives no number twice.
@@ -47,7 +60,14 @@ SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ende
     alongside = coalesce(excluded.alongside, turns.alongside)
 WHERE turns.outcome IS NULL
 """
+# Nearly every turn that ends was stored when it began.
+_END_TURN = """
+UPDATE turns SET outcome = ?, usage = ?, ended_at = ? WHERE session_key = ? AND turn_id = ? AND outcome IS NULL
+"""
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
+
+_CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
+"""Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
 PIECE_BYTES = 256 * 1024
 """Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
@@ -86,46 +106,125 @@ def turn_row(turn: Turn) -> tuple[object, ...]:
     )
 
 
-def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[Connection], None]:
+class RepeatedMessage(Exception):
+    """A message of the write is stored already."""
+
+
+def prepare(write: SessionWrite, *, words: str | None = None) -> "PreparedWrite":
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
     The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
     takes a while, so that is not to be done on the event loop.
+    """
+    return PreparedWrite(write, words)
+
+
+class PreparedWrite:
+    """A write, encoded.
 
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
-    bodies = [prepare_message(message, words) for message in write.messages]
-    turns = [turn_row(turn) for turn in write.turns]
-    scope = (write.tenant_id, write.container_id)
-    chunk = write.chunk
-    begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
-    bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
 
-    if write.changes_no_session:
-        return _add_calls(write, ask_for, bill)
+    __slots__ = ("_ask", "_bill", "_bodies", "_touches_image", "_turns", "write")
 
-    def work(connection: Connection) -> None:
-        touched = connection.fetch(_TOUCH_SESSION, (write.now, *scope, write.session_id))
+    def __init__(self, write: SessionWrite, words: str | None) -> None:
+        self.write = write
+        self._bodies = [prepare_message(message, words) for message in write.messages]
+        self._turns = [(turn, turn_row(turn)) for turn in write.turns]
+        self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+        # An image is as new as the last turn that began with it.
+        self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
+
+    def __call__(self, connection: Connection) -> None:
+        """Adds what is not there yet."""
+        if not self.write.changes_no_session:
+            self._add(connection, self._touch(connection, _TOUCH_SESSION, (self.write.now,)), certain=False)
+        elif not is_there(connection, self.write):
+            raise SessionNotFound(self.write.session_id)
+        self._bill(connection)
+        self._ask(connection)
+
+    def add_new(self, connection: Connection) -> None:
+        """The same with fewer statements, for messages that are not there; `RepeatedMessage` if one is."""
+        if not self._bodies or self.write.rewind is not None:
+            self(connection)
+            return
+        said = (*_summary([body.entry for body in self._bodies]), self.write.now)
+        self._add(connection, self._touch(connection, _TOUCH_AND_SAID, said), certain=True)
+        self._bill(connection)
+        self._ask(connection)
+
+    def _touch(self, connection: Connection, statement: str, values: tuple[object, ...]) -> Any:
+        """Returns the session's key."""
+        write = self.write
+        touched = connection.fetch(statement, (*values, write.tenant_id, write.container_id, write.session_id))
         if not touched:
             raise SessionNotFound(write.session_id)
         session_key, image_id, deleted = touched[0]
-        if deleted and begins:
+        if deleted and any(turn.outcome is None and turn.attempts == 0 for turn in write.turns):
             raise SessionNotFound(write.session_id)
-        connection.execute(_TOUCH_IMAGE, (write.now, *scope, image_id))
+        if self._touches_image:
+            connection.execute(_TOUCH_IMAGE, (write.now, write.tenant_id, write.container_id, image_id))
+        return session_key
+
+    def _add(self, connection: Connection, session_key: Any, *, certain: bool) -> None:
+        write = self.write
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
-        if bodies:
-            said = [entry for _, entry in add_messages(connection, session_key, scope, bodies)]
-            if said:
-                answers = sum(entry.kind in COUNTED for entry in said)
-                connection.execute(_SAID, (max(entry.at for entry in said), preview_of(said), answers, session_key))
-        connection.many(_PUT_TURN, ((session_key, *turn) for turn in turns))
-        if chunk is not None:
+        if self._bodies:
+            scope = (write.tenant_id, write.container_id)
+            entries = [entry for _, entry in add_messages(connection, session_key, scope, self._bodies)]
+            if not certain and entries:
+                connection.execute(_SAID, (*_summary(entries), session_key))
+            elif certain and len(entries) < len(self._bodies):
+                raise RepeatedMessage
+        for turn, row in self._turns:
+            _put_turn(connection, session_key, turn, row)
+        if (chunk := write.chunk) is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
-        bill(connection)
-        ask_for(connection)
 
-    return work
+
+def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
+    """Adds the writes together; one by one when something stands in the way. Returns the sessions that are gone."""
+    gone: set[SessionId] = set()
+    connection.execute("SAVEPOINT sessions")
+    try:
+        for add in prepared:
+            add.add_new(connection)
+    except (SessionNotFound, RepeatedMessage, *_CONTRADICTIONS):
+        connection.execute("ROLLBACK TO sessions")
+        gone = _add_each(connection, prepared)
+    connection.execute("RELEASE sessions")
+    return gone
+
+
+def _add_each(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
+    gone: set[SessionId] = set()
+    refused: set[SessionId] = set()
+    for add in prepared:
+        write = add.write
+        connection.execute("SAVEPOINT session")
+        try:
+            add(connection)
+        except SessionNotFound:
+            gone.add(write.session_id)
+            connection.execute("ROLLBACK TO session")
+            enter(write.tenant_id, write.ledger, write.answered)(connection)
+        except _CONTRADICTIONS as error:
+            logger.error("write_refused", session_id=write.session_id, error=str(error))
+            refused.add(write.session_id)
+            connection.execute("ROLLBACK TO session")
+        connection.execute("RELEASE session")
+    if refused:
+        raise WritesRefused(frozenset(refused))
+    return gone
+
+
+def _put_turn(connection: Connection, session_key: Any, turn: Turn, row: tuple[object, ...]) -> None:
+    if turn.outcome is not None and turn.attempts == 0 and turn.alongside is None:
+        if connection.execute(_END_TURN, (row[3], row[4], row[5], session_key, turn.turn_id)):
+            return
+    connection.execute(_PUT_TURN, (session_key, *row))
 
 
 def is_there(connection: Connection, write: SessionWrite) -> bool:
@@ -133,18 +232,17 @@ def is_there(connection: Connection, write: SessionWrite) -> bool:
     return bool(connection.fetch(_SESSION, (write.tenant_id, write.container_id, write.session_id)))
 
 
-def _add_calls(
-    write: SessionWrite, ask_for: Callable[[Connection], None], bill: Callable[[Connection], int]
-) -> Callable[[Connection], None]:
-    """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
-
-    def work(connection: Connection) -> None:
-        if not is_there(connection, write):
-            raise SessionNotFound(write.session_id)
-        bill(connection)
-        ask_for(connection)
-
-    return work
+def find_gone(connection: Connection, writes: Sequence[SessionWrite]) -> set[SessionId]:
+    """The sessions of these writes that are not stored; one query for all of a tenant's."""
+    by_tenant: dict[TenantId, list[SessionWrite]] = {}
+    for write in writes:
+        by_tenant.setdefault(write.tenant_id, []).append(write)
+    gone: set[SessionId] = set()
+    for tenant_id, some in by_tenant.items():
+        named = msgspec.json.encode([write.session_id for write in some]).decode()
+        there = set(connection.fetch(_SESSIONS, (tenant_id, named)))
+        gone.update(write.session_id for write in some if (write.container_id, write.session_id) not in there)
+    return gone
 
 
 class PreparedMessage(NamedTuple):
@@ -176,6 +274,12 @@ def add_messages(
     for message_id, body, entry, digests, words in messages:
         for (position,) in connection.fetch(_ADD_MESSAGE, (session_key, message_id, body)):
             index(connection, scope[0], position, session_key, entry, words)
-            link(connection, scope, position, digests)
+            if digests:
+                link(connection, scope, position, digests)
             added.append((position, entry))
     return added
+
+
+def _summary(entries: Sequence[Entry]) -> tuple[int, str | None, int]:
+    """Facts of messages for lists: when the last was said, its beginning, and how many are answers."""
+    return max(entry.at for entry in entries), preview_of(entries), sum(entry.kind in COUNTED for entry in entries)

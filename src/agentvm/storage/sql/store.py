@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from agentvm.errors import ConstraintFailed, InvalidInput, SessionNotFound, WritesRefused
+from agentvm.errors import InvalidInput
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
@@ -15,7 +15,6 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.accounts.asked import read_left
 from agentvm.storage.sql.accounts.directory import Directory
-from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
 from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.connection import Connection, Database
@@ -37,7 +36,7 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
-from agentvm.storage.sql.session_write import is_there, prepare
+from agentvm.storage.sql.session_write import add_all, find_gone, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
@@ -87,8 +86,6 @@ _SHOWN_SESSION = (
     "SELECT container_id FROM sessions "
     f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')} AND {is_here('sessions')}"
 )
-_CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
-"""Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
 
 class TenantStore:
@@ -233,26 +230,12 @@ class Store:
         """
         # Deltas are in the entry: of their session nothing is asked but whether it is there.
         carried = [write for write in writes if write.is_empty]
-        prepared = [(write, prepare(write)) for write in writes if not write.is_empty]
+        prepared = [prepare(write) for write in writes if not write.is_empty]
 
         def work(connection: Connection) -> Committed:
-            gone = {write.session_id for write in carried if not is_there(connection, write)}
-            refused: set[SessionId] = set()
-            for write, add in prepared:
-                connection.execute("SAVEPOINT session")
-                try:
-                    add(connection)
-                except SessionNotFound:
-                    gone.add(write.session_id)
-                    connection.execute("ROLLBACK TO session")
-                    enter(write.tenant_id, write.ledger, write.answered)(connection)
-                except _CONTRADICTIONS as error:
-                    logger.error("write_refused", session_id=write.session_id, error=str(error))
-                    refused.add(write.session_id)
-                    connection.execute("ROLLBACK TO session")
-                connection.execute("RELEASE session")
-            if refused:
-                raise WritesRefused(frozenset(refused))
+            gone = find_gone(connection, carried) if carried else set()
+            if prepared:
+                gone |= add_all(connection, prepared)
             if forget:
                 self._forget(connection, forget)
             if entry is None:
