@@ -1,7 +1,9 @@
+from dataclasses import dataclass
+
 import msgspec
 import pytest
 
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 
 
 class Fact(Record):
@@ -28,3 +30,26 @@ def test_subclasses_are_frozen_and_keyword_only_too() -> None:
 
 def test_a_subclass_may_add_options() -> None:
     assert msgspec.json.encode(Tagged(size=1)) == b'{"type":"tagged","size":1}'
+
+
+def test_a_record_takes_the_fields_that_its_sources_share_and_the_last_source_wins() -> None:
+    class Source(Record):
+        name: str
+        size: int
+        extra: bool = True
+
+    class Target(Record):
+        name: str
+        size: int
+        note: str | None = None
+
+    @dataclass
+    class Plain:
+        name: str
+        note: str
+
+    first, last = Source(name="a", size=1), Plain("b", "n")
+    assert record_from(Target, first, last, size=3) == Target(name="b", size=3, note="n")
+    assert record_from(Plain, first, note="m") == Plain("a", "m")
+    with pytest.raises(TypeError):
+        record_from(Target, last)

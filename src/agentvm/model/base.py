@@ -1,6 +1,7 @@
 """Record — the shape every fact shares: frozen, keyword-only, camelCase in JSON, absent members left out."""
 
-from typing import Any, dataclass_transform
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -15,3 +16,13 @@ class _RecordMeta(msgspec.StructMeta):
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, metaclass=_RecordMeta, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A fact. Optional members that are unset do not appear in its JSON."""
+
+
+T = TypeVar("T")
+
+
+def record_from(kind: Callable[..., T], *sources: object, **values: Any) -> T:
+    """Returns a `kind` with these values; its other fields are those of the same name of the sources, the last one first."""
+    names = kind.__struct_fields__ if isinstance(kind, msgspec.StructMeta) else tuple(vars(kind)["__dataclass_fields__"])
+    shared = {name: getattr(source, name) for source in sources for name in names if hasattr(source, name)}
+    return kind(**{**shared, **values})

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound, AttachmentTooLarge
 from agentvm.model.attachment import ATTACHMENT_MAX_BYTES, Attachment, check_media_type, check_name
+from agentvm.model.base import record_from
 from agentvm.operations.http_caching import CREDENTIAL, IMMUTABLE, matches
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -176,16 +177,7 @@ async def delete(context: Context, request: AttachmentDelete) -> None:
 
 
 def _record(attachment: Attachment) -> AttachmentRecord:
-    return AttachmentRecord(
-        attachment=attachment.reference,
-        digest=attachment.digest,
-        container_id=attachment.container_id,
-        size=attachment.size,
-        media_type=attachment.media_type,
-        created_at=attachment.created_at,
-        name=attachment.name,
-        uploaded_by=attachment.uploaded_by,
-    )
+    return record_from(AttachmentRecord, attachment, attachment=attachment.reference)
 
 
 async def _chunks(store: "AttachmentStore", digest: str) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentvm.errors import InvalidInput, PreconditionFailed, shorten
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import TenantId
 from agentvm.model.setting import ChangeRequest, ChangeResult
 from agentvm.operations.http_reply import HttpReply
@@ -161,14 +161,7 @@ async def list_history(context: Context, request: ConfigHistory) -> Page[ChangeV
     """List the changes of settings, newest first."""
     changes = await context.settings.history(before=number_of(request.cursor), limit=request.limit + 1)
     items = [
-        ChangeView(
-            revision=change.revision,
-            at=change.at,
-            actor=change.actor,
-            request_id=change.request_id,
-            note=change.note,
-            changes=tuple(Changed(key=key, to=value) for key, value in change.changes.items()),
-        )
+        record_from(ChangeView, change, changes=tuple(Changed(key=key, to=value) for key, value in change.changes.items()))
         for change in changes
     ]
     return paged(items, request.limit, lambda index: str(items[index].revision))

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from agentvm.errors import ContainerForbidden, PreconditionFailed, SessionNotFound
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.session import Draft
 from agentvm.operations.numbers import Amount
@@ -157,11 +157,4 @@ async def of_all(context: Context, request: SessionDraftList) -> SessionDraftLis
 
 
 def _listed(draft: Draft) -> DraftListed:
-    return DraftListed(
-        session_id=draft.session_id,
-        container_id=draft.container_id,
-        image_id=draft.image_id,
-        preview=" ".join(draft.text[: 4 * PREVIEW_MAX].split())[:PREVIEW_MAX],
-        updated_at=draft.updated_at,
-        device=draft.device,
-    )
+    return record_from(DraftListed, draft, preview=" ".join(draft.text[: 4 * PREVIEW_MAX].split())[:PREVIEW_MAX])

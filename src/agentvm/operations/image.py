@@ -6,6 +6,7 @@ import msgspec
 
 from agentvm.blueprint.image import references
 from agentvm.errors import ContainerForbidden, ImageNotFound
+from agentvm.model.base import record_from
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.image import Image
@@ -233,19 +234,12 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
 def image_record(context: Context, image: Image, *, with_config: bool = True) -> ImageRecord:
     agent = context.vm.runtime.agent_of(context.tenant_id, image)
     uris = {} if image.source is None else {item.place: item.uri for item in references(image.source, image.config)}
-    return ImageRecord(
-        image_id=image.image_id,
-        container_id=image.container_id,
-        session_id=image.session_id,
-        name=image.name,
-        description=image.description,
+    return record_from(
+        ImageRecord,
+        image,
         system_prompt=image.definition.system_prompt,
-        created_at=image.created_at,
-        updated_at=image.updated_at,
         online=agent is not None,
         agent_id=None if agent is None else agent.agent_id,
-        definition_name=image.definition_name,
-        digest=image.digest,
         system_prompt_ref=uris.get("systemPrompt"),
         definition_ref=uris.get("definition"),
         tool_refs=tuple(uri for place, uri in uris.items() if place.startswith("tools.")) or None,

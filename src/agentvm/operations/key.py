@@ -4,7 +4,7 @@ import msgspec
 
 from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.principal import PERMISSIONS
 from agentvm.model.secret import Secret
@@ -152,16 +152,12 @@ async def whoami(context: Context, request: Empty) -> Whoami:
     principal = context.principal
     tenant = await context.tenancy.store.directory.get_tenant(principal.tenant_id)
     user = None if principal.user_id is None else await context.accounts.users.get(principal.user_id)
-    return Whoami(
-        tenant_id=principal.tenant_id,
+    return record_from(
+        Whoami,
+        principal,
         tenant=None if tenant is None else tenant.slug,
-        user_id=principal.user_id,
         user=None if user is None else user.external_id,
-        role=principal.role,
-        key_id=principal.key_id,
         permissions=tuple(name for name in PERMISSIONS if principal.may(name)),
-        containers=principal.containers,
-        expires_at=principal.expires_at,
         auth="on" if context.vm.config.authenticates else "off",
     )
 

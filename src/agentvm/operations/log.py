@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from agentvm.errors import InvalidInput
+from agentvm.model.base import record_from
 from agentvm.observability.log_entry import LogEntry
 from agentvm.observability.log_filter import LogFilter, LogScope, log_scope
 from agentvm.operations.accept import preferred
@@ -15,7 +16,7 @@ from agentvm.operations.http_reply import HttpReply, Streamed, StreamSource
 from agentvm.operations.numbers import Amount
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of
-from agentvm.operations.times import to_ms
+from agentvm.operations.times import span_of
 
 if TYPE_CHECKING:
     from agentvm.observability.log_book import LogFollower
@@ -63,7 +64,7 @@ async def list_all(context: Context, request: LogList) -> Page[LogEntry] | HttpR
     `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the
     operator sees entries of no tenant.
     """
-    criteria = _criteria(request)
+    criteria = record_from(LogFilter, request, **span_of(request))
     scope = log_scope(context.principal, context.tenant_id if context.http.names_tenant else None)
     if request.follow:
         return await _follow(context, request, criteria, scope)
@@ -71,20 +72,6 @@ async def list_all(context: Context, request: LogList) -> Page[LogEntry] | HttpR
         raise InvalidInput("`after` needs follow=true; for the next page, use `cursor`")
     page = await context.vm.logs.find(criteria, scope, before=number_of(request.cursor), limit=request.limit)
     return Page(items=page.entries, next_cursor=None if page.next is None else str(page.next))
-
-
-def _criteria(request: LogList) -> LogFilter:
-    return LogFilter(
-        level=request.level,
-        since=to_ms(request.since, "since"),
-        until=to_ms(request.until, "until"),
-        request_id=request.request_id,
-        turn_id=request.turn_id,
-        session_id=request.session_id,
-        container_id=request.container_id,
-        event=request.event,
-        text=request.text,
-    )
 
 
 async def _follow(context: Context, request: LogList, criteria: LogFilter, scope: LogScope) -> HttpReply[Streamed]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.model.account import EACH_USER, METRICS, Quota
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import UserId
 from agentvm.operations.numbers import Amount
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -134,13 +134,12 @@ async def _check_user(context: Context, user_id: UserId | None) -> bool:
 
 async def _view(context: Context, book: "QuotaBook", quota: Quota, source: QuotaSource | None) -> QuotaView:
     is_each, now = quota.user_id == EACH_USER, context.vm.clock()
-    return QuotaView(
-        metric=quota.metric,
+    return record_from(
+        QuotaView,
+        quota,
         user_id=None if is_each else quota.user_id,
         each_user=True if is_each else None,
         source=source,
-        hard=quota.hard,
-        soft=quota.soft,
         used=await used_of(quota, context.accounts, book, now),
         reset_at=window_of(METRICS[quota.metric], now)[1],
     )

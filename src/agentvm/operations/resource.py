@@ -15,7 +15,7 @@ from agentvm.errors.resource import (
     ResourceNotFound,
     ResourceVersionExists,
 )
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.resource import Resource, Visibility, describe_versions, digest_of, parse_type, select
 from agentvm.model.semver import Bump
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
@@ -94,18 +94,7 @@ async def register(context: Context, request: ResourceRegister) -> ResourceRegis
     The very same version again changes nothing, and is answered with 200 over HTTP. Fails with `resource_exists`,
     `resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.
     """
-    draft = NewVersion(
-        type=parse_type(request.type),
-        name=request.name,
-        content=request.content,
-        version=request.version,
-        schema=request.schema,
-        dependencies=request.dependencies,
-        description=request.description,
-        tags=request.tags,
-        visibility=request.visibility,
-        pointer=request.tag,
-    )
+    draft = record_from(NewVersion, request, type=parse_type(request.type), pointer=request.tag)
     context.target = f"{draft.type}/{draft.name}"
     return registered(context, await context.resources.register(draft), request.content)
 
@@ -142,11 +131,10 @@ async def publish(context: Context, request: ResourcePublish) -> ResourceRegiste
         )
     resource = await context.resources.find(request.uri)
     context.target = f"{resource.type}/{resource.name}"
-    change = VersionChange(
-        content=request.content,
+    change = record_from(
+        VersionChange,
+        request,
         schema=UNSET if request.schema is None else request.schema,
-        dependencies=request.dependencies,
-        version=request.version,
         bump=request.bump or "patch",
         changes=Changes(description=request.description, tags=request.tags, visibility=request.visibility),
         pointer=request.tag,
@@ -189,16 +177,13 @@ async def search(context: Context, request: ResourceList) -> ResourceListReply:
     Your own and public ones; the best match first if there is a `q`, else by name.
     """
     target = None if request.depends_on is None else await context.resources.find(request.depends_on)
-    query = Search(
+    query = record_from(
+        Search,
+        request,
         text=request.q,
         type=None if request.type is None else parse_type(request.type),
-        tag=request.tag,
-        owner=request.owner,
-        visibility=request.visibility,
-        scope=request.scope,
         depends_on=None if target is None else target.resource_id,
         after=request.cursor,
-        limit=request.limit,
     )
     page = await context.resources.store.search(query)
     records = tuple(resource_record(hit.resource, context.tenant_id, uses=hit.uses) for hit in page.items)
@@ -293,11 +278,9 @@ async def update(context: Context, request: ResourceUpdate) -> ResourceRegisterR
     if request.content is None and request.schema is UNSET and request.dependencies is None:
         return await _describe(context, request, resource, changes)
     _check_numbering(request.version, request.bump)
-    change = VersionChange(
-        content=request.content,
-        schema=request.schema,
-        dependencies=request.dependencies,
-        version=request.version,
+    change = record_from(
+        VersionChange,
+        request,
         bump=request.bump or "patch",
         changes=changes,
         pointer=request.tag,

@@ -12,7 +12,7 @@ from agentvm.errors.resource import (
     ResourceTooLarge,
     ResourceUriInvalid,
 )
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.resource import digest_of, parse_uri
 from agentvm.operations.http_caching import CREDENTIAL, IMMUTABLE, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
@@ -58,11 +58,9 @@ async def render(context: Context, request: ResourceResolve) -> ResourceResolveR
     Fails with `resource_not_found`, `resource_uri_invalid`, `prompt_unresolved`.
     """
     resolved = await context.vm.resources.resolver.resolve(context.tenant_id, request.uri, args=request.args)
-    return ResourceResolveReply(
-        uri=resolved.uri,
-        resolved=resolved.resolved,
-        digest=resolved.digest,
-        rendered=resolved.rendered,
+    return record_from(
+        ResourceResolveReply,
+        resolved,
         lock=msgspec.convert(resolved.lock, tuple[LockRecord, ...], from_attributes=True),
         warnings=tuple(f"{warning.uri}: {warning.message}" for warning in resolved.warnings),
     )

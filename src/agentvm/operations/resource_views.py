@@ -1,18 +1,14 @@
 """Views of resources — how resources and their versions are shown."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceUri, ResourceVersion
+from agentvm.operations.operation import Context
 from agentvm.protocol.records import ResourceRecord
 from agentvm.protocol.requests import Reply
 from agentvm.storage.resources import Published
-
-if TYPE_CHECKING:
-    from agentvm.operations.context import Context
 
 READ, WRITE = "resources:read", "resources:write"
 RESOURCE = "/v1/resources/{resource_id}"
@@ -56,21 +52,7 @@ class ContentView(Record):
 
 
 def resource_record(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceRecord:
-    return ResourceRecord(
-        id=resource.resource_id,
-        uri=uri_of(resource, viewer),
-        type=resource.type,
-        owner=resource.owner,
-        name=resource.name,
-        visibility=resource.visibility,
-        latest=resource.latest,
-        description=resource.description,
-        tags=resource.tags,
-        deprecated=resource.deprecated,
-        created_at=resource.created_at,
-        updated_at=resource.updated_at,
-        uses=uses,
-    )
+    return record_from(ResourceRecord, resource, id=resource.resource_id, uri=uri_of(resource, viewer), uses=uses)
 
 
 def uri_of(resource: Resource, viewer: TenantId) -> str:
@@ -80,17 +62,10 @@ def uri_of(resource: Resource, viewer: TenantId) -> str:
 
 
 def version_view(version: ResourceVersion, resource: Resource, viewer: TenantId) -> VersionView:
-    return VersionView(
-        version=version.version,
-        digest=version.digest,
-        size=version.size,
-        created_at=version.created_at,
-        yanked_at=version.yanked_at,
-        created_by=version.created_by if resource.tenant_id == viewer else None,
-    )
+    return record_from(VersionView, version, created_by=version.created_by if resource.tenant_id == viewer else None)
 
 
-def registered(context: "Context", published: Published, content: object = None) -> ResourceRegisterReply:
+def registered(context: Context, published: Published, content: object = None) -> ResourceRegisterReply:
     """Returns the reply about a version; `content` is the one that was just published."""
     resource, version = published.resource, published.version
     record = resource_record(resource, context.tenant_id)

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from agentvm.errors import ContainerForbidden, SessionNotFound
+from agentvm.model.base import record_from
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Session, check_search
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.times import Moment, to_ms
+from agentvm.operations.times import Moment, span_of
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_page, read_recent
@@ -83,16 +84,7 @@ async def browse(context: Context, request: SessionBrowse) -> SessionBrowseReply
     Of one container, or of every container that you may use: pinned ones first, then by the time of the last message.
     """
     library = context.sessions
-    query = SessionQuery(
-        image_id=request.image_id,
-        archived=_ARCHIVED[request.archived],
-        pinned=request.pinned,
-        since=to_ms(request.since, "since"),
-        until=to_ms(request.until, "until"),
-        title=request.title,
-        after=request.cursor,
-        limit=request.limit,
-    )
+    query = record_from(SessionQuery, request, archived=_ARCHIVED[request.archived], after=request.cursor, **span_of(request))
     page = await (await library.within(request.container_id)).list(query, library.reader(request.device))
     sessions = tuple(session_record(item) for item in page.items)
     return SessionBrowseReply(sessions=sessions, total=page.total, next_cursor=page.next)
@@ -142,18 +134,8 @@ async def search(context: Context, request: SessionSearch) -> SessionSearchReply
     The best match first. Every word must be in a message, or in a title; a word of three letters or more also matches the
     beginning of a longer one.
     """
-    query = MessageSearch(
-        text=check_search(request.q),
-        image_id=request.image_id,
-        session_id=request.session_id,
-        role=request.role,
-        tool=request.tool,
-        since=to_ms(request.since, "since"),
-        until=to_ms(request.until, "until"),
-        after=request.cursor,
-        limit=request.limit,
-        now=context.vm.clock(),
-    )
+    text, now = check_search(request.q), context.vm.clock()
+    query = record_from(MessageSearch, request, text=text, after=request.cursor, now=now, **span_of(request))
     page = await (await context.sessions.within(request.container_id)).search(query)
     matches = tuple(match_record(item) for item in page.items)
     titles = tuple(title_record(item) for item in page.titles)
@@ -228,51 +210,14 @@ async def messages(context: Context, request: SessionMessages) -> SessionMessage
 
 
 def session_record(listed: Listed) -> SessionRecord:
-    session = listed.session
-    return SessionRecord(
-        session_id=session.session_id,
-        image_id=session.image_id,
-        container_id=session.container_id,
-        title=session.title,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        quarantine=session.quarantine,
-        pinned_at=session.pinned_at,
-        archived_at=session.archived_at,
-        forked_from=session.forked_from,
-        last_message_at=session.last_message_at,
-        preview=session.preview,
-        unread=listed.unread,
-        cursor=listed.cursor,
-    )
+    return record_from(SessionRecord, listed.session, listed)
 
 
 def match_record(match: Found) -> FoundRecord:
-    session = match.session
-    return FoundRecord(
-        session_id=session.session_id,
-        image_id=session.image_id,
-        container_id=session.container_id,
-        title=session.title,
-        message_id=match.message_id,
-        role=match.role,
-        tool=match.tool,
-        at=match.at,
-        position=match.position,
-        cursor=match.cursor,
-        snippet=match.snippet,
-        before=match.before,
-        after=match.after,
-    )
+    return record_from(FoundRecord, match.session, match)
 
 
 def title_record(match: FoundTitle) -> TitleRecord:
     session = match.session
-    return TitleRecord(
-        session_id=session.session_id,
-        image_id=session.image_id,
-        container_id=session.container_id,
-        title=session.title or "",
-        at=session.created_at if session.last_message_at is None else session.last_message_at,
-        snippet=match.snippet,
-    )
+    at = session.created_at if session.last_message_at is None else session.last_message_at
+    return record_from(TitleRecord, session, title=session.title or "", at=at, snippet=match.snippet)

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import AccountStatus, Tenant
-from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.operations.erasure import counted
 from agentvm.operations.numbers import check_text
@@ -28,15 +27,8 @@ NAME_MAX = 200
 _ALL, _ONE = "/v1/tenants", "/v1/tenants/{tenant}"
 
 
-class TenantView(Record):
-    tenant_id: TenantId
-    slug: str
-    name: str
-    description: str | None = None
+class TenantView(Tenant):
     status: AccountStatus
-    plan: str | None = None
-    created_at: int
-    updated_at: int
 
 
 class TenantCreate(Request[TenantView]):

@@ -1,6 +1,7 @@
 """Times — how a request names a moment."""
 
 from datetime import UTC, datetime
+from typing import Protocol
 
 from agentvm.errors import InvalidInput, shorten
 
@@ -23,3 +24,16 @@ def to_ms(moment: Moment | None, field: str) -> int | None:
         return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise InvalidInput(f"{field} is {shorten(moment)!r}; it must be like 2026-11-15, 2026-11-15T10:00:00Z or ms") from None
+
+
+class _Bounded(Protocol):
+    @property
+    def since(self) -> Moment | None: ...
+
+    @property
+    def until(self) -> Moment | None: ...
+
+
+def span_of(request: _Bounded) -> dict[str, int | None]:
+    """Returns `since` and `until` of a request in milliseconds."""
+    return {"since": to_ms(request.since, "since"), "until": to_ms(request.until, "until")}

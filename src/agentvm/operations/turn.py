@@ -6,6 +6,7 @@ import msgspec
 
 from agentvm.errors import ContainerForbidden, NotFound
 from agentvm.events.base import Event
+from agentvm.model.base import record_from
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
@@ -51,16 +52,8 @@ async def list_all(context: Context, request: TurnList) -> Page[Turn]:
             raise NotFound("There is no such session")
     elif since is None:
         since = now - DAY_MS
-    query = TurnQuery(
-        session_id=request.session_id,
-        since=since,
-        until=to_ms(request.until, "until"),
-        outcome=request.outcome,
-        order=request.order,
-        now=now,
-        after=request.cursor,
-        limit=request.limit,
-    )
+    until = to_ms(request.until, "until")
+    query = record_from(TurnQuery, request, since=since, until=until, now=now, after=request.cursor)
     page = await (await context.sessions.within(request.container_id)).turns(query)
     return Page(items=page.items, next_cursor=page.next)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import AccountStatus, User, UserRole
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.model.ids import ContainerId, UserId, check_container_id
 from agentvm.operations.erasure import counted
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -27,15 +27,9 @@ _CONTAINERS = f"{_ONE}/containers"
 _CONTAINER = f"{_CONTAINERS}/{{container_id}}"
 
 
-class UserView(Record):
-    user_id: UserId
-    tenant_id: TenantId
-    external_id: str
-    display_name: str | None = None
+class UserView(User):
     role: UserRole
     status: AccountStatus
-    created_at: int
-    updated_at: int
 
 
 class UserCreate(Request[UserView]):
