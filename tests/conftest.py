@@ -30,7 +30,7 @@ if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_
     os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
-settings.register_profile("project", deadline=None, max_examples=50)
+settings.register_profile("project", deadline=None, max_examples=30)
 settings.register_profile(THOROUGH, deadline=None, max_examples=1_000)
 settings.load_profile("project")
 

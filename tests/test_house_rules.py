@@ -4,6 +4,7 @@ Each rule yields the offences it finds; `PLANTED` proves for each one that it ca
 """
 
 import ast
+import functools
 import os
 import re
 import tomllib
@@ -68,6 +69,11 @@ MACHINE = re.compile(
 )
 
 
+@functools.cache
+def parse(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """One Python file: `name` is its path below src/agentvm, or below the project for the rest."""
@@ -77,7 +83,7 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return parse(self.text)
 
 
 Rule = Callable[[Module], Iterator[str]]

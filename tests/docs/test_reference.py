@@ -38,9 +38,9 @@ MANAGERS = {
 }
 
 
-@pytest.mark.parametrize("file", sorted(render()))
-def test_the_generated_files_are_current(file: str) -> None:
-    assert (DOCS / file).read_text(encoding="utf-8") == render()[file], "run: python -m docs.generate"
+def test_the_generated_files_are_current() -> None:
+    for file, text in render().items():
+        assert (DOCS / file).read_text(encoding="utf-8") == text, "run: python -m docs.generate"
 
 
 def test_every_event_has_its_sentence() -> None:

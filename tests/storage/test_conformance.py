@@ -15,7 +15,6 @@ pytestmark = pytest.mark.anyio
 
 ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
     "sqlite": lambda folder: open_store(folder / "agentvm.db"),
-    "sqlite-memory": lambda folder: open_store(None),
 }
 
 

@@ -22,7 +22,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.server.http import described
 
-EXAMPLES = examples(4, 100)
+EXAMPLES = examples(2, 100)
 """Of each route, besides those that follow from its bounds."""
 
 SCHEMA = schemathesis.openapi.from_dict(described())

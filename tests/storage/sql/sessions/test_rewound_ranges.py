@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.conformance.records import HOME, IMAGE, SESSION, image
 from tests.conformance.sessions import ANN, answered, mine, said
 from tests.conformance.store import ACME, settle
+from tests.support.examples import examples
 
 from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message
@@ -102,7 +103,7 @@ acts = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 400), deadline=None)
 @given(acts)
 def test_a_large_rewind_shows_what_a_small_one_does(acts: Sequence[tuple[str, object]]) -> None:
     async def run() -> None:
