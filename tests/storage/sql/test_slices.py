@@ -1,74 +1,30 @@
 """Slices — nothing that may be large holds the writer for long: how many rows the largest commit of each changes."""
 
 import io
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
-import apsw
 import pytest
-from tests.conformance.accounts import ALICE, key, tenant, user
+from tests.conformance.accounts import key, tenant
 from tests.conformance.attachments import digest_of, referring
-from tests.conformance.erasing import erase
-from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, session, turn
+from tests.conformance.records import HOME, IMAGE, SESSION, default_session, image, turn
 from tests.conformance.resources import publication, put
 from tests.conformance.retention import say
 from tests.conformance.sessions import mine, said
 from tests.conformance.store import ACME, settle
-from tests.storage.crashing import CrashingDatabase
+from tests.storage.sql.commits import MANY, Commits, largest, opened
 
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import ContainerId, KeyId, MessageId, RewindId, SessionId, TenantId
+from agentvm.model.ids import KeyId, MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
-from agentvm.storage.engine import open_store
 from agentvm.storage.retention import SessionPlace
-from agentvm.storage.sql.accounts.users import UserStore
 from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
-
-ROWS_MAX = 2_000
-"""Rows that a commit may change, with those of indexes that triggers keep: a few hundredths of a second."""
-MANY = 3_000
-"""More messages than that, were they one commit."""
-
-
-class Commits:
-    """How many rows each commit of every connection has changed."""
-
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-
-    def watch(self, connection: apsw.Connection) -> None:
-        before = connection.total_changes()
-
-        def note() -> bool:
-            nonlocal before
-            self.rows.append(connection.total_changes() - before)
-            before = connection.total_changes()
-            return False
-
-        connection.set_commit_hook(note)
-
-
-@pytest.fixture
-def commits() -> Iterator[Commits]:
-    watching = Commits()
-    apsw.connection_hooks.append(watching.watch)
-    yield watching
-    apsw.connection_hooks.remove(watching.watch)
-
-
-@asynccontextmanager
-async def opened(tmp_path: Path) -> AsyncIterator[Store]:
-    with anyio.fail_after(60):
-        async with open_store(tmp_path / "agentvm.db") as store:
-            yield store
 
 
 def many(first: int = 0, count: int = MANY) -> list[Message]:
@@ -87,12 +43,6 @@ async def add_log(store: Store, chunks: int) -> None:
     for number in range(chunks):
         chunk = LogChunk(first_seq=number + 1, last_seq=number + 1, made_at=number, body=b"x" * 100)
         await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=1, chunk=chunk)])
-
-
-def largest(commits: Commits) -> int:
-    worst = max(commits.rows)
-    assert worst < ROWS_MAX, f"a commit changed {worst} rows"
-    return worst
 
 
 async def test_deleting_an_image_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
@@ -263,60 +213,4 @@ async def test_an_import_that_breaks_off_is_removed_in_slices(tmp_path: Path, co
         assert len(commits.rows) > MANY // 100
         assert largest(commits) < 1_000
         assert await home.list_messages(SESSION) == ()
-        assert await store.tenant(ACME).list_containers() == (HOME,)
-
-
-async def add_user(store: Store, count: int) -> None:
-    """A user with many keys, containers that are theirs alone, and drafts in the sessions of another."""
-    accounts = store.accounts(ACME)
-    home = await settle(store, image())
-    await accounts.users.add(user(ALICE))
-    for number in range(count):
-        await accounts.keys.add(key(f"k{number}", user_id=ALICE), b"digest")
-        await accounts.users.bind(ALICE, ContainerId(f"home{number}"))
-        await store.tenant(ACME).container(ContainerId(f"home{number}")).create(1)
-        await home.add_session(session(f"s{number}"))
-        await store.tenant(ACME).drafts(ALICE, None).save(SessionId(f"s{number}"), "", "draft", 2)
-
-
-async def left_of_users(store: Store) -> list[int]:
-    tables = ("users", "api_keys", "bindings", "drafts")
-    return await store._database.read(
-        lambda connection: [connection.fetch(f"SELECT count(*) FROM {table}")[0][0] for table in tables]
-    )
-
-
-async def test_deleting_a_user_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
-    async with opened(tmp_path) as store:
-        await add_user(store, 200)
-        assert await left_of_users(store) == [1, 200, 200, 200]
-        commits.rows.clear()
-        assert await store.accounts(ACME).users.delete(ALICE, 9)
-        assert largest(commits) <= 200
-        assert len(commits.rows) > 15
-        assert await left_of_users(store) == [0, 0, 0, 0]
-        assert await store.tenant(ACME).list_containers() == (HOME,)
-        # The name is free again.
-        await store.accounts(ACME).users.add(user("other", ALICE))
-
-
-@pytest.mark.parametrize("commits_done", [1, 2, 5])
-async def test_a_user_that_was_half_deleted_is_gone_at_once_and_erased_after_a_restart(
-    tmp_path: Path, commits_done: int
-) -> None:
-    async with opened(tmp_path) as store:
-        await add_user(store, 100)
-        crashing = CrashingDatabase(store._database, commits_done)
-        with pytest.raises(StoreFailed):
-            await UserStore(crashing, ACME).delete(ALICE, 9)
-    async with opened(tmp_path) as store:
-        accounts = store.accounts(ACME)
-        assert await accounts.users.get(ALICE) is None
-        assert await accounts.users.find(ALICE) is None
-        assert await accounts.users.list() == ()
-        assert await accounts.keys.list() == ()
-        assert not await store.directory.has_keys()
-        assert await store.directory.find_key(KeyId("k99")) is None
-        await erase(store)
-        assert await left_of_users(store) == [0, 0, 0, 0]
         assert await store.tenant(ACME).list_containers() == (HOME,)

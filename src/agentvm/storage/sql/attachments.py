@@ -25,6 +25,8 @@ PIECE_CHUNKS_MAX = 4
 """Chunks of one transaction."""
 DROPPED_MAX = 100
 """Files that one commit drops."""
+NOTED_MAX = 1_000
+"""Files that one commit notes as unused, and uploads that it gives up."""
 DROPPED_BYTES_MAX = 512 * 1024
 """Bytes of files that one commit deletes; a larger file is set aside and goes in slices."""
 
@@ -53,7 +55,11 @@ _GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE digest = ?"
 _COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
 _GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key = ? AND begun_at IS NOT NULL"
 _ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP_MS}"
-_GIVE_UP_OLD = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE begun_at > {GIVEN_UP_MS} AND begun_at <= ?"
+_GIVE_UP_OLD = f"""
+UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key IN (
+    SELECT blob_key FROM blobs WHERE begun_at > {GIVEN_UP_MS} AND begun_at <= ? LIMIT {NOTED_MAX}
+)
+"""
 # Under this name no upload finds it.
 _SET_ASIDE = f"""
 UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP_MS}
@@ -94,7 +100,10 @@ WHERE unused_since BETWEEN 1 AND ?
   AND NOT EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
 ORDER BY unused_since LIMIT ?
 """
-_NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
+_NOTE = f"""
+UPDATE attachments SET unused_since = ?
+WHERE attachment_key IN (SELECT attachment_key FROM attachments WHERE unused_since = 0 LIMIT {NOTED_MAX})
+"""
 _ARRIVING = "SELECT attachment_key, blob_key FROM attachments WHERE arrival_key = ? LIMIT ?"
 
 

@@ -8,7 +8,7 @@ from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home
+from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home, refuse_erasing
 from agentvm.storage.sql.erasing.rows import drop_user_slice
 
 _USERS = """
@@ -96,9 +96,13 @@ class UserStore:
         return deleted
 
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
-        """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""
+        """Lets the user reach the container; False when there is no such user. Binding twice is binding once.
+
+        `ContainerErasing` while a container of that name is being erased, which unbinds its users.
+        """
 
         def write(connection: Connection) -> bool:
+            refuse_erasing(connection, (self._tenant_id, container_id))
             if not connection.fetch(_USER, (self._tenant_id, user_id)):
                 return False
             connection.execute(_BIND, (self._tenant_id, user_id, container_id))

@@ -65,13 +65,14 @@ class Erasing:
         """
         key: Key = (tenant_id, container_id)
 
-        def begin(connection: Connection) -> tuple[UserId, ...] | None:
-            return unbind_others(connection, key) if begin_container(connection, key, now) else None
-
-        unbound = await self._database.write(begin)
-        while unbound is not None and await self._database.write(lambda connection: mark_sessions(connection, key)):
+        if not await self._database.write(lambda connection: begin_container(connection, key, now)):
+            return None
+        unbound: list[UserId] = []
+        while some := await self._database.write(lambda connection: unbind_others(connection, key)):
+            unbound += some
+        while await self._database.write(lambda connection: mark_sessions(connection, key)):
             pass
-        return unbound
+        return tuple(unbound)
 
     async def pending(self) -> tuple[Erasure, ...]:
         """The oldest first. Deleting a tenant or a user notes erasures as well."""

@@ -34,10 +34,13 @@ WHERE session_key IN (
 )
 """
 _UNBIND = """
-DELETE FROM bindings
-WHERE tenant_id = ?1 AND container_id = ?2 AND EXISTS (
-    SELECT 1 FROM bindings AS first
-    WHERE first.tenant_id = ?1 AND first.user_id = bindings.user_id AND first.position < bindings.position
+DELETE FROM bindings WHERE position IN (
+    SELECT own.position FROM bindings AS own
+    WHERE own.tenant_id = ?1 AND own.container_id = ?2 AND EXISTS (
+        SELECT 1 FROM bindings AS first
+        WHERE first.tenant_id = ?1 AND first.user_id = own.user_id AND first.position < own.position
+    )
+    LIMIT ?3
 )
 RETURNING user_id
 """
@@ -120,8 +123,8 @@ def mark_sessions(connection: Connection, key: Key) -> bool:
 
 
 def unbind_others(connection: Connection, key: Key) -> tuple[UserId, ...]:
-    """Unbinds users and returns them: all but those whose first container it is, who would have none."""
-    return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, key))
+    """Unbinds some users and returns them: all but those whose first container it is, who would have none."""
+    return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, (*key, MARKED_MAX)))
 
 
 def alone_in(

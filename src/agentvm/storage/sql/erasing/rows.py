@@ -13,7 +13,7 @@ from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_era
 from agentvm.storage.erasing import Advanced
 from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions
+from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind_others
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
@@ -66,6 +66,7 @@ _OF_DELETED_USER = (
 _OF_TENANT = tuple(
     f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {tenant} = ?1 LIMIT ?2) AND {tenant} = ?1"
     for table, key, tenant in (
+        ("bindings", "position", "tenant_id"),
         ("users", "position", "tenant_id"),
         ("api_keys", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
@@ -137,6 +138,10 @@ def _mark(connection: Connection, job: ErasureJob) -> Advanced | None:
     if job.container_id is None:
         return None
     return MORE if mark_sessions(connection, (job.tenant_id, job.container_id)) else None
+
+
+def _unbind(connection: Connection, job: ErasureJob) -> Advanced | None:
+    return MORE if job.container_id is not None and unbind_others(connection, (job.tenant_id, job.container_id)) else None
 
 
 def _drop_sessions(connection: Connection, job: ErasureJob) -> Advanced | None:
@@ -256,7 +261,7 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 _SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_large_blobs)
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
-_OF_CONTAINER: tuple[Step, ...] = (*_SAID, _rename_in_ledger, _drop_containers)
+_OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (
     _bury_resources, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers, _forget_names,
 )  # fmt: skip

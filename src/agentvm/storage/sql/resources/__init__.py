@@ -89,7 +89,12 @@ class ResourceStore:
 
         Its `details` name the own `referrers` (URIs with their versions, then ids of images) and count the `foreign` ones.
         """
-        return await self._write(delete.delete, resource_id, force=force, now=now)
+        resource_key = await self._write(delete.begin, resource_id, force=force, now=now)
+        if resource_key is None:
+            return False
+        while await self._database.write(lambda connection: delete.drop_slice(connection, resource_key, force=force)):
+            pass
+        return True
 
     async def search(self, search: Search) -> Hits:
         """Best first if there is a text, else by name."""

@@ -7,7 +7,7 @@ from agentvm.storage.sql.resources.rows import RESERVED_MS
 DROPPED_MAX = 40
 """Versions, resources and binary parts that one commit drops, of each kind."""
 NOTED_MAX = 1_000
-"""Versions that one commit notes as unused."""
+"""Versions and binary parts that one commit notes as unused."""
 
 _IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM image_refs WHERE version_key = v.version_key)
@@ -24,7 +24,9 @@ WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS N
 """
 _UNNOTE_VERSIONS = f"""
 UPDATE resource_versions SET unused_since = NULL
-WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NOT NULL AND NOT ({_IS_UNUSED}))
+WHERE version_key IN (
+    SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NOT NULL AND NOT ({_IS_UNUSED}) LIMIT {NOTED_MAX}
+)
 """
 _DROP_VERSIONS = f"""
 DELETE FROM resource_versions
@@ -42,8 +44,16 @@ _BLOB_IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM resource_versions WHERE content = resource_blobs.digest)
 AND NOT EXISTS (SELECT 1 FROM version_blobs WHERE version_blobs.digest = resource_blobs.digest)
 """
-_UNNOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = NULL WHERE unused_since IS NOT NULL AND NOT ({_BLOB_IS_UNUSED})"
-_NOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = ? WHERE unused_since = 0 AND {_BLOB_IS_UNUSED}"
+_UNNOTE_BLOBS = f"""
+UPDATE resource_blobs SET unused_since = NULL WHERE digest IN (
+    SELECT digest FROM resource_blobs WHERE unused_since IS NOT NULL AND NOT ({_BLOB_IS_UNUSED}) LIMIT {NOTED_MAX}
+)
+"""
+_NOTE_BLOBS = f"""
+UPDATE resource_blobs SET unused_since = ? WHERE digest IN (
+    SELECT digest FROM resource_blobs WHERE unused_since = 0 AND {_BLOB_IS_UNUSED} LIMIT {NOTED_MAX}
+)
+"""
 _DROP_BLOBS = f"""
 DELETE FROM resource_blobs WHERE digest IN (
     SELECT digest FROM resource_blobs WHERE unused_since BETWEEN 1 AND ? AND {_BLOB_IS_UNUSED} LIMIT {DROPPED_MAX}
@@ -70,13 +80,11 @@ def collect(connection: Connection, now: int, grace: int) -> int:
     return dropped
 
 
-def drop_unused_versions(connection: Connection, resource_key: int) -> int:
-    """Deletes the versions of a deleted resource that nothing refers to; returns how many. No new reference can appear."""
-    dropped = 0
-    while unused := connection.fetch(unused_versions_of("r.resource_key = ?"), (resource_key,)):
-        connection.many("DELETE FROM resource_versions WHERE version_key = ?", unused)
-        dropped += len(unused)
-    return dropped
+def drop_unused_versions(connection: Connection, resource_key: int) -> bool:
+    """Deletes some versions of a deleted resource that nothing refers to; whether there were any. None comes into use again."""
+    unused = connection.fetch(unused_versions_of("r.resource_key = ? LIMIT ?"), (resource_key, DROPPED_MAX))
+    connection.many("DELETE FROM resource_versions WHERE version_key = ?", unused)
+    return bool(unused)
 
 
 def unused_versions_of(resources: str) -> str:

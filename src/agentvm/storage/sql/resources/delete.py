@@ -12,7 +12,9 @@ from agentvm.storage.sql.resources.rows import encode, uri_of
 
 _OWN = "SELECT resource_key FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
 _SOME_OWN = "SELECT resource_key FROM resources WHERE tenant_id = ? AND deleted_at IS NULL LIMIT ?"
-_DELETE = "DELETE FROM resources WHERE resource_key = ?"
+_DELETE = """
+DELETE FROM resources WHERE resource_key = ?1 AND NOT EXISTS (SELECT 1 FROM resource_versions WHERE resource_key = ?1)
+"""
 _BURY = "UPDATE resources SET deleted_at = ?1, updated_at = ?1, latest_key = NULL WHERE resource_key = ?2"
 _FORGET_WORDS = "DELETE FROM resource_words WHERE resource_key = ?"
 _FORGET_TAGS = "DELETE FROM resource_tags WHERE resource_key = ?"
@@ -22,7 +24,12 @@ DELETE FROM image_refs WHERE (position, version_key) IN (
 )
 """
 _FORGET_WORDING = "UPDATE resources SET description = NULL, tags = ?, deprecated = NULL WHERE resource_key = ?"
-_FORGET_TEXTS = "UPDATE resource_versions SET words = '' WHERE resource_key = ?"
+_FORGET_TEXTS = """
+UPDATE resource_versions SET words = '' WHERE version_key IN (
+    SELECT v.version_key FROM resources AS r JOIN resource_versions AS v USING (resource_key)
+    WHERE r.tenant_id = ? AND r.deleted_at IS NOT NULL AND v.words <> '' LIMIT ?
+)
+"""
 _DROP_EMPTY = """
 DELETE FROM resources WHERE resource_key IN (
     SELECT r.resource_key FROM resources AS r
@@ -35,19 +42,25 @@ DELETE FROM resources WHERE resource_key IN (
 BURIED_MAX = 25
 """Resources that one commit takes out of sight: their words leave the search."""
 RELEASED_MAX = 500
-"""References of images that one commit drops."""
+"""References of images that one commit drops, and versions whose words it forgets."""
 
 
-def delete(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> bool:
+def begin(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> int | None:
+    """Takes a resource out of everybody's sight, all but its versions; None when there is none of the tenant's own."""
     for (resource_key,) in connection.fetch(_OWN, (resource_id, tenant_id)):
-        if force:
-            _bury(connection, resource_key, now)
-            drop_unused_versions(connection, resource_key)
-        else:
+        if not force:
             _refuse_in_use(tenant_id, read_dependents(connection, tenant_id, resource_key))
-            search_index.put_resource(connection, resource_key, None)
-            connection.execute(_DELETE, (resource_key,))
+        _bury(connection, resource_key, now)
+        return int(resource_key)
+    return None
+
+
+def drop_slice(connection: Connection, resource_key: int, *, force: bool) -> bool:
+    """Drops some versions of a buried resource; whether there may be more. Without `force` the resource goes with the last."""
+    if drop_unused_versions(connection, resource_key):
         return True
+    if not force:
+        connection.execute(_DELETE, (resource_key,))
     return False
 
 
@@ -61,8 +74,8 @@ def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
     for (resource_key,) in found:
         _bury(connection, resource_key, now)
         connection.execute(_FORGET_WORDING, (encode(()), resource_key))
-        connection.execute(_FORGET_TEXTS, (resource_key,))
-    return bool(released or found)
+    forgotten = connection.execute(_FORGET_TEXTS, (tenant_id, RELEASED_MAX))
+    return bool(released or found or forgotten)
 
 
 def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool:

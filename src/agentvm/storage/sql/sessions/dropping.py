@@ -26,19 +26,20 @@ COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
 _MESSAGES = "all_messages"
 _HEAVY = (_MESSAGES, "log")
 """Tables whose rows have a body that may be large."""
-_LIGHT = (("turns", "position"), ("rewinds", "rewind_key"), ("summaries", "summary_key"))
-# Tables without a number of their own.
-_KEYED = (
-    ("drafts", "author, device"),
-    ("read_marks", "reader, device"),
-    ("readers", "tenant_id, client_id"),
-    ("refused_parts", "message_id, part"),
-    ("rewound_ranges", "first, rewind_key"),
-)
+_LIGHT = {
+    "turns": "position",
+    "rewinds": "rewind_key",
+    "summaries": "summary_key",
+    "drafts": "author, device",
+    "read_marks": "reader, device",
+    "readers": "tenant_id, client_id",
+    "refused_parts": "message_id, part",
+    "rewound_ranges": "first, rewind_key",
+}
+"""Other tables of a session, each with the columns that tell its rows apart."""
 _WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
 _DROP_PLACE = "DELETE FROM {table} WHERE position = ?"
-_DROP_LIGHT = "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE session_key = ? LIMIT ?)"
-_DROP_KEYED = """
+_DROP_LIGHT = """
 DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
 """
 _DROP_SESSION = "DELETE FROM sessions WHERE session_key = ? AND tenant_id = ? AND container_id = ?"
@@ -158,16 +159,11 @@ def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int,
             for position, size in weighed:
                 connection.execute(_DROP_PLACE.format(table=table), (position,))
                 yield table, 1, size
-    for table, key in _LIGHT:
-        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table, key=key), session_key):
-            yield table, dropped, 0
-    for table, key in _KEYED:
-        for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):
+    for table in _LIGHT:
+        while dropped := drop_light(connection, session_key, table):
             yield table, dropped, 0
 
 
-def _repeat(connection: Connection, statement: str, session_key: int) -> Iterator[int]:
-    while True:
-        if not (dropped := connection.execute(statement, (session_key, ROWS_MAX))):
-            return
-        yield dropped
+def drop_light(connection: Connection, session_key: int, table: str) -> int:
+    """Deletes some rows of a session in one of the light tables; returns how many."""
+    return connection.execute(_DROP_LIGHT.format(table=table, key=_LIGHT[table]), (session_key, ROWS_MAX))

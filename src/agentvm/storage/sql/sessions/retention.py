@@ -18,7 +18,7 @@ from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, 
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
-from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX
+from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.sessions.rewinding import settle
@@ -112,9 +112,7 @@ _SOME_CHUNKS = """
 SELECT position, length(body) FROM log WHERE session_key = ? AND last_seq < ? ORDER BY last_seq LIMIT ?
 """
 _DROP_CHUNK = "DELETE FROM log WHERE position = ?"
-_SOME_REWOUND = """
-SELECT position, length(body) FROM placed_messages WHERE session_key = ? AND rewind_key IS NOT NULL LIMIT ?
-"""
+_SOME_MESSAGES = "SELECT position, length(body) FROM all_messages WHERE session_key = ? LIMIT ?"
 _REWOUND_LAST = "SELECT max(at) FROM rewinds WHERE session_key = ? AND at < ?"
 _ENDED_LAST = f"SELECT max(ended_at) FROM turns WHERE session_key = ? AND turn_id IN ({items_of('?')})"
 _EMPTY_CHUNK = "UPDATE log SET first_seq = last_seq + 1, body = ? WHERE session_key = ? AND last_seq = ? AND last_seq <= ?"
@@ -129,7 +127,7 @@ _CLEAR_DRAFTS = f"""
 DELETE FROM drafts WHERE session_key = :key
   AND updated_at < (SELECT {_CUT} FROM sessions WHERE session_key = :key)
 """
-_OF_SESSION = ("all_messages", "rewinds", "rewound_ranges", "summaries", "turns", "read_marks")
+_CLEARED_TABLES = ("rewinds", "rewound_ranges", "summaries", "turns", "read_marks")
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 
@@ -222,8 +220,6 @@ class RetentionStore:
 
         def work(connection: Connection) -> Session | None:
             for (key,) in connection.fetch(_CLEAR, values):
-                for table in _OF_SESSION:
-                    connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))
                 connection.execute(_CLEAR_DRAFTS, {**values, "key": key})
                 _forget_told(connection, key, None)
                 connection.execute(_CLEARED, (now, key))
@@ -322,9 +318,12 @@ def _forget_slice(connection: Connection, session_key: int, until: int | None) -
 
 
 def _clear_slice(connection: Connection, session_key: int) -> bool:
-    """Drops some of the rewound messages and of the log; whether there may be more."""
-    rewound = connection.fetch(_SOME_REWOUND, (session_key, ROWS_MAX))
-    return _drop_rows(connection, _DROP_MESSAGE, rewound) or _forget_slice(connection, session_key, None)
+    """Drops some of the rewound messages, of the log and of what else a session has; whether there may be more."""
+    if _drop_rows(connection, _DROP_MESSAGE, connection.fetch(_SOME_MESSAGES, (session_key, ROWS_MAX))):
+        return True
+    if _forget_slice(connection, session_key, None):
+        return True
+    return any(drop_light(connection, session_key, table) for table in _CLEARED_TABLES)
 
 
 def _drop_rows(connection: Connection, drop: str, rows: Sequence[tuple[int, int]]) -> bool:

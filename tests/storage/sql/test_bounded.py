@@ -1,0 +1,93 @@
+"""No statement changes more rows than one commit may: it names one row by a unique key, or it has a LIMIT.
+
+The unique keys are those of the schema. A statement that is bounded by something else is listed here with the reason.
+"""
+
+import re
+from contextlib import closing
+
+import apsw
+import pytest
+from tests.storage.sql.test_portable import ROOT, flat, literals
+
+from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
+
+CHANGE = re.compile(r"\s*(?:UPDATE|DELETE FROM)\s+(\w+|\{\w*\})(?:\s+AS\s+\w+)?\b(.*)", re.S)
+
+EXCUSED = {
+    "UPDATE asked SET container_id": "calls that were asked and not answered: no more than run at a time",
+    "UPDATE erasures SET journal_entry = 0": "erasures that wait for the journal",
+    "UPDATE sessions AS s SET deleted_at": "the sessions that the caller lists, a hundred at most",
+    "UPDATE sessions SET deleted_at = NULL WHERE tenant_id": "the sessions that the caller lists, a hundred at most",
+    "UPDATE sessions SET deleted_at = {} WHERE (tenant_id, session_id)": "the default session of one image",
+    "DELETE FROM log WHERE session_key = ? AND last_seq <=": "the last chunk: slices have dropped those before it",
+    "DELETE FROM drafts WHERE session_key = :key": "the drafts of one default session that nobody has used for long",
+    "DELETE FROM summaries WHERE session_key = ? AND last": "the summaries of one session",
+    "DELETE FROM readers WHERE tenant_id = ? AND client_id": "the sessions that one client reads",
+    "DELETE FROM search_backlog": "a table of one row",
+    "UPDATE search_backlog": "a table of one row",
+    "DELETE FROM resource_words": "the words of one resource, which has a bounded text",
+    "DELETE FROM resource_tags WHERE resource_key = ?": "the tags of one resource",
+    "DELETE FROM image_refs WHERE position": "the lock of one image",
+    "UPDATE sessions {}": "one session of an import",
+    "UPDATE arriving_messages {}": "one session of an import",
+}
+
+
+def unique_keys() -> dict[str, list[set[str]]]:
+    with closing(apsw.Connection(":memory:")) as connection:
+        migrate(connection, load_migrations())
+        keys: dict[str, list[set[str]]] = {}
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            keys[str(table)] = [{str(name) for _, name, *_, is_key in columns if is_key}]
+            for _, index, is_unique, *_ in connection.execute(f"PRAGMA index_list({table})").fetchall():
+                if is_unique:
+                    named = connection.execute(f"PRAGMA index_info({index})").fetchall()
+                    keys[str(table)].append({str(name) for *_, name in named})
+        return {table: [key for key in found if key] for table, found in keys.items()}
+
+
+def is_bounded(sql: str, keys: dict[str, list[set[str]]]) -> bool:
+    change = CHANGE.match(sql)
+    if change is None or re.search(r"\bLIMIT\b", sql):
+        return True
+    table, rest = change.groups()
+    where = flat(rest.partition("WHERE")[2])
+    named = set(re.findall(r"(\w+)\s*=\s*(?:[?:]|$|\n|AND)", f"{where}\n"))
+    return any(key <= named for key in keys.get(table, [])) or table in {"message_fts", "resource_fts"}
+
+
+def unbounded() -> list[str]:
+    keys = unique_keys()
+    return [
+        " ".join(sql.split())
+        for path in sorted(ROOT.rglob("*.py"))
+        for _, sql in literals(path.read_text())
+        if not is_bounded(sql, keys)
+    ]
+
+
+def test_every_change_names_one_row_or_has_a_limit_or_a_reason() -> None:
+    assert [sql for sql in unbounded() if not sql.startswith(tuple(EXCUSED))] == []
+
+
+def test_every_excuse_is_needed() -> None:
+    found = unbounded()
+    assert [excuse for excuse in EXCUSED if not any(sql.startswith(excuse) for sql in found)] == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "bounded"),
+    [
+        ("DELETE FROM api_keys WHERE tenant_id = ? AND user_id = ?", False),
+        ("DELETE FROM api_keys WHERE tenant_id = ? AND key_id = ?", True),
+        ("UPDATE sessions SET tenant_id = ? WHERE tenant_id = ?", False),
+        ("UPDATE sessions SET title = ? WHERE tenant_id = ?1 AND session_id = ?2 AND deleted_at IS NULL", True),
+        ("DELETE FROM turns WHERE position IN (SELECT position FROM turns WHERE session_key = ? LIMIT ?)", True),
+        ("DELETE FROM attachments WHERE tenant_id = ?", False),
+    ],
+)
+def test_a_planted_statement_is_judged(sql: str, bounded: bool) -> None:
+    assert is_bounded(sql, unique_keys()) is bounded
