@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.runtime import channel
-from agentvm.server import websocket
+from agentvm.server import writer
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ def loud(prompt: Prompt) -> list[ScriptStep]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that neither waits long for peers to read nor lingers over those it has cut off."""
-    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(writer, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(channel, "UNREAD_SECONDS", 0.2)
 
 

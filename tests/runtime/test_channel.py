@@ -116,7 +116,7 @@ async def test_what_was_queued_before_the_end_is_delivered_then_nothing() -> Non
 async def test_the_first_reason_wins_and_wakes_whoever_waits() -> None:
     channel = open_channel()
     told: list[object] = []
-    channel.on_close = lambda: told.append(channel.closing)
+    channel.on_ready = lambda: told.append(channel.closing)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(channel.take)

@@ -16,7 +16,7 @@ from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.server.serving import Listener
-from agentvm.server.transport import ABORT
+from agentvm.server.wire import WIRE, PlainWire
 from agentvm.vm import AgentVM
 
 Message = dict[str, Any]
@@ -136,7 +136,7 @@ async def open_socket(
     if client is not None:
         scope["query_string"] = f"client={client}".encode()
     if abortable:
-        scope["extensions"] = {ABORT: {"abort": abort}}
+        scope["extensions"] = {WIRE: PlainWire(send, abort)}
     to_server.send_nowait({"type": "websocket.connect"})
     with to_server, inbox, outbox, from_server, anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

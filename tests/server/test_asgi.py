@@ -4,7 +4,7 @@ from tests.server.fixtures import http, open_listener, open_socket
 
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import LARGE, MAX_BYTES
-from agentvm.server import websocket
+from agentvm.server import writer
 from agentvm.server.asgi import SOCKET_PATHS
 from agentvm.version import VERSION
 
@@ -119,7 +119,7 @@ async def test_another_asgi_server_can_run_it_too() -> None:
 
 
 async def test_a_peer_that_does_not_read_is_left_also_where_nothing_can_be_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "LINGER_SECONDS", 0.01)
     async with open_listener() as (vm, listener):
         async with open_socket(listener.app, abortable=False) as socket:
             await socket.ask("container_create", containerId="c1")

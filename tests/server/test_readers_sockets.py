@@ -12,7 +12,7 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.protocol import acks
 from agentvm.runtime.channel import GOING_AWAY
-from agentvm.server import readers, websocket
+from agentvm.server import readers, writer
 from agentvm.storage.sql.store import TenantStore
 
 pytestmark = pytest.mark.anyio
@@ -285,7 +285,7 @@ async def test_a_store_that_fails_costs_the_replay_and_nothing_else(method: str,
 
 
 async def test_a_peer_that_reads_nothing_any_more_is_cut_off_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "LINGER_SECONDS", 0.01)
     gate = anyio.Event()
     async with open_listener(paused_at(gate)) as (vm, listener):
         async with open_socket(listener.app, client=CLIENT) as socket:

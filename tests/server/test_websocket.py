@@ -10,7 +10,7 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
-from agentvm.server import websocket
+from agentvm.server import writer
 from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
 
@@ -138,7 +138,7 @@ async def test_a_closed_channel_closes_the_socket_with_its_code_after_the_last_w
 
 
 async def test_a_peer_that_does_not_read_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "LINGER_SECONDS", 0.01)
     async with open_listener() as (vm, listener):
         async with open_socket(listener.app) as socket:
             await socket.ask("container_create", containerId="c1")

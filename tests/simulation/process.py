@@ -30,7 +30,9 @@ from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
-from agentvm.server.websocket import LINGER_SECONDS, SocketContext, SocketRequest, serve_socket
+from agentvm.server.websocket import SocketContext, SocketRequest, serve_socket
+from agentvm.server.wire import PlainWire
+from agentvm.server.writer import LINGER_SECONDS
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import LoadedSessions, Retainer
@@ -205,7 +207,7 @@ class Process:
         assert self._vm is not None
         try:
             house = SocketContext(self._vm, _watch, Readers())
-            await serve_socket(house, SocketRequest(OPEN_ACCESS), socket.abort, socket.receive, socket.send)
+            await serve_socket(house, SocketRequest(OPEN_ACCESS), PlainWire(socket.send, socket.abort), socket.receive)
         finally:
             socket.end()
             del self._sockets[socket]

@@ -29,17 +29,18 @@ class Broadcaster:
     def __init__(self) -> None:
         self._sessions: dict[tuple[TenantId, SessionId], Subscribers] = {}
         self._containers: dict[tuple[TenantId, ContainerId], Listeners] = {}
-        self._channels: dict[Channel, tuple[set[SessionId], set[ContainerId]]] = {}
+        # Lists, since most channels have one of each; whether one is in there, the two tables above say.
+        self._channels: dict[Channel, tuple[list[SessionId], list[ContainerId]]] = {}
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         return tuple(self._channels)
 
     def attach(self, channel: Channel) -> None:
-        self._channels[channel] = (set(), set())
+        self._channels[channel] = ([], [])
 
     def detach(self, channel: Channel) -> None:
-        sessions, containers = self._channels.pop(channel, (set(), set()))
+        sessions, containers = self._channels.pop(channel, ((), ()))
         tenant = channel.principal.tenant_id
         for session_id in sessions:
             _forget(self._sessions, (tenant, session_id), channel)
@@ -48,12 +49,16 @@ class Broadcaster:
 
     def subscribe(self, channel: Channel, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> None:
         """The caller has made sure that the session is the principal's. With `after`, what followed that seq comes first."""
-        known = self._channels[channel][0] if channel in self._channels else None
-        if known is None or (len(known) >= MAX_SUBSCRIPTIONS and session_id not in known):
+        if channel not in self._channels:
             return
-        known.add(session_id)
-        subscribers = self._sessions.setdefault((channel.principal.tenant_id, session_id), {})
-        subscription = subscribers.setdefault(channel, Subscription(container_id, session_id))
+        subscription = self.subscription(channel, session_id)
+        if subscription is None:
+            sessions = self._channels[channel][0]
+            if len(sessions) >= MAX_SUBSCRIPTIONS:
+                return
+            sessions.append(session_id)
+            subscription = Subscription(container_id, session_id)
+            self._sessions.setdefault((channel.principal.tenant_id, session_id), {})[channel] = subscription
         if after is not None:
             subscription.cursor = after
             channel.fall_behind(subscription)
@@ -69,14 +74,15 @@ class Broadcaster:
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session is gone: nothing will be told of it any more."""
         for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():
-            self._channels[channel][0].discard(session_id)
+            self._channels[channel][0].remove(session_id)
             channel.lagging.pop(subscription, None)
 
     def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
         """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions."""
         if channel in self._channels and len(self._channels[channel][1]) < MAX_JOINED:
-            self._channels[channel][1].add(container_id)
             listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
+            if channel not in listeners:
+                self._channels[channel][1].append(container_id)
             listeners[channel] = follow or listeners.get(channel, False)
 
     def is_heard(self, tenant_id: TenantId, session_id: SessionId) -> bool:
@@ -97,7 +103,7 @@ class Broadcaster:
                 continue
             for channel, follows in listeners.items():
                 # Whoever sent: every device of a user sees the same.
-                if follows and session_id not in self._channels[channel][0]:
+                if follows and self.subscription(channel, session_id) is None:
                     self.subscribe(channel, container_id, session_id)
             subscribers = self._sessions.get((tenant_id, session_id))
             if subscribers:

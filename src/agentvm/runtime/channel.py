@@ -75,7 +75,7 @@ class Channel:
         "encode",
         "lagging",
         "mirror",
-        "on_close",
+        "on_ready",
         "principal",
         "since",
     )
@@ -100,8 +100,8 @@ class Channel:
         """When the first of the frames came that wait, or that were taken last; by `time.monotonic`."""
         self._closing: Closing | None = None
         self._taker: asyncio.Future[None] | None = None
-        self.on_close: Callable[[], None] | None = None
-        """Called once, when the channel closes; frames may still wait to be taken."""
+        self.on_ready: Callable[[], None] | None = None
+        """Called when something waits to be taken, or the channel has closed; often more than once until it is."""
 
     @property
     def closing(self) -> Closing | None:
@@ -212,21 +212,35 @@ class Channel:
             self._wake()
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
-            if self.on_close is not None:
-                self.on_close()
 
     async def take(self) -> list[Frame]:
         """Everything that waits, as soon as there is something, or a subscription to feed; empty once closed and drained.
 
         Who calls it has delivered what was taken before.
         """
-        if self._taken:
-            self._taken = 0
-            self._settle()
-        while not self._frames and not self.lagging and self._closing is None:
+        self.delivered()
+        while not self.is_ready:
             self._taker = asyncio.get_running_loop().create_future()
             await self._taker
         return self.take_nowait()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` would return at once."""
+        return bool(self._frames or self.lagging or self._closing is not None)
+
+    def take_small(self, most: int) -> list[Frame]:
+        """Everything that waits, if it can be sent as it is; none if it is more than `most`, or the channel has ended, or a
+        subscription is to be fed."""
+        if self._large or self._bytes > most or self.lagging or self._closing is not None:
+            return []
+        return self.take_nowait()
+
+    def delivered(self) -> None:
+        """What was taken before is with the peer."""
+        if self._taken:
+            self._taken = 0
+            self._settle()
 
     def take_nowait(self) -> list[Frame]:
         frames, self._frames = self._frames, []
@@ -244,3 +258,5 @@ class Channel:
     def _wake(self) -> None:
         if self._taker is not None and not self._taker.done():
             self._taker.set_result(None)
+        if self.on_ready is not None:
+            self.on_ready()

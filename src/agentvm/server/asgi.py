@@ -1,10 +1,9 @@
 """ASGI — the application on one port: WebSockets go to their peer, every other request to the management API."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
 from typing import Any
 
-import anyio.lowlevel
 import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 
@@ -25,8 +24,8 @@ from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.router import HttpRoute
-from agentvm.server.transport import ABORT
 from agentvm.server.websocket import SocketContext, SocketRequest, Watch, serve_socket
+from agentvm.server.wire import WIRE, PlainWire
 from agentvm.version import VERSION
 from agentvm.vm import AgentVM
 
@@ -57,17 +56,14 @@ class Application:
         """Sockets that have not authenticated."""
         return self._sockets.pending
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and (refused := self._refusal(scope)) is not None:
-            await _refuse_socket(*refused, receive, send)
-            return
-        scope = real(scope, self._proxies)
-        if scope["type"] != "websocket":
-            routed = paths.parted(scope)
-            with concerning(request_id=request_id_of(routed)):
-                await self._answer(routed, receive, send)
-        else:
-            await self._open_socket(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        # No coroutine of its own: an idle socket waits in each.
+        return (self._open_socket if scope["type"] == "websocket" else self._serve_http)(scope, receive, send)
+
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        routed = paths.parted(real(scope, self._proxies))
+        with concerning(request_id=request_id_of(routed)):
+            await self._answer(routed, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Returns the status and text for a socket that no peer may open; None when it may be opened."""
@@ -105,6 +101,12 @@ class Application:
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Opens a socket. Credentials in the request are checked before; a socket without any authenticates in a frame."""
+        # Taken out, since the wire holds the scope.
+        wire = scope.get("extensions", {}).pop(WIRE, None) or PlainWire(send)
+        if (refused := self._refusal(scope)) is not None:
+            await _refuse_socket(*refused, receive, send)
+            return
+        scope = real(scope, self._proxies)
         query, subprotocols = scope.get("query_string", b""), scope.get("subprotocols", ())
         # A log of the socket's address must not hold a credential.
         scope["query_string"] = without_token(query)
@@ -115,7 +117,9 @@ class Application:
         except AgentVMError as error:
             await _refuse_socket(status_of(error), str(error), receive, send)
             return
-        await serve_socket(self._sockets, _socket_request(scope, principal, query), _abort_of(scope), receive, send)
+        # What only the handshake needs goes with it: a socket lives long.
+        request, scope = _socket_request(scope, principal, query), {}
+        await serve_socket(self._sockets, request, wire, receive)
 
 
 def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
@@ -147,23 +151,11 @@ def _status(
     return HttpResponse(content=body, status=status, headers=headers or {})
 
 
-def _abort_of(scope: Scope) -> Callable[[], None]:
-    """Returns the abort of our ASGI server; with another one a peer that never reads holds its socket."""
-    abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, {}).get("abort", lambda: None)
-    return abort
-
-
 def _socket_request(scope: Scope, principal: Principal | None, query: bytes) -> SocketRequest:
     client = scope.get("client")
     chosen = next((name for name in scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL)), None)
-    offered = scope.get("extensions", {}).get(ABORT, {})
-    # Taken out, since it is needed once and a socket lives long.
-    trust, drain = offered.pop("trust", lambda _: None), offered.pop("drain", anyio.lowlevel.checkpoint)
-    send_all = offered.pop("send_all", None)
-    if principal is None:
-        return SocketRequest(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain, send_all)
-    trust(principal.tenant_id)
-    return SocketRequest(principal, client_id_of(query), chosen, drain=drain, send_all=send_all)
+    address = str(client[0]) if principal is None and client else ""
+    return SocketRequest(principal, client_id_of(query), chosen, address)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

@@ -53,6 +53,9 @@ class OpenGate:
     def __init__(self) -> None:
         self._shut: asyncio.Event | None = None
 
+    def is_set(self) -> bool:
+        return self._shut is None
+
     def set(self) -> None:
         if self._shut is not None:
             self._shut.set()

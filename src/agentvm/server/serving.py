@@ -25,7 +25,7 @@ from agentvm.server.local_link import LocalLink
 from agentvm.server.origin_table import OriginTable
 from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
-from agentvm.server.websocket import LINGER_SECONDS
+from agentvm.server.writer import LINGER_SECONDS
 from agentvm.vm import AgentVM, Peer
 
 SWITCH_SECONDS = 0.001
@@ -85,6 +85,7 @@ class Listener:
         self.app.gate.streams.reopen()
         config = uvicorn.Config(
             self.app,
+            interface="asgi3",
             http=PromptProtocol,
             ws=functools.partial(JoiningProtocol, budget=self._vm.budget),  # type: ignore[arg-type]  # uvicorn only calls it
             lifespan="off",

@@ -24,14 +24,9 @@ from agentvm.model.ids import TenantId
 from agentvm.server.idle import Inbox, OpenGate
 from agentvm.server.origin_table import OriginTable
 from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader, join_texts
+from agentvm.server.wire import WIRE
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
-
-ABORT = "agentvm.abort"
-"""The ASGI extension that holds a socket's `abort`: a peer that does not read never lets `close` finish.
-
-It also holds `trust`, to be called with its tenant when the peer has authenticated; `drain`, which returns when the peer has
-read nearly all that was sent; and `send_all`, which sends several texts with one write."""
 
 PIECE_COST_BYTES = 64
 """Memory of a piece of a message besides its bytes: many small pieces would fill the memory."""
@@ -96,12 +91,11 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         if self.response.status_code == 101:
             self._handled = False
             # The handler's task was created just now and has not run yet.
-            self.scope["extensions"][ABORT] = {
-                "abort": self.transport.abort,
-                "trust": self.trust,
-                "drain": self.drain,
-                "send_all": self.send_all,
-            }
+            # It is an object, not the dictionary of a standard extension.
+            self.scope["extensions"][WIRE] = self  # type: ignore[assignment]
+
+    def abort(self) -> None:
+        self.transport.abort()
 
     def trust(self, tenant_id: TenantId) -> None:
         self.unknown = False
@@ -117,8 +111,17 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             raise ClientDisconnected
 
     async def send_all(self, texts: Sequence[str]) -> None:
-        """Sends each as a frame of its own. Made here: for a small text the parser takes several times as long."""
         await self.writable.wait()
+        self._send_texts(texts)
+
+    def send_now(self, texts: Sequence[str]) -> bool:
+        if not self.writable.is_set():
+            return False
+        self._send_texts(texts)
+        return True
+
+    def _send_texts(self, texts: Sequence[str]) -> None:
+        """Sends each as a frame of its own. Made here: for a small text the parser takes several times as long."""
         if self.disconnected or self.close_sent or self.conn.state is not OPEN:
             raise ClientDisconnected
         if self.conn.extensions:
