@@ -6,8 +6,10 @@ import anyio
 import msgspec
 import pytest
 
+from agentvm import ScriptedDriver, ServerConfig, create_agentx, local_runtime
 from agentvm.client.handles import AgentHandle, SessionHandle
-from agentvm.client.verbs import AgentX, RuntimeView
+from agentvm.client.verbs import AgentX, AttachmentVerbs, RuntimeView
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import ChannelClosed
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, SummaryId
@@ -21,6 +23,7 @@ from agentvm.operations.agent import (
     AgentInterruptReply,
     AgentListReply,
 )
+from agentvm.operations.attachment import AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.operations.compaction import SessionCompactReply, SessionSummariesReply
 from agentvm.operations.container import ContainerGetReply, ContainerIdReply, ContainerListReply
 from agentvm.operations.definition import (
@@ -58,7 +61,7 @@ from agentvm.operations.session import SessionReply
 from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
 from agentvm.operations.table import command_name
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
-from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
+from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
 
 pytestmark = pytest.mark.anyio
@@ -304,3 +307,32 @@ async def test_a_version_is_published_by_its_number_or_as_the_next() -> None:
         ResourcePublish(uri="u", content={"text": "a"}, bump="patch"),
         ResourcePublish(uri="u", content={"text": "a"}, version="3.0.0", tag="stable"),
     ]
+
+
+ATTACHMENT = AttachmentRecord(
+    attachment="attachment:sha256:0", digest="sha256:0", container_id=ContainerId("c"), size=1, media_type="a/b", created_at=1
+)
+
+
+async def test_files_are_listed_page_by_page_and_told_of() -> None:
+    link = FakeLink(
+        AttachmentListReply(records=(ATTACHMENT,), next_cursor="7"), AttachmentListReply(records=()),
+        AttachmentGetReply(record=ATTACHMENT),
+    )  # fmt: skip
+    library = AttachmentVerbs(link)
+    assert await library.list("c", limit=1) == ((ATTACHMENT,), "7")
+    assert await library.list("c", cursor="7") == ((), None)
+    assert await library.get("c", "attachment:sha256:0") == ATTACHMENT
+    assert link.asked[1] == AttachmentList(container_id="c", cursor="7")
+
+
+async def test_drafts_are_kept_through_any_link() -> None:
+    source = local_runtime(ServerConfig(system=SystemSettings(data_dir=MEMORY)), drivers={"scripted": ScriptedDriver()})
+    async with create_agentx(source) as agentx:
+        image = await agentx.images.create(container_id="c1")
+        kept = await agentx.drafts.save(image.session_id, "not yet", device="phone")
+        assert kept.saved
+        assert [one.text for one in await agentx.drafts.of(image.session_id)] == ["not yet"]
+        assert [one.preview for one in await agentx.drafts.list("c1")] == ["not yet"]
+        late = await agentx.drafts.save(image.session_id, "x", device="phone", if_updated_at=1)
+        assert not late.saved

@@ -18,7 +18,7 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.operations.agent import AgentGetReply
 from agentvm.operations.image import ImageGetReply, ImageMessagesReply
 from agentvm.operations.message import MessageSendReply
-from agentvm.protocol.dialect_v1 import SLICE_ITEMS, encode_event, encode_hello, encode_reply
+from agentvm.protocol.dialect_v1 import SLICE_ITEMS_MAX, encode_event, encode_hello, encode_reply
 from agentvm.protocol.requests import Reply
 
 CONTEXT = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1"}
@@ -114,7 +114,7 @@ def test_a_reply_may_be_empty_or_go_to_a_request_without_an_id() -> None:
     assert json.loads(encode_reply("x", None, Reply(error="no"), 7).bare)["data"] == {"error": "no"}
 
 
-@pytest.mark.parametrize("count", [0, 1, SLICE_ITEMS, SLICE_ITEMS + 1, 3 * SLICE_ITEMS])
+@pytest.mark.parametrize("count", [0, 1, SLICE_ITEMS_MAX, SLICE_ITEMS_MAX + 1, 3 * SLICE_ITEMS_MAX])
 def test_a_long_list_is_encoded_as_a_short_one(count: int) -> None:
     messages = tuple(
         model.UserMessage(id=MessageId(f"m{number}"), timestamp=number, role="user", content="hi") for number in range(count)

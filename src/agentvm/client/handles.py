@@ -1,4 +1,4 @@
-"""Handles — one session and one running agent, as a program holds them. They speak through a `RuntimeLink`, like all verbs."""
+"""Handles — one session and one running agent, as objects over a `RuntimeLink`."""
 
 from collections.abc import AsyncGenerator
 from typing import TypeVar
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SessionHandle:
-    """One session; `record` is what it was when it was read."""
+    """One session. `record` is its state when it was last read."""
 
     def __init__(self, link: RuntimeLink, record: Session) -> None:
         self._link = link
@@ -34,34 +34,34 @@ class SessionHandle:
         return self.record.session_id
 
     async def resume(self) -> "AgentHandle":
-        """The session's agent, started from the image as it was built."""
+        """Starts the session's agent from the image as it was built."""
         return agent_of(self._link, await self._link.ask(SessionResume(session_id=self.session_id)))
 
     async def messages(self) -> tuple[Message, ...]:
-        """All of them, oldest first."""
+        """Returns all messages, oldest first."""
         reply = await self._link.ask(SessionMessages(session_id=self.session_id))
         if not reply.truncated:
             return reply.messages
-        found: list[Message] = []
+        messages: list[Message] = []
         cursor: str | None = None
         while True:
             page = await self._link.ask(SessionHistory(session_id=self.session_id, cursor=cursor, limit=HISTORY_PAGE_MAX))
-            found += page.messages
+            messages += page.messages
             cursor = page.next_cursor
             if cursor is None:
-                return tuple(found)
+                return tuple(messages)
 
     async def release(self) -> None:
-        """Lets a session that was set aside take messages again."""
+        """Releases a quarantined session, so that it takes messages again."""
         reply = await self._link.ask(SessionRelease(session_id=self.session_id))
         self.record = there(reply.session)
 
     async def compact(self) -> Summary:
-        """Sums up what was said, but for the newest exchanges; the messages stay."""
+        """Summarizes older messages to free context. The messages are kept."""
         return (await self._link.ask(SessionCompact(session_id=self.session_id))).summary
 
     async def summaries(self) -> tuple[Summary, ...]:
-        """The newest first."""
+        """Lists the summaries, newest first."""
         return (await self._link.ask(SessionSummaries(session_id=self.session_id))).summaries
 
     async def set_title(self, title: str | None) -> None:
@@ -69,26 +69,26 @@ class SessionHandle:
         self.record = there(reply.session)
 
     async def fork(self, message_id: str | None = None, *, title: str | None = None) -> "SessionHandle":
-        """A new session that begins as this one did, up to and with that message; by default with all of it."""
-        wanted = SessionFork(session_id=self.session_id, message_id=_message(message_id), title=title)
-        return SessionHandle(self._link, there((await self._link.ask(wanted)).session))
+        """Copies the session up to and including a message, by default all of it, into a new session."""
+        command = SessionFork(session_id=self.session_id, message_id=_message(message_id), title=title)
+        return SessionHandle(self._link, there((await self._link.ask(command)).session))
 
     async def rewind(self, message_id: str | None = None, *, before: str | None = None) -> SessionRewindReply:
-        """Takes back what came after that message, or `before` and what came after it."""
-        wanted = SessionRewind(session_id=self.session_id, message_id=_message(message_id), before=_message(before))
-        return await self._link.ask(wanted)
+        """Removes all messages after a message, or from `before` on. They can still be read."""
+        command = SessionRewind(session_id=self.session_id, message_id=_message(message_id), before=_message(before))
+        return await self._link.ask(command)
 
     async def rewinds(self) -> tuple[Rewind, ...]:
         """Lists the rewinds, the latest first."""
         return (await self._link.ask(SessionRewinds(session_id=self.session_id))).rewinds
 
     async def edit(self, message_id: str, content: UserContent) -> MessageSendReply:
-        """Says something else in place of what a user said; what came after it is taken back."""
-        wanted = MessageEdit(session_id=self.session_id, message_id=MessageId(message_id), content=content)
-        return await self._link.ask(wanted)
+        """Replaces a user message and gets a new answer. Later messages are removed and can still be read."""
+        command = MessageEdit(session_id=self.session_id, message_id=MessageId(message_id), content=content)
+        return await self._link.ask(command)
 
     async def regenerate(self, message_id: str | None = None) -> MessageSendReply:
-        """Asks again what that message is an answer to; by default what was asked last."""
+        """Regenerates an answer, by default the last. The old one can still be read."""
         return await self._link.ask(MessageRegenerate(session_id=self.session_id, message_id=_message(message_id)))
 
 

@@ -1,26 +1,27 @@
 """Verbs — the command table as methods, the same over a socket and within a process.
 
 Everything here speaks through a `RuntimeLink`. A remote link sends frames, a local one calls the runtime; callers cannot tell
-which, and neither can this file.
+which.
 """
 
 import warnings
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
-from agentvm.client.drafts import Drafts
-from agentvm.client.files import AttachmentVerbs
 from agentvm.client.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
+from agentvm.model.session import Draft
 from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
+from agentvm.operations.attachment import AttachmentGet, AttachmentList
 from agentvm.operations.container import ContainerCreate, ContainerDelete, ContainerDeleteReply, ContainerGet, ContainerList
 from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
+from agentvm.operations.draft import DraftListed, SessionDraft, SessionDraftList, SessionDraftReply, SessionDrafts
 from agentvm.operations.image import ImageDelete, ImageGet, ImageList, ImageRun, ImageStop
 from agentvm.operations.image_build import (
     ImageBuild,
@@ -56,33 +57,34 @@ from agentvm.operations.session_lists import (
     SessionSearchReply,
 )
 from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
-from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
+from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
 
-class DefinitionManager:
-    """Templates."""
+class Verbs:
+    """The commands of one noun as methods."""
 
     def __init__(self, link: RuntimeLink) -> None:
         self._link = link
+
+
+class DefinitionManager(Verbs):
+    """Definitions, the templates of images."""
 
     async def register(self, definition: Definition) -> Definition:
         return (await self._link.ask(DefinitionRegister(definition=definition))).definition
 
     async def list(self) -> tuple[Definition, ...]:
         """Lists registered definitions, then the agents of the resource centre, which are `DefinitionRecord`s."""
-        return tuple(_registered(one) for one in (await self._link.ask(DefinitionList())).definitions)
+        return tuple(map(_registered, (await self._link.ask(DefinitionList())).definitions))
 
     async def get(self, name: str) -> Definition | None:
-        """By name, or by the URI of an agent."""
-        found = (await self._link.ask(DefinitionGet(definition_name=name))).definition
-        return None if found is None else _registered(found)
+        """Returns a definition by its name, or by the URI of an agent."""
+        definition = (await self._link.ask(DefinitionGet(definition_name=name))).definition
+        return None if definition is None else _registered(definition)
 
 
-class ResourceVerbs:
+class ResourceVerbs(Verbs):
     """Prompts, tools and agents, by URI. The rest of the resource centre is at `/v1/resources`."""
-
-    def __init__(self, link: RuntimeLink) -> None:
-        self._link = link
 
     async def register(
         self,
@@ -117,23 +119,20 @@ class ResourceVerbs:
         bump: Bump = "patch",
         tag: str | None = None,
     ) -> ResourceRegisterReply:
-        """A new version of an own resource: that one, or the next."""
+        """Publishes a version of your own resource: `version`, or the next one."""
         number = None if version is not None else bump
         return await self._link.ask(ResourcePublish(uri=uri, content=content, version=version, bump=number, tag=tag))
 
     async def list(self, text: str | None = None, *, kind: str | None = None, limit: int = 20) -> tuple[ResourceRecord, ...]:
-        """The first that are found."""
+        """Lists the first matches."""
         return (await self._link.ask(ResourceList(q=text, type=kind, limit=limit))).records
 
     async def resolve(self, uri: str, args: dict[str, object] | None = None) -> ResourceResolveReply:
         return await self._link.ask(ResourceResolve(uri=uri, args=args))
 
 
-class ContainerManager:
-    """Isolation boundaries."""
-
-    def __init__(self, link: RuntimeLink) -> None:
-        self._link = link
+class ContainerManager(Verbs):
+    """Containers, the isolation boundaries."""
 
     async def create(self, container_id: str) -> ContainerId:
         await self._link.ask(ContainerCreate(container_id=container_id))
@@ -143,7 +142,7 @@ class ContainerManager:
         return (await self._link.ask(ContainerGet(container_id=container_id))).exists
 
     async def list(self) -> tuple[ContainerId, ...]:
-        """All of them, page by page, oldest first."""
+        """Lists all containers, oldest first."""
         container_ids: list[ContainerId] = []
         cursor: str | None = None
         while True:
@@ -153,15 +152,12 @@ class ContainerManager:
                 return tuple(container_ids)
 
     async def delete(self, container_id: str, *, dry_run: bool = False) -> ContainerDeleteReply:
-        """With all that is in it, for good; with `dry_run` only says what would go, as `owned`."""
+        """Deletes a container and its data permanently. With `dry_run` only counts the data, as `owned`."""
         return await self._link.ask(ContainerDelete(container_id=container_id, dry_run=dry_run))
 
 
-class ImageManager:
-    """Builds."""
-
-    def __init__(self, link: RuntimeLink) -> None:
-        self._link = link
+class ImageManager(Verbs):
+    """Images, which agents run from."""
 
     async def build(
         self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
@@ -210,32 +206,29 @@ class ImageManager:
         return _warned(await self._link.ask(ImageUpdate(image_id=ImageId(image_id), updates=updates)))
 
     async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ImageUpgradeReply:
-        """Follows the references that name no exact version anew; with `dry_run` only says what would change."""
+        """Resolves the references of an image again. With `dry_run` only lists the changes."""
         return await self._link.ask(ImageUpgrade(image_id=ImageId(image_id), dry_run=dry_run))
 
     async def delete(self, image_id: str) -> None:
         await self._link.ask(ImageDelete(image_id=ImageId(image_id)))
 
     async def run(self, image_id: str) -> "AgentHandle":
-        """The agent of the image's default session."""
+        """Starts the agent of the image's default session."""
         return agent_of(self._link, await self._link.ask(ImageRun(image_id=ImageId(image_id))))
 
     async def stop(self, image_id: str) -> None:
         await self._link.ask(ImageStop(image_id=ImageId(image_id)))
 
 
-class SessionManager:
-    """Histories."""
-
-    def __init__(self, link: RuntimeLink) -> None:
-        self._link = link
+class SessionManager(Verbs):
+    """Sessions, the conversations with an image."""
 
     async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
         return self._handle(await self._link.ask(SessionCreate(image_id=ImageId(image_id), title=title)))
 
     async def get(self, session_id: str) -> "SessionHandle | None":
-        found = (await self._link.ask(SessionGet(session_id=SessionId(session_id)))).session
-        return None if found is None else SessionHandle(self._link, found)
+        session = (await self._link.ask(SessionGet(session_id=SessionId(session_id)))).session
+        return None if session is None else SessionHandle(self._link, session)
 
     async def list(self, image_id: str) -> "tuple[SessionHandle, ...]":
         reply = await self._link.ask(SessionList(image_id=ImageId(image_id)))
@@ -255,9 +248,9 @@ class SessionManager:
         return await self._link.ask(SessionSearch(q=text, cursor=cursor, limit=limit))
 
     async def history(self, session_id: str, *, newest: bool = False, cursor: str | None = None) -> SessionHistoryReply:
-        """Messages page by page, from either end."""
-        wanted = SessionHistory(session_id=SessionId(session_id), cursor=cursor)
-        return await self._link.ask(msgspec.structs.replace(wanted, order="newest") if newest else wanted)
+        """Returns a page of messages, from either end."""
+        order: Literal["newest", "oldest"] = "newest" if newest else "oldest"
+        return await self._link.ask(SessionHistory(session_id=SessionId(session_id), cursor=cursor, order=order))
 
     async def pin(self, session_id: str, *, pinned: bool = True) -> "SessionHandle":
         return self._handle(await self._link.ask(SessionPin(session_id=SessionId(session_id), pinned=pinned)))
@@ -266,25 +259,57 @@ class SessionManager:
         return self._handle(await self._link.ask(SessionArchive(session_id=SessionId(session_id), archived=archived)))
 
     async def delete(self, session_id: str) -> int:
-        """Until when it can be restored, in ms."""
+        """Deletes a session; returns until when it can be restored, in ms."""
         return (await self._link.ask(SessionDelete(session_id=SessionId(session_id)))).restorable_until
 
     async def restore(self, session_id: str) -> "SessionHandle":
         return self._handle(await self._link.ask(SessionRestore(session_id=SessionId(session_id))))
 
     async def mark_read(self, session_id: str, cursor: str | None = None) -> int:
-        """Up to that place, or the end; how many answers are left."""
+        """Marks a session as read, up to a cursor or to its end; returns the number of unread answers."""
         return (await self._link.ask(SessionMarkRead(session_id=SessionId(session_id), cursor=cursor))).unread
 
     def _handle(self, reply: SessionReply | SessionRecordReply) -> "SessionHandle":
         return SessionHandle(self._link, there(reply.session))
 
 
-class AgentManager:
-    """Running agents."""
+class AttachmentVerbs(Verbs):
+    """The files of containers. Their bytes go over HTTP: `agentvm.client.attachments`."""
 
-    def __init__(self, link: RuntimeLink) -> None:
-        self._link = link
+    async def list(
+        self, container_id: str, *, cursor: str | None = None, limit: int = 100
+    ) -> tuple[tuple[AttachmentRecord, ...], str | None]:
+        """Lists files, newest first; returns the cursor of the next page too."""
+        reply = await self._link.ask(AttachmentList(container_id=container_id, cursor=cursor, limit=limit))
+        return reply.records, reply.next_cursor
+
+    async def get(self, container_id: str, attachment: str) -> AttachmentRecord:
+        """Raises `AttachmentNotFound` if the container does not have the file."""
+        return (await self._link.ask(AttachmentGet(container_id=container_id, attachment=attachment))).record
+
+
+class Drafts(Verbs):
+    """Unsent messages of the principal."""
+
+    async def save(
+        self, session_id: str, text: str, *, device: str | None = None, if_updated_at: int | None = None
+    ) -> SessionDraftReply:
+        """Saves a draft; an empty text removes it. `saved` is false if it was changed since `if_updated_at`."""
+        return await self._link.ask(
+            SessionDraft(session_id=SessionId(session_id), text=text, device=device, if_updated_at=if_updated_at)
+        )
+
+    async def of(self, session_id: str) -> tuple[Draft, ...]:
+        """Lists the drafts of a session, newest first."""
+        return (await self._link.ask(SessionDrafts(session_id=SessionId(session_id)))).drafts
+
+    async def list(self, container_id: str | None = None, *, limit: int = 50) -> tuple[DraftListed, ...]:
+        """Lists the drafts of all sessions, newest first."""
+        return (await self._link.ask(SessionDraftList(container_id=container_id, limit=limit))).drafts
+
+
+class AgentManager(Verbs):
+    """Running agents."""
 
     async def exists(self, agent_id: str) -> bool:
         return (await self._link.ask(AgentGet(agent_id=AgentId(agent_id)))).exists
@@ -293,7 +318,7 @@ class AgentManager:
         return (await self._link.ask(AgentList(container_id=container_id))).agents
 
     async def destroy(self, agent_id: str) -> bool:
-        """False when there was no such agent."""
+        """Stops an agent; returns whether it was there."""
         return (await self._link.ask(AgentDestroy(agent_id=AgentId(agent_id)))).success
 
     async def destroy_all(self, container_id: str) -> None:
@@ -301,7 +326,7 @@ class AgentManager:
 
 
 class RuntimeView:
-    """A peer's whole surface: the managers, plus `request` and `on`."""
+    """All commands and events of one peer."""
 
     def __init__(self, link: RuntimeLink) -> None:
         self.link = link
@@ -334,7 +359,7 @@ class ServerManager(Protocol):
 
 
 class AgentX(RuntimeView):
-    """The application's handle: definitions and images directly, what runs through `runtime`."""
+    """The entry point of an application."""
 
     def __init__(self, link: RuntimeLink, server: ServerManager | None) -> None:
         super().__init__(link)
@@ -353,7 +378,7 @@ def _registered(record: DefinitionRecord) -> Definition:
 
 
 def _warned(reply: ImageReply) -> ImageRecord:
-    """The record with what the server warns of, which Python shows to whoever runs the program."""
+    """Returns the record; warnings of the server become warnings of Python."""
     for warning in reply.warnings:
         warnings.warn(warning, UserWarning, stacklevel=3)
     return msgspec.structs.replace(reply.record, warnings=reply.warnings or None)

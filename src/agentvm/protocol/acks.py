@@ -43,7 +43,7 @@ class Acks:
                 self.stop()
 
     def restart(self, session_id: SessionId, seq: int) -> None:
-        """Restarts the session where the client asked, whatever it acknowledged before."""
+        """Restarts the session where the client asked, even before an acknowledged event."""
         if session_id in self._cursors:
             self._cursors[session_id] = seq
             self._pending = deque(sent for sent in self._pending if sent[1] != session_id)

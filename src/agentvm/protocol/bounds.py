@@ -34,11 +34,11 @@ class Bound:
 class Scan:
     """Counts the values and the nesting of one JSON text, and refuses a text beyond the bound with `InputTooLarge`."""
 
-    __slots__ = ("_bound", "_depth", "_in_string", "_what", "deepest", "values")
+    __slots__ = ("_bound", "_depth", "_in_string", "_subject", "deepest", "values")
 
     def __init__(self, bound: Bound, subject: str) -> None:
         self._bound = bound
-        self._what = subject
+        self._subject = subject
         self._in_string = False
         self._depth = 0
         self.deepest = 0
@@ -73,12 +73,12 @@ class Scan:
             brackets = outside.translate(None, _NOT_BRACKETS)
             deepest = max(accumulate((_LEVELS[code] for code in brackets), initial=self._depth))
             if deepest > self._bound.max_depth:
-                raise InputTooLarge(f"{self._what} is nested too deeply; at most {self._bound.max_depth} levels are allowed")
+                raise InputTooLarge(f"{self._subject} is nested too deeply; at most {self._bound.max_depth} levels are allowed")
         self.deepest = max(self.deepest, deepest)
         self._depth += opened - outside.count(b"]") - outside.count(b"}")
 
     def _too_many(self) -> InputTooLarge:
-        return InputTooLarge(f"{self._what} holds too many values; at most {self._bound.max_values:,} are allowed")
+        return InputTooLarge(f"{self._subject} holds too many values; at most {self._bound.max_values:,} are allowed")
 
 
 def check(text: bytes, bound: Bound, subject: str) -> None:

@@ -1,4 +1,4 @@
-"""Codec — frames: JSON text to typed values and back, strictly. What a request holds is `command_codec`'s."""
+"""Codec — frames: JSON text to typed values and back, strictly. The data of requests is decoded by `command_codec`."""
 
 import re
 from typing import TypeVar
@@ -23,7 +23,7 @@ FRAME_MAX_BYTES = 48 * 1024 * 1024
 FRAME_VALUES_MAX = 201_000
 FRAME_DEPTH_MAX = 513
 FRAME_BOUND = Bound(max_bytes=FRAME_MAX_BYTES, max_values=FRAME_VALUES_MAX, max_depth=FRAME_DEPTH_MAX)
-"""Beyond what any command may hold, so what is refused by it could not be one."""
+"""Larger than the bound of every command, so that no command is refused for it."""
 
 CLIENT_FRAME_MAX_BYTES = 128 * 1024 * 1024
 """The largest frame that a client takes: a server's frame may be escaped twice."""
@@ -166,7 +166,7 @@ def decode_request_id(data: msgspec.Raw) -> str | None:
 
 
 def decode_event(text: str) -> WireEvent:
-    """A frame of the server, as a client reads it."""
+    """Decodes a frame of the server."""
     try:
         return _event.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:

@@ -27,11 +27,11 @@ class CommandCodec:
         self._strict = {name: _only(commands[name]) for name in additive}
 
     def check(self, name: str, data: msgspec.Raw, scan: Scan | None = None) -> None:
-        """Raises `InputTooLarge` beyond what the command may bring; `scan` is that of its whole frame, if there was one."""
-        bound, what = self.commands[name].bound, f"The data of a {name}_request"
-        check_length(len(data), bound, what)
+        """Raises `InputTooLarge` beyond the bound of the command. `scan` is the scan of its whole frame, if there was one."""
+        bound, subject = self.commands[name].bound, f"The data of a {name}_request"
+        check_length(len(data), bound, subject)
         if scan is None or not scan.fits(bound):
-            check(bytes(data), bound, what)
+            check(bytes(data), bound, subject)
 
     def decode(self, name: str, data: msgspec.Raw) -> Request[Any]:
         """`data` was already parsed once as part of its frame, and bounded, so only its shape can be wrong."""

@@ -12,7 +12,7 @@ wrapper and acknowledge it. The first frame is therefore a wrapped probe, and th
     *           anything else         (no change)
 
 In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice on one socket: TCP already delivers. For a
-client that can be recognised when it comes back, `Acks` keep account of what it has acknowledged.
+client that can be recognised when it comes back, `Acks` keep account of its acknowledgements.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class CommandRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReceived:
-    """Asks for a session's events, first those after the cursor `after`."""
+    """A request for the events of a session, beginning after the cursor `after`."""
 
     session_id: SessionId
     after: int | None
@@ -127,7 +127,7 @@ class PeerConnection:
         self._wrapped = 0
 
     def hello(self, timestamp: int) -> str:
-        """The probe, to be sent first."""
+        """Returns the probe, to be sent first."""
         return self._wrap(encode_hello(timestamp))
 
     def receive(self, text: str | bytes, *, scan: Scan | None = None, refusal: AgentVMError | None = None) -> Received:
@@ -176,7 +176,7 @@ class PeerConnection:
             frame.quote()
 
     def send(self, frame: Frame) -> str:
-        """The frame's text for this peer."""
+        """Returns the text of a frame for this peer."""
         return frame.bare if self.state is ConnectionState.PROBING else self._wrap(frame)
 
     def _note(self, acks: Acks, message_id: str) -> None:

@@ -11,7 +11,7 @@ from agentvm.protocol.requests import Reply
 
 _encoder = msgspec.json.Encoder()
 
-SLICE_ITEMS = 100
+SLICE_ITEMS_MAX = 100
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class _RequestId(Record):
 
 
 def encode_event(event: Event) -> Frame | None:
-    """None for what is only stored."""
+    """Returns the frame of an event; None for an event that is stored and not sent."""
     return encode_told(event) if event.data.told else None
 
 
@@ -60,17 +60,19 @@ def encode_reply(command_name: str, request_id: str | None, reply: Reply, timest
 
 
 def _encode_reply(reply: Reply) -> bytes:
-    """A long list in slices: whoever encodes it in a thread lets others run in between."""
+    """Encodes a long list in slices, so that other threads run in between."""
     members = ((name, getattr(reply, name)) for name in reply.__struct_fields__)
-    long = {name: _encode_list(member) for name, member in members if isinstance(member, tuple) and len(member) > SLICE_ITEMS}
+    long = {
+        name: _encode_list(member) for name, member in members if isinstance(member, tuple) and len(member) > SLICE_ITEMS_MAX
+    }
     return _encoder.encode(msgspec.structs.replace(reply, **long) if long else reply)
 
 
 def _encode_list(items: tuple[object, ...]) -> msgspec.Raw:
-    slices = (_encoder.encode(items[start : start + SLICE_ITEMS])[1:-1] for start in range(0, len(items), SLICE_ITEMS))
+    slices = (_encoder.encode(items[start : start + SLICE_ITEMS_MAX])[1:-1] for start in range(0, len(items), SLICE_ITEMS_MAX))
     return msgspec.Raw(b"[" + b",".join(slices) + b"]")
 
 
 def encode_hello(timestamp: int) -> Frame:
-    """The probe: harmless to every client, acknowledged by those that understand the reliable wrapper."""
+    """Returns the probe: every client ignores it, and a client that knows the reliable wrapper acknowledges it."""
     return Frame(encode({"type": "server_hello", "timestamp": timestamp, "data": {}}))

@@ -1,4 +1,4 @@
-"""Records — definitions, images, agents, resources and files as clients see them: what is stored, and what runs, in one."""
+"""Records — definitions, images, agents, resources and files as clients see them: the stored record with its current state."""
 
 from typing import Literal
 
@@ -30,7 +30,7 @@ class EffectiveConfig(Record):
     model: str
     """`<provider>/<model>`: the image's own, else the default of its tenant or of the server."""
     max_tokens: int
-    """Of one answer."""
+    """Tokens of one answer."""
     tools: tuple[str, ...]
     """The tools that its model is told of."""
     system_prompt: str | None = None
@@ -65,13 +65,13 @@ class ImageRecord(Record):
     definition_ref: str | None = None
     """The URI of the agent that it was built from."""
     tool_refs: tuple[str, ...] | None = None
-    """Those of its tools that are URIs."""
+    """The tools that are URIs."""
     lock: tuple[LockRecord, ...] | None = None
     """Every version that its references came to, when it was built or last upgraded."""
     config: EffectiveConfig | None = None
-    """Everything that decides how it answers; in replies about one image."""
+    """The effective configuration; in replies about one image."""
     warnings: tuple[str, ...] | None = None
-    """In the Python client: what the server said about the build, such as a tool that cannot run."""
+    """Warnings of the build, such as a tool that cannot run; in the Python client."""
 
 
 AgentStateName = Literal["idle", "running", "stopping", "stopped", "asleep"]
@@ -90,10 +90,10 @@ class AgentRecord(Record):
 
 
 class OwnedRecord(Record):
-    """All that goes with a container, a user or a tenant that is deleted.
+    """The data that is deleted with a container, a user or a tenant.
 
-    `bytes` are those of messages, logs, summaries, drafts and files. `kept_resources` are those of the resources that other
-    tenants are locked to: the versions they use stay for them.
+    `bytes` counts messages, logs, summaries, drafts and files. `kept_resources` counts resources that other tenants are
+    locked to: the versions in use are kept for them.
     """
 
     containers: tuple[ContainerId, ...]
@@ -109,7 +109,7 @@ class OwnedRecord(Record):
 
 
 class SessionRecord(Session):
-    """A session as who asks sees it. `unread` are the answers beyond what they have read, at most 1,000."""
+    """A session as the principal sees it. `unread` counts the answers since their last read mark, at most 1,000."""
 
     unread: int
     cursor: str | None = None
@@ -117,7 +117,7 @@ class SessionRecord(Session):
 
 
 class FoundRecord(Record):
-    """A message that a search has found. `position` is its number in the session, from 0."""
+    """A message that matches a search. `position` is its number in the session, from 0."""
 
     session_id: SessionId
     image_id: ImageId
@@ -128,17 +128,17 @@ class FoundRecord(Record):
     at: int
     position: int
     snippet: str
-    """HTML: the text around what was found, escaped, with `<mark>` about the words."""
+    """HTML: the text around the match, escaped, with `<mark>` about the words."""
     cursor: str
-    """Its place, for `session_history`."""
+    """The place of the message, for `session_history`."""
     tool: str | None = None
     before: str | None = None
-    """The beginning of what was said just before."""
+    """The beginning of the message before it."""
     after: str | None = None
 
 
 class TitleRecord(Record):
-    """A session whose title a search has found. `at` is when something was last said there."""
+    """A session whose title matches a search. `at` is the time of its last message."""
 
     session_id: SessionId
     image_id: ImageId
@@ -168,7 +168,7 @@ class ResourceRecord(Record):
 
 
 class AttachmentRecord(Record):
-    """A file that was uploaded. `attachment` is what stands as `data` in a part that refers to it."""
+    """An uploaded file. `attachment` is the reference, for the `data` of a message part."""
 
     attachment: str
     digest: str

@@ -1,4 +1,4 @@
-"""Requests and replies — the base types of what a peer asks and what it is answered."""
+"""Requests and replies — their base types."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar
@@ -13,7 +13,7 @@ from agentvm.protocol.bounds import Bound
 REQUEST_BOUND = Bound(max_bytes=1024 * 1024, max_values=50_000)
 """Enough for the longest system prompt with its tools."""
 RESOURCE_BOUND = Bound(max_bytes=2 * CONTENT_MAX_BYTES, max_values=200_000)
-"""Of a resource: text in JSON, and binary parts in base64, take more than their bytes."""
+"""A resource: text in JSON, and binary parts in base64, take more than their bytes."""
 
 
 class Reply(Record):
@@ -33,7 +33,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Request(Record, Generic[R_co]):
-    """The fields of a request. The type parameter is what it is answered with."""
+    """The fields of a request. The type parameter is the type of its reply."""
 
     bound: ClassVar[Bound] = REQUEST_BOUND
     """How much JSON its data may be."""

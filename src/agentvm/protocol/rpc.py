@@ -4,7 +4,7 @@ import msgspec
 
 from agentvm.protocol.codec import ID_MAX, Frame, encode
 
-METHOD_NOT_FOUND = -32601
+METHOD_NOT_FOUND_CODE = -32601
 SPOKEN = (
     "This server speaks AgentX 1.x, whose requests look like "
     '{"type":"container_list_request","data":{"requestId":"1"}}; JSON-RPC (AgentX 2.x) is not supported yet'
@@ -27,7 +27,7 @@ _id: msgspec.json.Decoder[str | int | float | None] = msgspec.json.Decoder(str |
 
 def refuse_rpc(request_id: msgspec.Raw) -> Frame:
     """Returns the answer to a request; a notification, which has no id, is answered without one."""
-    return Frame(encode(_RpcRefusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND, SPOKEN))))
+    return Frame(encode(_RpcRefusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND_CODE, SPOKEN))))
 
 
 def _read_id(request_id: msgspec.Raw) -> str | int | float | None:
