@@ -19,7 +19,7 @@ EVENT_NOTES: dict[str, str] = {
     "alone, and not told. `userId` is absent where nobody has to say who they are, `device` for what is of no device.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
-    "session_compacted": "What was said up to that message was summed up; the messages stay. `session_summaries` shows it.",
+    "session_compacted": "The messages up to that one were summarized; they stay. `session_summaries` shows the summary.",
     "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
     "interrupted": "An interrupt was accepted. If a turn was running, its own end follows.",
     "message_persisted": "The user's message is stored.",

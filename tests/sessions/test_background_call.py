@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -16,21 +17,20 @@ from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
-from agentvm.sessions.background_call import BackgroundCalls, CallOwner
+from agentvm.sessions.background_call import BackgroundCalls, CallOwner, SessionWork
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 
-OWNER = CallOwner(
-    key="summary_1",
+WORK = SessionWork(
     tenant_id=TenantId("acme"),
     container_id=ContainerId("home"),
     image_id=ImageId("img"),
     session_id=SessionId("sess"),
-    user_id=UserId("ann"),
 )
+OWNER = CallOwner(key="summary_1", work=WORK, user_id=UserId("ann"))
 
 
 class Purse:
@@ -219,8 +219,10 @@ async def test_who_sent_a_message_is_known_by_its_turn() -> None:
     async with opened(Purse()) as (calls, store):
         home = store.tenant(ACME).container(ContainerId("home"))
         await home.log(image().session_id).record(turns=[turn("t1")], now=1)
-        assert await calls.sender(ACME, TurnId("t1")) is None
-        assert await calls.sender(ACME, TurnId("gone")) is None
+        for turn_id in ("t1", "gone"):
+            work = replace(WORK, tenant_id=ACME, turn_id=TurnId(turn_id))
+            assert (await calls.owner(work, "title_1")).user_id is None
+            assert (await calls.owner(replace(work, user_id=UserId("ann")), "title_1")).user_id == "ann"
 
 
 async def test_a_call_beside_the_turns_waits_for_a_slot_like_any_other() -> None:

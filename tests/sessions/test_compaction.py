@@ -19,8 +19,8 @@ from agentvm.model.ledger import LedgerEntry, Planned
 from agentvm.model.limits import Compaction, Defaults
 from agentvm.model.setting import ChangeRequest
 from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.sessions.background_call import BackgroundCalls
-from agentvm.sessions.compaction import Compactor, Work
+from agentvm.sessions.background_call import BackgroundCalls, SessionWork
+from agentvm.sessions.compaction import Compactor
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
 
@@ -245,7 +245,7 @@ async def test_what_is_taken_back_while_it_is_summed_up_has_no_summary() -> None
             refused = await desk.ask("session_compact", sessionId=session_id)
         assert reached.is_set()
         assert refused["errorCode"] == "conflict"
-        assert "changed while it was summed up" in refused["error"]
+        assert "changed while it was summarized" in refused["error"]
         assert (await desk.ask("session_summaries", sessionId=session_id))["summaries"] == []
         assert "session_compacted" not in desk.types()
 
@@ -270,7 +270,7 @@ async def test_a_session_is_summed_up_once_at_a_time_and_its_turns_go_on_meanwhi
                     await anyio.lowlevel.checkpoint()
             refused = await desk.ask("session_compact", sessionId=image["sessionId"])
             assert refused["errorCode"] == "conflict"
-            assert "right now" in refused["error"]
+            assert "is being summarized" in refused["error"]
             await say(desk, image, "Is somebody there?")
             go.set()
         await say(desk, image, "And now?")
@@ -328,12 +328,12 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
         vm, settings = desk.vm, ServerConfig(defaults=Defaults(max_tokens=400), compaction=Compaction(max_tokens=100, keep=2))
         calls = BackgroundCalls(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=vm.compactor._calls.meter)
         compactor = Compactor(vm.tenancy.store, vm.clock, vm.new_id, calls, settings=lambda _: settings)
-        work = Work(
+        work = SessionWork(
             tenant_id=desk.peer.tenant_id,
             container_id=ContainerId("c1"),
             image_id=image["imageId"],
             session_id=image["sessionId"],
-            asked_for=True,
+            requested=True,
         )
         made = await compactor.compact(work, vm.runtime.tell)
         pieces = summings(driver)

@@ -31,7 +31,7 @@ NOW = 400 * DAY_MS
 
 @pytest.fixture(autouse=True)
 def out_of_breath(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BREATH", 0)
+    monkeypatch.setattr(retention, "PAUSE_SECONDS", 0)
 
 
 @dataclass
@@ -239,7 +239,7 @@ async def test_a_store_that_fails_for_one_tenant_keeps_no_other_waiting(monkeypa
 
 
 async def test_what_was_dropped_before_a_failure_is_counted_and_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    monkeypatch.setattr(retention, "COMMIT_MESSAGES_MAX", 2)
     counted: list[Due] = []
     memory = Memory()
 

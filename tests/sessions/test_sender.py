@@ -37,7 +37,7 @@ async def test_to_rewrite_without_saying_anything_is_not_speaking() -> None:
         call = context_of(desk.peer)
         _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
-        with pytest.raises(ValueError, match="nothing was said"):
+        with pytest.raises(ValueError, match="without a message"):
             await call.sender.rewrite(agent, lambda history: Rewrite(()), 0, None, nobody_is_in_the_way)
 
 

@@ -5,7 +5,7 @@ from tests.conformance.records import EVERY_KIND
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, ToolOutput, ToolResult, ToolResultMessage, UserMessage
 from agentvm.model.usage import estimate_tokens
-from agentvm.sessions.transcript import MOST_RESULT, shorten, take, transcribe
+from agentvm.sessions.transcript import TOOL_RESULT_MAX_BYTES, shorten, take, transcribe
 
 
 def said(text: str) -> list[Message]:
@@ -27,7 +27,7 @@ def test_of_a_long_result_the_beginning_and_the_end_are_kept() -> None:
     text = transcribe([message])
     assert text.startswith("run answers: begin")
     assert text.endswith("end")
-    assert len(text) < MOST_RESULT + 50
+    assert len(text) < TOOL_RESULT_MAX_BYTES + 50
 
 
 def test_as_many_exchanges_are_taken_as_there_is_room_for_and_one_at_least() -> None:

@@ -34,7 +34,7 @@ class Tended:
 async def test_the_search_is_tended_at_the_start_and_after_turns_and_rewinds_whatever_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upkeep, "PAUSE", 0.0)
+    monkeypatch.setattr(upkeep, "DELAY_SECONDS", 0.0)
     reached = {2: anyio.Event(), 3: anyio.Event(), 4: anyio.Event()}
     store = Tended(lambda times: reached[times].set() if times in reached else None)
     kept = SearchUpkeep(store)  # type: ignore[arg-type]  # It only tends.

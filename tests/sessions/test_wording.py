@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.cli.table import width
-from agentvm.sessions.wording import LONGEST, first_words, tidy
+from agentvm.sessions.wording import TITLE_MAX_COLUMNS, first_words, tidy
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_title_is_the_first_words_cut_sensibly(text: str, title: str | None) -
 @given(st.text())
 def test_whatever_is_said_a_title_is_one_short_line(text: str) -> None:
     title = first_words(text)
-    assert title is None or (width(title) <= LONGEST + 2 and title.isprintable() and title.strip())
+    assert title is None or (width(title) <= TITLE_MAX_COLUMNS + 2 and title.isprintable() and title.strip())
 
 
 def test_what_a_model_says_is_tidied() -> None:

@@ -4,7 +4,7 @@ The catalogue is closed: every kind of event is one `EventData` subclass in this
 clients see. `Event` carries it together with its scope.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import msgspec
 
@@ -27,6 +27,12 @@ class EventData(Record):
     """False for an event that is only stored: clients do not receive it, so it has no place in their order."""
     needs: ClassVar[str | None] = None
     """The permission required to receive it, besides access to its container."""
+
+    @classmethod
+    def of(cls, record: Record, **more: object) -> Self:
+        """Returns an event about a record, with the record's fields of the same names."""
+        fields = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in more}
+        return cls(**fields, **more)
 
 
 class EventScope(Record):

@@ -1,1 +1,1 @@
-"""Sessions — what goes on beside the turns: titles and the upkeep of the search; and the import and export of sessions."""
+"""Sessions — use cases of conversations: library, sender, branches, titles, summaries, retention, export and import."""

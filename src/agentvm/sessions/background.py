@@ -1,4 +1,4 @@
-"""Background work — titles, summaries and the search index, done beside the turns."""
+"""Background work — titles, summaries and the search index, outside of turns."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from agentvm.storage.sql.store import Store
 
 
 class BackgroundWork:
-    """Its effectors hear of turns; what they lead to is done by `run`."""
+    """The background work of one server. Its effectors receive events of turns; `run` does the work."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class BackgroundWork:
         self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor, self.imports)
 
     def count(self, billed: Billed) -> None:
-        """From now on this hears of what is billed."""
+        """Sets the callback for each billed call."""
         self._calls.billed = billed
 
     async def run(self, tell: Tell) -> None:
-        """Until cancelled."""
+        """Works until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._titles.run, tell)
             tasks.start_soon(self._search.run)

@@ -1,21 +1,23 @@
-"""Background call — a model call that belongs to no turn: for titles and summaries.
+"""Background call — a model call outside of turns: for titles and summaries.
 
-Admitted and billed as any other call, under a key of its own, and recorded in the ledger alone: no event tells of it.
+Admitted and billed like any other call, under a key of its own, and recorded in the ledger alone: there is no event for it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextChunk, UsageReported
 from agentvm.drivers.conversation import estimate_input
 from agentvm.drivers.models import Chosen
 from agentvm.errors import ProviderProtocolError
-from agentvm.events.base import EventData, EventScope
-from agentvm.events.turn import ModelCalled
+from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.turn import ModelCalled, TurnResponse
+from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.usage import NO_USAGE, Usage
@@ -27,6 +29,8 @@ from agentvm.runtime.ports import Choose
 from agentvm.runtime.provider_chain import Asked, ProviderChain
 from agentvm.storage.sql.store import Store
 
+logger = get_logger(__name__)
+
 
 class Tell(Protocol):
     def __call__(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None: ...
@@ -36,7 +40,59 @@ Billed = Callable[[str, LedgerEntry], None]
 """Called with the provider's name and the ledger entry of each call."""
 
 WritePrompt = Callable[[Chosen], Prompt | None]
-"""Writes the prompt for one provider; None when there is nothing that it could be asked."""
+"""Writes the prompt for one provider; None when there is nothing to ask it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWork:
+    """Background work for one session, billed to `user_id`, or else to the sender of the turn."""
+
+    tenant_id: TenantId
+    container_id: ContainerId
+    image_id: ImageId
+    session_id: SessionId
+    turn_id: TurnId | None = None
+    model: str | None = None
+    """The model that answered the turn."""
+    user_id: UserId | None = None
+    requested: bool = False
+    """Whether a user has requested it now, however short the history is."""
+
+    @classmethod
+    def after(cls, event: Event) -> "SessionWork | None":
+        """Returns the work that may follow an ended turn; None for any other event."""
+        scope, data = event.scope, event.data
+        if not isinstance(data, TurnResponse):
+            return None
+        if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
+            return None
+        return cls(
+            tenant_id=event.tenant_id,
+            container_id=scope.container_id,
+            image_id=scope.image_id,
+            session_id=scope.session_id,
+            turn_id=scope.turn_id,
+            model=data.model,
+        )
+
+    @property
+    def key(self) -> tuple[TenantId, SessionId]:
+        return self.tenant_id, self.session_id
+
+    @property
+    def scope(self) -> EventScope:
+        """The scope of events about the result."""
+        return EventScope(container_id=self.container_id, image_id=self.image_id)
+
+    async def run(self, step: Callable[["SessionWork", Tell], Coroutine[None, None, None]], tell: Tell, crashed: str) -> bool:
+        """Runs a step in a task group of its own: a bug of a driver ends this work, not the server. False after a crash."""
+        try:
+            async with anyio.create_task_group() as alone:
+                alone.start_soon(step, self, tell)
+        except ExceptionGroup:
+            logger.exception(crashed, session_id=self.session_id)
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +100,17 @@ class CallOwner:
     """The account that a call is billed to. `key` names the call in the ledger."""
 
     key: str
-    tenant_id: TenantId
-    container_id: ContainerId
-    image_id: ImageId
-    session_id: SessionId
+    work: SessionWork
     user_id: UserId | None
 
     @property
     def scope(self) -> EventScope:
-        # The turn is not that of the message: that one is over, and its cost was told.
-        return EventScope(
-            container_id=self.container_id, image_id=self.image_id, session_id=self.session_id, turn_id=TurnId(self.key)
-        )
+        # Not the turn of the message: that one has ended, and its cost was reported.
+        return msgspec.structs.replace(self.work.scope, session_id=self.work.session_id, turn_id=TurnId(self.key))
 
 
 class BackgroundCalls:
-    """Asks models beside the turns. Shared by titles and summaries."""
+    """Calls models outside of turns. Shared by titles and summaries."""
 
     def __init__(self, store: Store, clock: Clock, *, choose: Choose, meter: Meter) -> None:
         self.store = store
@@ -69,15 +120,18 @@ class BackgroundCalls:
         self.billed: Billed = lambda provider, entry: None
 
     async def ask(self, owner: CallOwner, candidates: Sequence[Chosen], write: WritePrompt) -> tuple[Chosen, str] | None:
-        """The provider that answered, and its text; None when nobody could be asked anything. Raises the first failure."""
+        """Returns the provider that answered, and its text; None when there was nothing to ask. Raises the first failure."""
         call = LedgerCall(self, owner, write)
         chosen = await model_call.ask(ProviderChain(candidates, patient=False), call)
         return None if chosen is None else (chosen, call.text)
 
-    async def sender(self, tenant_id: TenantId, turn_id: TurnId) -> UserId | None:
-        """The user who sent the message of a turn, and is billed for its title or summary."""
-        turn = await self.store.tenant(tenant_id).find_turn(turn_id)
-        return None if turn is None else turn.user_id
+    async def owner(self, work: SessionWork, key: str) -> CallOwner:
+        """Returns the owner of a call: the user of the work, else the sender of the turn's message."""
+        user_id = work.user_id
+        if user_id is None and work.turn_id is not None:
+            turn = await self.store.tenant(work.tenant_id).find_turn(work.turn_id)
+            user_id = None if turn is None else turn.user_id
+        return CallOwner(key=key, work=work, user_id=user_id)
 
 
 @dataclass(slots=True)
@@ -92,12 +146,12 @@ class LedgerCall:
     """Records one call in the ledger; see `agentvm.runtime.model_call.CallRecord`."""
 
     def __init__(self, calls: BackgroundCalls, owner: CallOwner, write: WritePrompt) -> None:
-        self.tenant_id = owner.tenant_id
+        self.tenant_id = owner.work.tenant_id
         self._calls = calls
         self._owner = owner
         self._write = write
-        self._bill = Bill(calls.meter, calls.clock, owner.tenant_id, owner.user_id, owner.scope)
-        self._accounts = calls.store.accounts(owner.tenant_id)
+        self._bill = Bill(calls.meter, calls.clock, self.tenant_id, owner.user_id, owner.scope)
+        self._accounts = calls.store.accounts(self.tenant_id)
         self._asked: AskedCall | None = None
         self._answer = _Answer()
 
@@ -162,8 +216,8 @@ class LedgerCall:
         self._calls.billed(call.provider, entry)
 
     def check(self, chosen: Chosen) -> None:
-        """Half of an answer is none, as for a turn, and neither is a refusal: it would replace the conversation."""
+        """Refuses an incomplete answer, as for a turn, and a refusal, which would replace the conversation."""
         if self._answer.stopped is None:
-            raise ProviderProtocolError(f"{chosen.name} ended its answer without saying why; try again")
+            raise ProviderProtocolError(f"{chosen.name} ended its answer without a stop reason; try again")
         if self._answer.stopped == "refusal":
-            raise ProviderProtocolError(f"{chosen.name} refused to write it; choose another model for it")
+            raise ProviderProtocolError(f"{chosen.name} refused to write the text; choose another model")

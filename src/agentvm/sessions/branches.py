@@ -29,9 +29,9 @@ from agentvm.storage.base import Recalled
 from agentvm.storage.sql.log import LogStore
 
 OnBusy = Literal["reject", "interrupt"]
-"""While a turn runs: refuse, or stop it and those that wait."""
-PAUSE = 0.005
-"""Seconds until somebody who interrupts tries again."""
+"""While a turn runs: refuse the request, or stop that turn and the queued ones."""
+RETRY_SECONDS = 0.005
+"""Time until an interrupting request tries again."""
 
 T = TypeVar("T")
 
@@ -49,48 +49,48 @@ class Branches:
     async def fork(
         self, session_id: SessionId, *, message_id: MessageId | None, image_id: ImageId | None, title: str | None
     ) -> Session:
-        """A new session that begins as that one did, up to and with the message; by default with all that was said.
+        """Creates a session with the messages of another, up to and including that message; by default with all of them.
 
-        The message may also be one that was taken back. The new session may be of another image of the container.
+        The message may also be a rewound one. The new session may belong to another image of the container.
         """
         check_title(title)
         origin = (await self.workspace.session(session_id))[1]
         container = self.workspace.store.container(origin.container_id)
-        wanted = image_id or origin.image_id
-        # Looked for by name: one that was deleted with its last session is not there.
-        found = await self.workspace.store.find_image(wanted)
-        image = await container.get_image(wanted) if found == origin.container_id else None
+        target = image_id or origin.image_id
+        # Looked up: an image that was deleted with its last session is not found.
+        home = await self.workspace.store.find_image(target)
+        image = await container.get_image(target) if home == origin.container_id else None
         if image is None:
-            raise ImageNotFound(wanted)
-        # Before what it sums up, so that it is not of something else.
+            raise ImageNotFound(target)
+        # Read before the messages, so that no summary is newer than they are.
         summaries = await self.workspace.store.sessions((origin.container_id,)).summaries(session_id) or ()
         async with self.workspace.runtime.rewrites:
-            said = await self._said(origin, message_id)
-            await self.workspace.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
+            messages = await self._messages(origin, message_id)
+            await self.workspace.check_storage(sum(len(msgspec.json.encode(message)) for message in messages))
             now = self.workspace.clock()
-            fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
+            fork = Fork(session_id=session_id, message_id=messages[-1].id) if messages else None
             session = new_session(image, SessionId(self.workspace.new_id("sess")), title or origin.title, now)
             session = msgspec.structs.replace(session, forked_from=fork)
-            await container.add_session(session, said)
-            await _sum_up(container.log(session.session_id), said, summaries)
+            await container.add_session(session, messages)
+            await _copy_summary(container.log(session.session_id), messages, summaries)
         self._announce_fork(session, origin, None if fork is None else fork.message_id)
         return session
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...]:
-        """What was taken back, the latest first."""
+        """Returns the rewinds of a session, the latest first."""
         origin = (await self.workspace.session(session_id))[1]
-        found = await self.workspace.store.sessions((origin.container_id,)).rewinds(session_id)
-        if found is None:
+        rewinds = await self.workspace.store.sessions((origin.container_id,)).rewinds(session_id)
+        if rewinds is None:
             raise SessionNotFound(session_id)
-        return found
+        return rewinds
 
     async def rewind(
         self, session_id: SessionId, *, message_id: MessageId | None, before: MessageId | None, on_busy: OnBusy
     ) -> SessionRewound | None:
-        """Takes back what came after `message_id`, or `before` and what came after it. None when there was nothing."""
+        """Rewinds to `message_id`, or to the message before `before`. None when there was nothing to rewind."""
         agent = await self._agent(session_id)
         if (message_id is None) == (before is None):
-            raise InvalidInput("Give messageId, the last message that stays, or before, the first that is taken back")
+            raise InvalidInput("Provide either messageId, the last message to keep, or before, the first message to rewind")
         with agent.in_use():
             choose = history.take_from(before) if before is not None else history.keep_to(message_id or MessageId(""))
 
@@ -103,7 +103,7 @@ class Branches:
     async def edit(
         self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
     ) -> SentMessage:
-        """Takes back that message and what came after it, and says this instead."""
+        """Rewinds to before that message and sends this content instead."""
         origin = (await self.workspace.session(session_id))[1]
         if not content:
             raise InvalidInput("content must not be empty")
@@ -114,8 +114,8 @@ class Branches:
     async def regenerate(
         self, session_id: SessionId, message_id: MessageId | None, *, client_key: str | None, on_busy: OnBusy
     ) -> SentMessage:
-        """Asks again what that message is an answer to, by default what was asked last; the answers are taken back."""
-        # What is asked again is stored already: who has room for nothing more has room for it.
+        """Sends the question of that answer again, by default the last question; the earlier answers are rewound."""
+        # The question is stored already, so it needs no storage quota.
         return await self._rewrite(session_id, history.regenerate(message_id), 0, client_key, on_busy)
 
     async def _rewrite(
@@ -132,7 +132,7 @@ class Branches:
             return await self._insist(agent, on_busy, work)
 
     async def _insist(self, agent: Agent, on_busy: OnBusy, work: Callable[[], Awaitable[T]]) -> T:
-        """Who interrupts is not refused because somebody else was quicker: again, as long as a stop may take."""
+        """Retries an interrupting request while the agent is busy with another one, as long as a stop may take."""
         until = anyio.current_time() + self._patience(agent)
         while True:
             try:
@@ -140,37 +140,37 @@ class Branches:
             except AgentBusy:
                 if on_busy != "interrupt" or anyio.current_time() >= until:
                     raise
-            # What was accepted meanwhile is released when its sender was answered.
-            await anyio.sleep(PAUSE)
+            # A message that was accepted meanwhile is released when its sender has its reply.
+            await anyio.sleep(RETRY_SECONDS)
 
     def _patience(self, agent: Agent) -> float:
         return self.workspace.runtime.settings_of(agent.tenant_id).limits.stop_seconds
 
     async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
         if on_busy == "interrupt" and agent.busy:
-            # What will be refused must not cost anybody the turn that runs.
+            # A request that will be refused must not stop the running turn.
             container = self.workspace.store.container(agent.container_id)
             async with self.workspace.runtime.rewrites:
-                said = await container.list_recent_messages(agent.session_id, history.REWRITE_MAX_BYTES)
-                history.select(choose, *said)
-            await _quiet(agent, self._patience(agent))
+                messages, truncated = await container.list_recent_messages(agent.session_id, history.REWRITE_MAX_BYTES)
+                history.select(choose, messages, truncated)
+            await _stop_turns(agent, self._patience(agent))
 
-    async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
+    async def _messages(self, origin: Session, message_id: MessageId | None) -> list[Message]:
         store = self.workspace.store
         if message_id is None:
             container = store.container(origin.container_id)
-            said, truncated = await container.list_recent_messages(origin.session_id, history.REWRITE_MAX_BYTES)
+            messages, truncated = await container.list_recent_messages(origin.session_id, history.REWRITE_MAX_BYTES)
             if truncated:
                 most = history.REWRITE_MAX_BYTES // 2**20
                 raise HistoryTooLarge(
                     f"{origin.session_id} has more than {most} MiB; fork it from an earlier message, or export and import it"
                 )
-            return history.in_order(said)
+            return history.in_order(messages)
         sessions = store.sessions((origin.container_id,))
-        found = await sessions.history(origin.session_id, message_id, history.REWRITE_MAX_BYTES)
-        if found is None:
+        before = await sessions.history(origin.session_id, message_id, history.REWRITE_MAX_BYTES)
+        if before is None:
             raise NotFound(f"There is no message {message_id} in {origin.session_id}")
-        return history.up_to(found, message_id)
+        return history.up_to(before, message_id)
 
     async def _agent(self, session_id: SessionId) -> Agent:
         origin = (await self.workspace.session(session_id))[1]
@@ -191,22 +191,22 @@ class Branches:
         SessionLibrary(self.workspace).announce(session, forked)
 
 
-async def _sum_up(log: LogStore, said: Sequence[Message], summaries: Sequence[Summary]) -> None:
-    """The newest summary of what a fork begins with comes along: it was paid for, and without it a model would be told less.
+async def _copy_summary(log: LogStore, messages: Sequence[Message], summaries: Sequence[Summary]) -> None:
+    """Copies the newest summary that covers messages of a fork: it was paid for, and without it prompts would hold less.
 
-    Whatever is taken back is the end of a history. So who has the last message of what was summed up has all of it.
+    A rewind removes the end of a history, so a fork with the last summarized message has all of them.
     """
-    ends = {exchange[-1].id: number for number, exchange in enumerate(by_turn(said), 1)}
+    ends = {exchange[-1].id: number for number, exchange in enumerate(by_turn(messages), 1)}
     for summary in summaries:
-        covered = extent(said, ends[summary.message_id]) if summary.message_id in ends else None
+        covered = extent(messages, ends[summary.message_id]) if summary.message_id in ends else None
         if covered is not None and covered.message_id == summary.message_id:
-            await log.add_summary(summary, covered, Recalled(messages=tuple(said)))
+            await log.add_summary(summary, covered, Recalled(messages=tuple(messages)))
             return
 
 
-async def _quiet(agent: Agent, seconds: float) -> None:
-    """Stops the turn that runs and those that wait; returns when they have ended, or in time without it."""
-    # One that is not released yet does not run: it ends when it is.
+async def _stop_turns(agent: Agent, seconds: float) -> None:
+    """Stops the running turn and the queued ones; returns when they have ended, or after the timeout."""
+    # A turn that is not released yet does not run: it ends when it is.
     current = await agent.interrupt() if agent.state is AgentState.RUNNING else None
     for accepted in (current, *agent.inbox):
         agent.cancel(accepted)

@@ -40,10 +40,10 @@ class Containers:
             workspace.announce(container_id, None, ContainerCreated(container_id=container_id, created_at=now))
 
     async def get(self, container_id: ContainerId) -> Container:
-        found = await self.workspace.store.container(container_id).get()
-        if found is None:
+        container = await self.workspace.store.container(container_id).get()
+        if container is None:
             raise ContainerNotFound(container_id)
-        return found
+        return container
 
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
         """Returns what would be deleted with the container."""

@@ -115,8 +115,7 @@ class ImageLibrary:
                 frozen=frozen,
             )
             await container.add_image(image, session)
-        created = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
-        workspace.announce(container_id, image.image_id, created)
+        workspace.announce(container_id, image.image_id, ImageCreated.of(image))
         return BuiltImage(image, session, frozen.warnings)
 
     async def update(
@@ -194,14 +193,7 @@ class ImageLibrary:
         return rebuilt
 
     def _announce_updated(self, image: Image) -> None:
-        updated = ImageUpdated(
-            image_id=image.image_id,
-            container_id=image.container_id,
-            name=image.name,
-            description=image.description,
-            updated_at=image.updated_at,
-        )
-        self.workspace.announce(image.container_id, image.image_id, updated)
+        self.workspace.announce(image.container_id, image.image_id, ImageUpdated.of(image))
 
 
 def _place(image: Image) -> Place:

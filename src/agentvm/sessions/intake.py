@@ -11,7 +11,6 @@ from agentvm.events.lifecycle import ImageCreated, SessionCreated
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, ContainerId, NewId
 from agentvm.model.image import Image
-from agentvm.model.session import Session
 from agentvm.sessions.archive import Counts
 from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
@@ -159,20 +158,14 @@ async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScop
 
     Of the first thousand: a device that is told more at once than it can take would be cut off, and lists have the rest.
     """
-    found = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), MOST_TOLD)))
-    return [(EventScope(container_id=one.container_id, image_id=one.image_id), _told(one)) for one in found]
-
-
-def _told(one: Image | Session) -> EventData:
-    if isinstance(one, Image):
-        return ImageCreated(image_id=one.image_id, container_id=one.container_id, name=one.name, created_at=one.created_at)
-    return SessionCreated(
-        session_id=one.session_id,
-        image_id=one.image_id,
-        container_id=one.container_id,
-        title=one.title,
-        created_at=one.created_at,
-    )
+    records = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), MOST_TOLD)))
+    return [
+        (
+            EventScope(container_id=record.container_id, image_id=record.image_id),
+            ImageCreated.of(record) if isinstance(record, Image) else SessionCreated.of(record),
+        )
+        for record in records
+    ]
 
 
 def report(staged: Staged, placement: Placement, reading: Reading, *, dry_run: bool) -> ImportReport:

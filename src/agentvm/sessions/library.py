@@ -24,7 +24,7 @@ from agentvm.events.lifecycle import (
 )
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_container_id
 from agentvm.model.session import Session, Summary, check_title
-from agentvm.sessions.compaction import Work
+from agentvm.sessions.background_call import SessionWork
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, SessionReader
 from agentvm.storage.sql.sessions import SessionStore
@@ -82,21 +82,14 @@ class SessionLibrary:
         return session
 
     def announce_created(self, session: Session) -> None:
-        created = SessionCreated(
-            session_id=session.session_id,
-            image_id=session.image_id,
-            container_id=session.container_id,
-            title=session.title,
-            created_at=session.created_at,
-        )
-        self.announce(session, created)
+        self.announce(session, SessionCreated.of(session))
 
     async def keep(self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None) -> Session:
         sessions = await self._home(session_id)
         session = _existing(
             await sessions.keep(session_id, pinned=pinned, archived=archived, now=self.workspace.clock()), session_id
         )
-        self.announce(session, _updated(session))
+        self.announce(session, SessionUpdated.of(session))
         return self.redacted(session)
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
@@ -104,7 +97,7 @@ class SessionLibrary:
         container_id = await self._container(session_id)
         session = await self.workspace.store.container(container_id).set_title(session_id, title, self.workspace.clock())
         session = _existing(session, session_id)
-        self.announce(session, SessionTitleUpdated(session_id=session_id, title=session.title, updated_at=session.updated_at))
+        self.announce(session, SessionTitleUpdated.of(session))
         return structs.replace(self.redacted(session), title=session.title)
 
     async def release(self, session_id: SessionId) -> Session:
@@ -122,14 +115,7 @@ class SessionLibrary:
         if present is not None:
             await self.workspace.runtime.stop_agent(present)
         until = (deleted.deleted_at or 0) + self._undo()
-        told = SessionDeleted(
-            session_id=session_id,
-            image_id=deleted.image_id,
-            container_id=container_id,
-            deleted_at=deleted.deleted_at or 0,
-            restorable_until=until,
-        )
-        self.announce(deleted, told)
+        self.announce(deleted, SessionDeleted.of(deleted, restorable_until=until))
         if await self.workspace.store.find_image(deleted.image_id) is None:
             # It was the image's last session.
             self.announce(deleted, ImageDeleted(image_id=deleted.image_id, container_id=container_id))
@@ -148,20 +134,8 @@ class SessionLibrary:
         image = await self.workspace.store.container(restored.container_id).get_image(restored.image_id)
         if image is not None and image.session_id == session_id:
             # It was deleted together with this session.
-            told = ImageCreated(
-                image_id=image.image_id, container_id=image.container_id, name=image.name, created_at=image.created_at
-            )
-            self.announce(restored, told)
-        self.announce(
-            restored,
-            SessionRestored(
-                session_id=session_id,
-                image_id=restored.image_id,
-                container_id=restored.container_id,
-                title=restored.title,
-                updated_at=restored.updated_at,
-            ),
-        )
+            self.announce(restored, ImageCreated.of(image))
+        self.announce(restored, SessionRestored.of(restored))
         return self.redacted(restored)
 
     async def mark_read(
@@ -188,13 +162,13 @@ class SessionLibrary:
         session = await self.session(session_id)
         if self.workspace.compactor is None:
             raise NotAvailable("Summaries are not available on this server")
-        work = Work(
+        work = SessionWork(
             tenant_id=self.workspace.tenant_id,
             container_id=session.container_id,
             image_id=session.image_id,
             session_id=session_id,
             user_id=self.workspace.principal.user_id,
-            asked_for=True,
+            requested=True,
         )
         summary = await self.workspace.compactor.compact(work, self.workspace.runtime.tell)
         return summary if self.workspace.principal.may(READ_PERMISSION) else structs.replace(summary, text="")
@@ -216,17 +190,6 @@ class SessionLibrary:
     def _undo(self) -> int:
         """Milliseconds for which a deleted session can be restored."""
         return int(self.workspace.runtime.settings_of(None).limits.undo_seconds * 1000)
-
-
-def _updated(session: Session) -> SessionUpdated:
-    return SessionUpdated(
-        session_id=session.session_id,
-        image_id=session.image_id,
-        container_id=session.container_id,
-        updated_at=session.updated_at,
-        pinned_at=session.pinned_at,
-        archived_at=session.archived_at,
-    )
 
 
 def _existing(value: T | None, session_id: SessionId) -> T:

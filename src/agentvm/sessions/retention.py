@@ -1,9 +1,8 @@
-"""Retention — drops what tenants do not want to keep any longer, some at a time, beside the turns.
+"""Retention — deletes sessions and messages that are older than their tenant keeps them, in batches beside the turns.
 
-Theory of operation. Each tenant has its own policy, and each run its own moments: what is older goes. What is found is dropped
-in small commits, so turns are stored in between, and a crash leaves whole turns and whole sessions. The store decides in each
-commit whether a thing still goes; who is in memory and at work is known here, and left alone. What the next run would do is
-found by the same questions, without the commits.
+Theory of operation. Each tenant has its own policy, and each run its own cutoff times. Content is deleted in small commits, so
+turns are stored in between, and a crash leaves complete turns and complete sessions. The store decides in each commit whether
+something is still due; busy sessions are known here, and left alone. A preview asks the same questions without the commits.
 """
 
 import functools
@@ -28,13 +27,13 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-SOME = 100
-"""Sessions that are looked at together."""
-AT_ONCE = 500
-"""Messages that one commit drops, unless one turn has more."""
-BREATH = 0.01
-"""Seconds between two commits, so that turns are stored in between."""
-TENANTS = 100
+PAGE_SESSIONS_MAX = 100
+"""Sessions that are read together."""
+COMMIT_MESSAGES_MAX = 500
+"""Messages that one commit deletes, unless one turn has more."""
+PAUSE_SECONDS = 0.01
+"""Pause between two commits, so that turns are stored in between."""
+PAGE_TENANTS_MAX = 100
 
 
 class LoadedSessions:
@@ -68,7 +67,7 @@ class LoadedSessions:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What goes: sessions, default sessions that are emptied, and all messages, those of the sessions too."""
+    """The amount to delete: sessions, default sessions to empty, and messages, those of the sessions included."""
 
     sessions: int = 0
     emptied: int = 0
@@ -89,7 +88,7 @@ def _of(weight: Weight, *, sessions: int = 0, emptied: int = 0) -> Due:
 
 
 class Retainer:
-    """One per server. `policy_of` says what a tenant wants now; `counted` hears what a run has dropped."""
+    """One per server. `policy_of` returns the policy of a tenant; `counted` receives the amount that a run has deleted."""
 
     def __init__(
         self,
@@ -105,9 +104,9 @@ class Retainer:
         self._counted = counted
 
     async def run(self) -> Due:
-        """Once, for all tenants. One whose store fails keeps no other from being looked at."""
+        """Runs once for all tenants. A failure for one tenant does not affect the others."""
         total, after = Due(), None
-        while tenants := await self._store.directory.list_tenants(after=after, limit=TENANTS):
+        while tenants := await self._store.directory.list_tenants(after=after, limit=PAGE_TENANTS_MAX):
             for tenant in tenants:
                 try:
                     total += await self.run_for(tenant.tenant_id)
@@ -122,7 +121,7 @@ class Retainer:
         try:
             await run.all()
         finally:
-            # Also what was dropped before something failed.
+            # Also after a failure, for the part that was deleted before.
             if run.done != Due():
                 self._counted(run.done)
                 done = run.done
@@ -137,7 +136,7 @@ class Retainer:
         return run.done
 
     async def preview(self, tenant_id: TenantId, policy: Retention | None = None) -> Due:
-        """What the next run would drop, if nothing happened until then; by another policy, if one is given."""
+        """Returns the amount that the next run would delete as of now, by this policy instead of the current one."""
         cut = (policy or self.policy_of(tenant_id)).cut(self._clock())
         store, due, going = self._store.tenant(tenant_id).retention(), Due(), set[SessionId]()
         async with aclosing(_expiring(store, cut)) as expiring:
@@ -148,7 +147,9 @@ class Retainer:
         if cut.rewound is not None:
             due += _of(await store.rewound(cut))
         if cut.messages is not None:
-            async with aclosing(_paged(functools.partial(store.with_old_turns, cut.messages, limit=SOME))) as places:
+            async with aclosing(
+                _paged(functools.partial(store.with_old_turns, cut.messages, limit=PAGE_SESSIONS_MAX))
+            ) as places:
                 async for place in places:
                     if place.session_id not in going:
                         due += _of(sum((turn.weight for turn in await store.old_turns(place, cut.messages)), NOTHING))
@@ -156,7 +157,7 @@ class Retainer:
 
 
 class _Run:
-    """One tenant, once."""
+    """One run for one tenant."""
 
     def __init__(
         self, tenant_id: TenantId, store: RetentionStore, cut: RetentionCutoffs, clock: Clock, loaded: LoadedSessions
@@ -176,7 +177,9 @@ class _Run:
         if self._cut.rewound is not None:
             await self._drop_rewound(self._cut.rewound)
         if self._cut.messages is not None:
-            async with aclosing(_paged(functools.partial(self._store.with_old_turns, self._cut.messages, limit=SOME))) as old:
+            async with aclosing(
+                _paged(functools.partial(self._store.with_old_turns, self._cut.messages, limit=PAGE_SESSIONS_MAX))
+            ) as old:
                 async for place in old:
                     await self._drop_turns(place, self._cut.messages)
 
@@ -185,7 +188,7 @@ class _Run:
             return
         weights = {one.session.session_id: one.weight for one in expiring}
         marked = await self._store.expire(tuple(weights), self._cut)
-        # Who began to use one while it was marked keeps it.
+        # A session that came into use while it was marked is kept.
         used = {session.session_id for session in marked if self._busy(session)}
         if used:
             await self._store.revive(tuple(used))
@@ -194,16 +197,9 @@ class _Run:
                 continue
             await self._loaded.unload(self._tenant_id, session.container_id, session.session_id)
             now = self._clock()
-            told = SessionDeleted(
-                session_id=session.session_id,
-                image_id=session.image_id,
-                container_id=session.container_id,
-                deleted_at=now,
-                restorable_until=now,
-            )
-            self._tell(session, told)
+            self._tell(session, SessionDeleted.of(session, deleted_at=now, restorable_until=now))
             self.done += _of(weights[session.session_id], sessions=1)
-        await anyio.sleep(BREATH)
+        await anyio.sleep(PAUSE_SECONDS)
 
     async def _empty(self, session: Session, weight: Weight) -> None:
         before = self.done
@@ -214,29 +210,20 @@ class _Run:
         if cleared is None:
             return
         self._loaded.forget(self._tenant_id, session.session_id)
-        # With what was taken back of it.
+        # Rewound messages included.
         self.done = before + _of(weight, emptied=1)
         if session.title is not None:
-            titled = SessionTitleUpdated(session_id=cleared.session_id, title=None, updated_at=cleared.updated_at)
-            self._tell(cleared, titled)
-        told = SessionUpdated(
-            session_id=cleared.session_id,
-            image_id=cleared.image_id,
-            container_id=cleared.container_id,
-            updated_at=cleared.updated_at,
-            pinned_at=cleared.pinned_at,
-            archived_at=cleared.archived_at,
-        )
-        self._tell(cleared, told)
+            self._tell(cleared, SessionTitleUpdated.of(cleared, title=None))
+        self._tell(cleared, SessionUpdated.of(cleared))
 
     async def _drop_rewound(self, before: int) -> None:
-        async with aclosing(_paged(functools.partial(self._store.with_rewound, before, limit=SOME))) as places:
+        async with aclosing(_paged(functools.partial(self._store.with_rewound, before, limit=PAGE_SESSIONS_MAX))) as places:
             async for place in places:
-                dropped = Weight(AT_ONCE)
-                while dropped.messages >= AT_ONCE and not self._at_work(place):
-                    dropped = await self._store.drop_rewound(place, before, limit=AT_ONCE)
+                dropped = Weight(COMMIT_MESSAGES_MAX)
+                while dropped.messages >= COMMIT_MESSAGES_MAX and not self._at_work(place):
+                    dropped = await self._store.drop_rewound(place, before, limit=COMMIT_MESSAGES_MAX)
                     self._note(place, dropped)
-                    await anyio.sleep(BREATH)
+                    await anyio.sleep(PAUSE_SECONDS)
 
     async def _drop_turns(self, place: SessionPlace, before: int | None) -> None:
         for some in _batches(await self._store.old_turns(place, before)):
@@ -244,10 +231,10 @@ class _Run:
                 return
             dropped = await self._store.drop_turns(place, some)
             if dropped == NOTHING:
-                # Something began meanwhile: the next run sees to it.
+                # A turn began meanwhile: the next run deletes it.
                 return
             self._note(place, dropped)
-            await anyio.sleep(BREATH)
+            await anyio.sleep(PAUSE_SECONDS)
 
     def _note(self, place: SessionPlace, dropped: Weight) -> None:
         self.done += _of(dropped)
@@ -268,7 +255,7 @@ async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenera
         return
     after: int | None = 0
     while after is not None:
-        found = await store.expiring(cut, after, limit=SOME)
+        found = await store.expiring(cut, after, limit=PAGE_SESSIONS_MAX)
         yield found.items
         after = found.next
 
@@ -282,11 +269,15 @@ async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator
         after = found.next
 
 
+def _old_turns(store: RetentionStore, before: int) -> AsyncGenerator[SessionPlace]:
+    return _paged(functools.partial(store.with_old_turns, before, limit=PAGE_SESSIONS_MAX))
+
+
 def _batches(turns: Sequence[OldTurn]) -> Iterator[list[OldTurn]]:
-    """Some turns at a time, whole."""
+    """Yields batches of complete turns."""
     some, size = list[OldTurn](), 0
     for turn in turns:
-        if some and size + turn.weight.messages > AT_ONCE:
+        if some and size + turn.weight.messages > COMMIT_MESSAGES_MAX:
             yield some
             some, size = [], 0
         some.append(turn)

@@ -22,7 +22,7 @@ from agentvm.tenants.book import release
 T = TypeVar("T")
 
 ENVELOPE_BYTES = 2
-"""What a message has beside its text and its files, at least."""
+"""Minimum size of a message besides its text and files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class MessageSender:
                 agent, size, partial(agent.receive, content, client_key, self.workspace.user_id)
             )
         except AgentVMError:
-            # Everybody was told that it is being stopped.
+            # Clients were told that it is being stopped.
             agent.cancel(interrupted)
             raise
         now = accepted.state
         return SentMessage(agent, now.user_message_id, now.turn_id, accepted, interrupted=interrupted)
 
     def measure(self, content: UserContent) -> int:
-        """Bytes of a message; `InputTooLarge` when it has more than one message may."""
+        """Returns the bytes of a message; `InputTooLarge` above the limits of one message."""
         limits = self.workspace.runtime.settings_of(self.workspace.tenant_id).limits
         text, inline = measure(content)
         if text > limits.message_bytes:
@@ -101,7 +101,7 @@ class MessageSender:
         return text + inline + ENVELOPE_BYTES
 
     async def _check_tokens(self, agent: Agent, content: UserContent) -> None:
-        """What cannot be answered is refused before it is stored: not even its own words and a short answer fit."""
+        """Refuses a message before it is stored if the quota does not allow even its text and a short answer."""
         wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
         said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
         await self.workspace.tenancy.quotas.refuse_call(
@@ -109,7 +109,7 @@ class MessageSender:
         )
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
-        """Before somebody's turn is interrupted for it; the agent looks once more."""
+        """Checks the attachments before a turn is interrupted for the message; the agent checks again."""
         files = self.workspace.tenancy.store.tenant(self.workspace.tenant_id).container(container_id).attachments
         await attached.check(
             files, content, self.workspace.runtime.settings_of(self.workspace.tenant_id).limits.attachments_per_message
@@ -118,7 +118,7 @@ class MessageSender:
     async def rewrite(
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
     ) -> SentMessage:
-        """Takes something back, and says something instead, of at most that size."""
+        """Rewinds a part of the history and sends a message of at most that size instead."""
         async with agent.sending(client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
@@ -127,7 +127,7 @@ class MessageSender:
                 agent, size, partial(agent.rewrite, choose, client_key, self.workspace.user_id)
             )
         if accepted is None:
-            raise ValueError("nothing was said")
+            raise ValueError("a rewrite without a message")
         return SentMessage(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)
 
     async def _within_quotas(self, agent: Agent, size: int, receive: Callable[[], Awaitable[T]]) -> T:
@@ -135,7 +135,7 @@ class MessageSender:
         tenant_id, user_id, runtime = self.workspace.tenant_id, self.workspace.user_id, self.workspace.runtime
         book = await self.workspace.tenancy.quotas.book(tenant_id, user_id)
         roster = runtime.roster
-        # One that runs already is not one more.
+        # A running agent is not one more.
         waiting, running = ("queued_messages", roster.count_waiting), ("running_agents", roster.count_running)
         metric, count = waiting if agent.busy else running
         reserved = book.reserve(user_id, {metric: count(tenant_id)}, self.workspace.clock())

@@ -1,4 +1,4 @@
-"""Summing — how much of a history is summed up, and how a model is asked for it. Pure."""
+"""Summing — selects the part of a history to summarize, and writes the prompt for it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.transcript import take
 from agentvm.storage.base import Recalled
 
-LEAST_ROOM = 400
-"""Tokens. Below that there is no room for a summary beside what is said."""
-SILENCE = 30.0
-"""Seconds that a provider may be silent; then whoever stands in is asked."""
+ROOM_MIN_TOKENS = 400
+"""A smaller context has no room for a summary beside the messages."""
+SILENCE_SECONDS = 30.0
+"""A provider that is silent for this long is replaced by its fallback."""
 SYSTEM = (
     "You keep the record of a long conversation between a user and an assistant. You are given the summary so far, if there is "
     "one, and what was said since. Write one new summary of all of it, from which the assistant can go on as if it "
@@ -28,78 +28,78 @@ SYSTEM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What is summed up by one call, and that call."""
+class SummaryCall:
+    """The prompt of one call, and the exchanges that its summary covers."""
 
     covered: Extent
     prompt: Prompt
 
 
 def budget_of(room: int, rules: Compaction) -> int:
-    """Tokens of a summary: no more than a quarter of the room that it is to make."""
+    """Returns the tokens of a summary: at most a quarter of the room that it is to make."""
     return min(rules.max_tokens, room // 4)
 
 
-def wanted(recalled: Recalled, room: int, rules: Compaction, *, asked_for: bool, sizes: Mapping[str, int] = {}) -> int:
-    """How many exchanges are to be summed up; none when there is room for them.
+def exchanges_due(recalled: Recalled, room: int, rules: Compaction, *, requested: bool, sizes: Mapping[str, int] = {}) -> int:
+    """Returns how many exchanges are to be summarized; none when there is room for them.
 
-    Weighed as for a prompt: `sizes` are of the attachments that they refer to, by their digests. Else a few files would push
-    out what was said before them, and nobody would have summed it up.
+    Weighed as for a prompt: `sizes` are those of the attachments, by digest. Otherwise a few files would push out the
+    messages before them without a summary.
 
-    What stays fills half of what may be filled, if it can: so the next time comes when as much has been said again. And what
-    is summed up is more than its summary, or every turn would lead to a call.
+    The rest fills half of the allowed share, if it can, so that the next summary is due after as many messages again. The
+    summarized part is larger than its summary, or every turn would lead to a call.
     """
     exchanges = by_turn(recalled.messages)
     if recalled.truncated:
-        # More than is read for a prompt. The last of these may not be whole.
+        # More than is read for a prompt. The last exchange may be incomplete.
         return min(max(0, len(exchanges) - 1), ended(exchanges, recalled.running))
-    weights = [count_tokens(conversation_of(one), sizes) for one in exchanges]
+    weights = [count_tokens(conversation_of(exchange), sizes) for exchange in exchanges]
     most = rules.share * room
     before = 0 if recalled.summary is None else recalled.summary.tokens
-    if not exchanges or (not asked_for and before + sum(weights) <= most):
+    if not exchanges or (not requested and before + sum(weights) <= most):
         return 0
     kept, left = 1, most / 2 - weights[-1]
     while kept < min(rules.keep, len(exchanges)) and left >= weights[-kept - 1]:
         left -= weights[-kept - 1]
         kept += 1
     count = min(len(exchanges) - kept, ended(exchanges, recalled.running))
-    if not asked_for and sum(weights[:count]) < budget_of(room, rules):
+    if not requested and sum(weights[:count]) < budget_of(room, rules):
         return 0
     return count
 
 
-def piece_for(one: Chosen, recalled: Recalled, count: int, budget: int) -> Piece | None:
-    """As many of the first `count` exchanges as who writes can be shown; None when its window holds nothing."""
-    window = one.driver.context_window(one.model)
+def summary_call(chosen: Chosen, recalled: Recalled, count: int, budget: int) -> SummaryCall | None:
+    """Returns the call for as many of the first `count` exchanges as the model's window holds; None when it holds none."""
+    window = chosen.driver.context_window(chosen.model)
     most = min(budget, window // 4)
     system = SYSTEM.format(words=max(30, most * 6 // 10))
     before = "" if recalled.summary is None else _quoted("summary", recalled.summary.text)
-    # Not to the brim: tokens are estimated, and some text has more of them.
+    # With a margin: tokens are estimated, and some text has more of them.
     room = (window - most - estimate_tokens(system) - estimate_tokens(before) - 100) * 4 // 5
-    if room < LEAST_ROOM // 4:
+    if room < ROOM_MIN_TOKENS // 4:
         return None
     exchanges: Sequence[Sequence[Message]] = by_turn(recalled.messages)[:count]
     while exchanges:
-        number, text = take(exchanges, room)
+        number, transcript = take(exchanges, room)
         covered = extent(recalled.messages, number)
         if covered is None:
             return None
         size = size_of(recalled.messages, covered)
         if size == number:
-            said = f"{before}{_quoted('conversation', text)}Write the summary."
+            text = f"{before}{_quoted('conversation', transcript)}Write the summary."
             prompt = Prompt(
-                model=one.model,
-                conversation=(UserEntry(content=said),),
+                model=chosen.model,
+                conversation=(UserEntry(content=text),),
                 max_tokens=most,
                 system=system,
-                silence=SILENCE,
+                silence=SILENCE_SECONDS,
             )
-            return Piece(covered, prompt)
+            return SummaryCall(covered, prompt)
         exchanges = exchanges[:size]
     return None
 
 
 def _quoted(name: str, text: str) -> str:
-    """What is in it cannot end it."""
+    """Returns the text in tags that it cannot close itself."""
     end = f"</{name}>"
     return f"<{name}>\n{text.replace(end, end.replace('/', ' /'))}\n{end}\n\n"

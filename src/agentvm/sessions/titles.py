@@ -1,14 +1,13 @@
-"""Titles — gives a session a title after its first exchange, unless somebody gave it one.
+"""Titles — gives a session without a title one after its first exchange.
 
-Theory of operation. It hears of turns that have ended, as an effector does. What it hears goes into a bounded queue, and one
-task takes it from there, so no turn waits for a title and none fails because of one. Only the turn that is the first of its
-session leads to one. With `first-words` that costs nothing; with `model` it is one small model call, admitted and billed like
-any other, under a key of its own. Whoever may not make that call has the first words.
+Theory of operation. An effector puts ended turns into a bounded queue, and one task takes them from there, so no turn waits
+for a title and none fails because of one. Only the first turn of a session leads to a title. With `first-words` that costs
+nothing; with `model` it is one small model call, admitted and billed like any other, under a key of its own. Where that call
+is not allowed, or fails, the first words are used.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import anyio
@@ -16,13 +15,13 @@ import anyio
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError
-from agentvm.events.base import Event, EventScope
+from agentvm.events.base import Event
 from agentvm.events.lifecycle import SessionTitleUpdated
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ids import Clock, SessionId, TenantId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.sessions.background_call import BackgroundCalls, CallOwner, Tell
+from agentvm.sessions.background_call import BackgroundCalls, SessionWork, Tell
 from agentvm.sessions.wording import first_words, tidy
 from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits
@@ -32,30 +31,20 @@ logger = get_logger(__name__)
 
 TitlesBy = Literal["model", "first-words", "off"]
 
-WAITING = 1_000
-"""Turns whose sessions may wait for a title; beyond them the latest go without."""
+QUEUED_TURNS_MAX = 1_000
+"""Turns whose sessions wait for a title; beyond them the latest go without."""
 KNOWN_SESSIONS_MAX = 10_000
 """Sessions that are known to need no title."""
-MOST_TOKENS = 40
-MOST_READ = 2_000
+TITLE_MAX_TOKENS = 40
+READ_CHARACTERS = 2_000
 """Characters of each message that the model is shown."""
-SECONDS = 30.0
-"""How long the model may take."""
+CALL_TIMEOUT_SECONDS = 30.0
 _FIRST = ReadingLimits(max_bytes=256 * 1024, newest=False, summary=False)
-"""What a title is made of: the beginning. A session whose first message is larger gets none."""
+"""The part of a session that is read for a title. A session whose first message is larger gets none."""
 SYSTEM = (
     "You name conversations. Answer with a title of at most eight words, in the language of the conversation, "
     "and nothing else: no quotation marks, no full stop."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    tenant_id: TenantId
-    container_id: ContainerId
-    image_id: ImageId
-    session_id: SessionId
-    turn_id: TurnId
 
 
 class Titles:
@@ -68,22 +57,18 @@ class Titles:
         self._clock = clock
         self._by = by
         self._calls = calls
-        self._waiting: deque[_Turn] = deque()
+        self._queue: deque[SessionWork] = deque()
         self._heard = anyio.Event()
         self._known: Cache[tuple[TenantId, SessionId], bool] = Cache(KNOWN_SESSIONS_MAX)
 
     def react(self, event: Event) -> None:
-        scope = event.scope
-        if not isinstance(event.data, TurnResponse) or self._by(event.tenant_id) == "off":
+        work = SessionWork.after(event)
+        if work is None or self._by(event.tenant_id) == "off" or self._known.get(work.key):
             return
-        if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
+        if len(self._queue) >= QUEUED_TURNS_MAX:
+            logger.info("title_skipped", session_id=work.session_id)
             return
-        if self._known.get((event.tenant_id, scope.session_id)):
-            return
-        if len(self._waiting) >= WAITING:
-            logger.info("title_skipped", session_id=scope.session_id)
-            return
-        self._waiting.append(_Turn(event.tenant_id, scope.container_id, scope.image_id, scope.session_id, scope.turn_id))
+        self._queue.append(work)
         self._heard.set()
 
     async def run(self, tell: Tell) -> None:
@@ -91,83 +76,70 @@ class Titles:
         while True:
             await self._heard.wait()
             self._heard = anyio.Event()
-            while self._waiting:
-                turn = self._waiting.popleft()
-                try:
-                    # In a group of its own: what a driver gets wrong over a title ends that title, not the server.
-                    async with anyio.create_task_group() as alone:
-                        alone.start_soon(self._try, turn, tell)
-                except ExceptionGroup:
-                    logger.exception("title_crashed", session_id=turn.session_id)
+            while self._queue:
+                await self._queue.popleft().run(self._try, tell, "title_crashed")
 
-    async def _try(self, turn: _Turn, tell: Tell) -> None:
+    async def _try(self, turn: SessionWork, tell: Tell) -> None:
         try:
             await self._give(turn, tell)
         except AgentVMError as error:
             logger.warning("title_not_given", session_id=turn.session_id, code=error.code, error=str(error))
 
-    async def _give(self, turn: _Turn, tell: Tell) -> None:
+    async def _give(self, turn: SessionWork, tell: Tell) -> None:
         sessions = self._store.tenant(turn.tenant_id).sessions((turn.container_id,))
-        found = await sessions.get(turn.session_id)
-        said: Sequence[Message] = ()
-        if found is not None and found.session.title is None:
+        listed = await sessions.get(turn.session_id)
+        messages: Sequence[Message] = ()
+        if listed is not None and listed.session.title is None:
             log = self._store.tenant(turn.tenant_id).container(turn.container_id).log(turn.session_id)
-            said = (await log.recall(_FIRST)).messages
-        self._known.put((turn.tenant_id, turn.session_id), True)
-        if not said or said[0].turn_id != turn.turn_id:
-            # Titled, gone, or not the first exchange: who has taken a title away is not given another.
+            messages = (await log.recall(_FIRST)).messages
+        self._known.put(turn.key, True)
+        if not messages or messages[0].turn_id != turn.turn_id:
+            # Titled, deleted, or not the first exchange: a title that was removed is not replaced.
             return
-        title = await self._title(turn, said)
+        title = await self._title(turn, messages)
         named = None if title is None else await sessions.name(turn.session_id, title, self._clock())
         if named is not None:
-            told = SessionTitleUpdated(session_id=named.session_id, title=named.title, updated_at=named.updated_at)
-            tell(turn.tenant_id, EventScope(container_id=named.container_id, image_id=named.image_id), told)
+            tell(turn.tenant_id, turn.scope, SessionTitleUpdated.of(named))
 
-    async def _title(self, turn: _Turn, messages: Sequence[Message]) -> str | None:
+    async def _title(self, turn: SessionWork, messages: Sequence[Message]) -> str | None:
         asked, answered = _exchange(messages)
         plain = first_words(asked)
         if self._by(turn.tenant_id) != "model" or not answered:
             return plain
         try:
-            with anyio.move_on_after(SECONDS):
+            with anyio.move_on_after(CALL_TIMEOUT_SECONDS):
                 return await self._ask(turn, asked, answered) or plain
         except AgentVMError as error:
-            # Over the quota, an empty wallet, a provider that is out: nobody is charged, and there is a title all the same.
+            # A quota, an empty wallet, an unavailable provider: nothing is charged, and the first words are the title.
             logger.info("title_by_first_words", session_id=turn.session_id, code=error.code)
         return plain
 
-    async def _ask(self, turn: _Turn, asked: str, answered: str) -> str | None:
+    async def _ask(self, turn: SessionWork, asked: str, answered: str) -> str | None:
         image = await self._store.tenant(turn.tenant_id).container(turn.container_id).get_image(turn.image_id)
         if image is None:
             return None
-        owner = CallOwner(
-            key=f"title_{turn.session_id}",
-            tenant_id=turn.tenant_id,
-            container_id=turn.container_id,
-            image_id=turn.image_id,
-            session_id=turn.session_id,
-            user_id=await self._calls.sender(turn.tenant_id, turn.turn_id),
-        )
-        said = f"User: {asked[:MOST_READ]}\n\nAssistant: {answered[:MOST_READ]}"
+        owner = await self._calls.owner(turn, f"title_{turn.session_id}")
+        text = f"User: {asked[:READ_CHARACTERS]}\n\nAssistant: {answered[:READ_CHARACTERS]}"
 
-        def write(one: Chosen) -> Prompt:
+        def write(chosen: Chosen) -> Prompt:
             return Prompt(
-                model=one.model,
-                conversation=(UserEntry(content=said),),
-                max_tokens=MOST_TOKENS,
+                model=chosen.model,
+                conversation=(UserEntry(content=text),),
+                max_tokens=TITLE_MAX_TOKENS,
                 system=SYSTEM,
-                silence=SECONDS,
+                silence=CALL_TIMEOUT_SECONDS,
             )
 
         async with self._calls.choose(turn.tenant_id, image.definition.model) as candidates:
-            heard = await self._calls.ask(owner, candidates, write)
-        return None if heard is None else tidy(heard[1])
+            answer = await self._calls.ask(owner, candidates, write)
+        return None if answer is None else tidy(answer[1])
 
 
 def _exchange(messages: Sequence[Message]) -> tuple[str, str]:
-    """What the user asked, and what was answered first."""
-    asked = next((_text(one) for one in messages if isinstance(one, UserMessage)), "")
-    answered = next((one.text for one in messages if isinstance(one, AssistantMessage) and one.text.strip()), "")
+    """Returns the text of the first question, and of its answer."""
+    users = (message for message in messages if isinstance(message, UserMessage))
+    answers = (message.text for message in messages if isinstance(message, AssistantMessage) and message.text.strip())
+    asked, answered = next((_text(message) for message in users), ""), next(answers, "")
     return asked, answered
 
 

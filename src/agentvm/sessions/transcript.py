@@ -1,6 +1,6 @@
-"""Transcript — exchanges as text, for a model that is to sum them up. Pure.
+"""Transcript — exchanges as text, for a model that summarizes them. Pure.
 
-Nothing that was thought is in it, and of what tools were given and have answered only the beginning and the end.
+It leaves out thinking, and has only the beginning and the end of the inputs and results of tools.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from agentvm.model.message import (
 )
 from agentvm.model.usage import estimate_tokens
 
-MOST_INPUT = 400
-"""Bytes of what a tool was given."""
-MOST_RESULT = 1_500
-"""Bytes of what a tool has answered."""
+TOOL_INPUT_MAX_BYTES = 400
+"""Bytes of a tool's input."""
+TOOL_RESULT_MAX_BYTES = 1_500
+"""Bytes of a tool's result."""
 _GAP = " […] "
 
 
 def transcribe(exchange: Sequence[Message]) -> str:
-    """One exchange."""
+    """Returns the text of one exchange."""
     return "\n\n".join(line for message in exchange if (line := _line(message)))
 
 
 def take(exchanges: Sequence[Sequence[Message]], room: int) -> tuple[int, str]:
-    """How many of the first exchanges `room` tokens hold, and what they say. One at least, shortened if need be."""
+    """Returns how many of the first exchanges fit into `room` tokens, and their text. One at least, shortened if need be."""
     texts: list[str] = []
     left = room
     for exchange in exchanges:
@@ -47,7 +47,7 @@ def take(exchanges: Sequence[Sequence[Message]], room: int) -> tuple[int, str]:
 
 
 def shorten(text: str, most: int) -> str:
-    """At most so many bytes: of a longer text the beginning and the end."""
+    """Returns at most that many bytes: of a longer text the beginning and the end."""
     body = text.encode()
     if len(body) <= most:
         return text
@@ -63,9 +63,9 @@ def _line(message: Message) -> str:
         case AssistantMessage(text=text):
             return f"Assistant: {text}" if text.strip() else ""
         case ToolCallMessage(tool_call=call):
-            return f"Assistant calls {call.name}: {shorten(msgspec.json.encode(call.input).decode(), MOST_INPUT)}"
+            return f"Assistant calls {call.name}: {shorten(msgspec.json.encode(call.input).decode(), TOOL_INPUT_MAX_BYTES)}"
         case ToolResultMessage(tool_result=result):
-            return f"{result.name} answers: {shorten(result.output.value, MOST_RESULT)}"
+            return f"{result.name} answers: {shorten(result.output.value, TOOL_RESULT_MAX_BYTES)}"
         case ErrorMessage(error_code=code):
             return f"The answer failed: {code}"
 

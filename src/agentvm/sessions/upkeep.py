@@ -1,6 +1,6 @@
-"""Upkeep — what sessions need beside the turns: the search put together, and the deleted gone for good.
+"""Upkeep — merges the search index, and purges deleted sessions.
 
-An idle server does nothing here: the search is tended after turns and rewinds, and once at the start.
+An idle server does nothing here: the index is merged after turns and rewinds, and once at the start.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-PAUSE = 1.0
-"""Seconds after a turn or a rewind until the search is tended, for all that ended meanwhile."""
-BREATH = 0.02
-"""Seconds between two steps, so that turns are stored in between."""
-SOME = 100
-"""Sessions that are purged at a time."""
+DELAY_SECONDS = 1.0
+"""Time from a turn or a rewind to the merge of the index, for all that ended meanwhile."""
+PAUSE_SECONDS = 0.02
+"""Pause between two steps, so that turns are stored in between."""
+PURGED_SESSIONS_MAX = 100
+"""Sessions that one commit purges."""
 
 
 class SearchUpkeep:
@@ -32,20 +32,20 @@ class SearchUpkeep:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._wanted = anyio.Event()
-        # Messages from before there was a search wait since before the start.
-        self._wanted.set()
+        self._due = anyio.Event()
+        # Messages from before the index existed wait since before the start.
+        self._due.set()
 
     def react(self, event: Event) -> None:
         if isinstance(event.data, self.kinds):
-            self._wanted.set()
+            self._due.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Merges the index until cancelled."""
         while True:
-            await self._wanted.wait()
-            await anyio.sleep(PAUSE)
-            self._wanted = anyio.Event()
+            await self._due.wait()
+            await anyio.sleep(DELAY_SECONDS)
+            self._due = anyio.Event()
             try:
                 await self._tend()
             except AgentVMError as error:
@@ -55,13 +55,13 @@ class SearchUpkeep:
         more = True
         while more:
             more = await self._store.tend_search()
-            await anyio.sleep(BREATH)
+            await anyio.sleep(PAUSE_SECONDS)
 
 
 async def purge(store: Store, clock: Clock, undo_seconds: float, forget: Callable[[TenantId, SessionId], None]) -> int:
-    """Drops what nobody can restore any more, and says how much."""
+    """Purges sessions that cannot be restored any more; returns their number."""
     count = 0
-    while gone := await store.purge_sessions(clock() - int(undo_seconds * 1000), limit=SOME):
+    while gone := await store.purge_sessions(clock() - int(undo_seconds * 1000), limit=PURGED_SESSIONS_MAX):
         for tenant_id, session_id in gone:
             forget(tenant_id, session_id)
         count += len(gone)
