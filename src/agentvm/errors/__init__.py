@@ -35,7 +35,7 @@ The code is part of the API, the text is for people. A message names the item an
     │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
     ├── ToolFailed              a tool failed; the model is told
-    │   └── EgressRefused · SecretNotGranted · McpChanged
+    │   └── EgressRefused · SecretNotGranted · McpChanged · McpConsentRequired
     ├── TurnLimitReached
     └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError

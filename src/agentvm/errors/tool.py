@@ -26,5 +26,18 @@ class McpChanged(ToolFailed):
     code = "mcp_changed"
 
 
+class McpConsentRequired(ToolFailed):
+    """A user has to allow AgentVM to act for him on an MCP server, at `url`; `state` comes back with the callback."""
+
+    code = "mcp_consent_required"
+
+    def __init__(self, server: str, url: str, state: str) -> None:
+        super().__init__(
+            f"The user has to sign in to {shorten(server)} first",
+            details={"server": shorten(server), "url": url, "state": state},
+        )
+        self.server, self.url, self.state = server, url, state
+
+
 class McpCommandNotAllowed(Unprocessable):
     code = "mcp_command_not_allowed"

@@ -65,14 +65,9 @@ class HttpTool:
 
     def __post_init__(self) -> None:
         address = parse_http(self.entry).address
-        host = parse_host(address.host.removeprefix("[").removesuffix("]"))
-        if host is None:
+        if parse_host(address.host.removeprefix("[").removesuffix("]")) is None:
             raise ResourceInvalid(f"entry: {shorten(address.host)!r} is not a host")
-        port = address.port or (443 if address.scheme == "https" else 80)
-        inner = (host.name, port) in self.http.rules.endpoints or (
-            host.address is not None and self.http.rules.allows(host, host.address, port)
-        )
-        if address.scheme != "https" and not inner:
+        if address.scheme != "https" and not self.http.allows_plain(parse_url(address.origin)):
             raise ResourceInvalid("entry: a tool uses https; plain http only to an address that the operator allows")
         for name in self.parts.headers or {}:
             if not _HEADER_NAME.fullmatch(name) or _RESERVED.fullmatch(name):

@@ -23,7 +23,7 @@ import httpx2
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.tool import EgressRefused
 from agentvm.model.address import IpAddress
-from agentvm.model.public_address import AddressRules, Host, parse_host
+from agentvm.model.public_address import AddressRules, Host, is_public, parse_host
 from agentvm.tools.base import RESULT_MAX_BYTES, TIMEOUT_SECONDS
 from agentvm.version import VERSION
 
@@ -210,6 +210,14 @@ class SafeHttp:
         client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         return client
 
+    def allows_plain(self, url: httpx2.URL) -> bool:
+        """Whether an address may be asked without TLS and with credentials: the operator has named it himself."""
+        host = parse_host(url.raw_host.decode("ascii", "replace"))
+        port = url.port or 80
+        if host is None or (host.name, port) in self.rules.endpoints:
+            return host is not None
+        return host.address is not None and not is_public(host.address) and self.rules.allows(host, host.address, port)
+
     def _connections(self) -> httpcore2.AsyncConnectionPool:
         if self._pool is None:
             self._pool = httpcore2.AsyncConnectionPool(
@@ -249,7 +257,7 @@ class SafeTransport(httpx2.AsyncBaseTransport):
                     httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
                     headers=list(hop.headers),
                     content=hop.content,
-                    extensions={"timeout": timeouts},
+                    extensions={"timeout": timeouts or _TIMEOUTS.as_dict()},
                 )
             )
 

@@ -1,0 +1,90 @@
+"""MCP consent — where a user's permission to act for him on a server is kept, and the wait for it.
+
+Everything is kept by (tenant, user, server): the SDK's own storage has no such argument, and other systems gave one user's
+token to another. There is no credential of the operator that could stand in for a missing one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentvm.model.base import Record
+from agentvm.tools.base import Caller
+
+CONSENT_SECONDS = 60 * 60
+"""Time that a user has to consent; then he is asked anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScope:
+    """The owner of tokens, and the server they are for."""
+
+    caller: Caller
+    server: str
+    """The server's address."""
+
+
+class McpCredentials(Protocol):
+    """The store of consents. Values are secret: a store seals them under their scope, and deletes them with the user."""
+
+    async def load(self, scope: TokenScope) -> bytes | None: ...
+
+    async def save(self, scope: TokenScope, grant: bytes) -> None: ...
+
+    async def forget(self, scope: TokenScope) -> None: ...
+
+    async def put_pending(self, state: str, pending: bytes, expires_at: float) -> None:
+        """Keeps a wait for consent until a time (seconds since 1970)."""
+
+    async def take_pending(self, state: str) -> bytes | None:
+        """Returns and removes a wait that has not expired: a state is used once."""
+
+
+class PendingConsent(Record):
+    """A wait for consent: what the callback has to know, whichever process it reaches."""
+
+    tenant_id: str
+    user_id: str
+    server: str
+    verifier: str
+    redirect_uri: str
+    token_endpoint: str
+    issuer: str | None
+    issuer_required: bool
+    """Whether the authorization server names itself in every callback, so that a callback without it is another's."""
+    resource: str | None
+    client: dict[str, object]
+    metadata: dict[str, object] | None
+    resource_metadata: dict[str, object] | None
+    scope: str | None = None
+
+    @property
+    def token_scope(self) -> TokenScope:
+        return TokenScope(Caller(self.tenant_id, self.user_id), self.server)
+
+
+class MemoryCredentials:
+    """A store in memory, for tests and embedders without a database. The clock gives seconds since 1970."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._grants: dict[TokenScope, bytes] = {}
+        self._pending: dict[str, tuple[bytes, float]] = {}
+        self._clock = clock
+
+    async def load(self, scope: TokenScope) -> bytes | None:
+        return self._grants.get(scope)
+
+    async def save(self, scope: TokenScope, grant: bytes) -> None:
+        self._grants[scope] = grant
+
+    async def forget(self, scope: TokenScope) -> None:
+        self._grants.pop(scope, None)
+
+    async def put_pending(self, state: str, pending: bytes, expires_at: float) -> None:
+        now = self._clock()
+        self._pending = {key: value for key, value in self._pending.items() if value[1] > now}
+        self._pending[state] = (pending, expires_at)
+
+    async def take_pending(self, state: str) -> bytes | None:
+        pending, expires_at = self._pending.pop(state, (None, 0.0))
+        return pending if expires_at > self._clock() else None

@@ -1,0 +1,243 @@
+"""MCP OAuth — signs a user in to a server, with one provider and one storage for each (tenant, user, server).
+
+The SDK discovers, registers, refreshes and adds the token. Its own consent would hold a call open until the user comes back.
+Here the call ends with `McpConsentRequired`, all that the callback needs is stored, and whichever process it reaches exchanges
+the code.
+"""
+
+import base64
+import hashlib
+import secrets
+import urllib.parse
+from collections.abc import Callable
+
+import httpx2
+import msgspec
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, BaseModel
+
+from agentvm.errors import InvalidInput, ToolFailed, shorten
+from agentvm.errors.tool import McpConsentRequired
+from agentvm.model.base import Record
+from agentvm.tools.base import Caller, sound
+from agentvm.tools.mcp.consent import CONSENT_SECONDS, McpCredentials, PendingConsent, TokenScope
+from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
+
+_TOKEN_MAX_BYTES = 256 * 1024
+_EARLY_SECONDS = 30.0
+"""Time before its end at which a token is renewed."""
+
+
+class McpGrant(Record):
+    """All that is kept of a consent; sealed by the store."""
+
+    tokens: dict[str, object] | None = None
+    expires_at: float | None = None
+    client: dict[str, object] | None = None
+    metadata: dict[str, object] | None = None
+    resource_metadata: dict[str, object] | None = None
+
+
+class _Storage:
+    """The SDK's storage, bound to one scope: no call on it can reach the tokens of another user."""
+
+    def __init__(self, scope: TokenScope, credentials: McpCredentials, clock: Callable[[], float]) -> None:
+        self._scope, self._credentials, self._clock = scope, credentials, clock
+
+    async def grant(self) -> McpGrant:
+        blob = await self._credentials.load(self._scope)
+        return McpGrant() if blob is None else msgspec.json.decode(blob, type=McpGrant)
+
+    async def keep(self, **changes: object) -> None:
+        grant = msgspec.structs.replace(await self.grant(), **changes)
+        await self._credentials.save(self._scope, msgspec.json.encode(grant))
+
+    async def get_tokens(self) -> OAuthToken | None:
+        tokens = (await self.grant()).tokens
+        return None if tokens is None else OAuthToken.model_validate(tokens)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        await self.keep(tokens=_dumped(tokens), expires_at=expiry(tokens.expires_in, self._clock()))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        client = (await self.grant()).client
+        return None if client is None else OAuthClientInformationFull.model_validate(client)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await self.keep(client=_dumped(client_info))
+
+
+class McpOAuth:
+    """Signs users in. `redirect_uri` is the address of this server's callback; a `client_metadata_url`, at which this server
+    describes itself, makes registration unnecessary."""
+
+    def __init__(
+        self,
+        credentials: McpCredentials,
+        http: SafeHttp,
+        *,
+        redirect_uri: str,
+        client_metadata_url: str | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._credentials, self._http, self._clock = credentials, http, clock
+        self._redirect_uri, self._client_metadata_url = redirect_uri, client_metadata_url
+
+    async def auth(self, scope: TokenScope) -> httpx2.Auth:
+        """Returns what adds the user's token to the requests of one connection."""
+        storage = _Storage(scope, self._credentials, self._clock)
+        grant = await storage.grant()
+
+        async def consent(url: str) -> None:
+            await self._ask(scope, provider, url)
+
+        async def never() -> AuthorizationCodeResult:
+            raise ToolFailed("The user's consent is waited for elsewhere")
+
+        provider = OAuthClientProvider(
+            scope.server,
+            OAuthClientMetadata(
+                redirect_uris=[AnyUrl(self._redirect_uri)],
+                client_name="AgentVM",
+                grant_types=["authorization_code", "refresh_token"],
+                response_types=["code"],
+                token_endpoint_auth_method="none",
+            ),
+            storage,
+            redirect_handler=consent,
+            callback_handler=never,
+            client_metadata_url=self._client_metadata_url,
+        )
+        # A new process knows neither when a stored token ends nor where it is renewed, and would ask the user again.
+        context = provider.context
+        context.token_expiry_time = grant.expires_at
+        if grant.metadata is not None:
+            context.oauth_metadata = OAuthMetadata.model_validate(grant.metadata)
+        if grant.resource_metadata is not None:
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(grant.resource_metadata)
+        auth: httpx2.Auth = provider
+        return auth
+
+    async def _ask(self, scope: TokenScope, provider: OAuthClientProvider, url: str) -> None:
+        """Stores the wait, and ends the connection with the address at which the user consents."""
+        self._check_page(url)
+        context = provider.context
+        client, metadata = context.client_info, context.oauth_metadata
+        if client is None:
+            raise ToolFailed(f"{shorten(scope.server)} does not say who AgentVM is to it")
+        verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+        base, _, query = url.partition("?")
+        # The SDK's own state and challenge stand in the address; their secrets would be lost with this process.
+        params = {**dict(urllib.parse.parse_qsl(query)), "state": state, "code_challenge": challenge}
+        token_endpoint = None if metadata is None else metadata.token_endpoint
+        pending = PendingConsent(
+            tenant_id=scope.caller.tenant_id,
+            user_id=scope.caller.user_id,
+            server=scope.server,
+            verifier=verifier,
+            redirect_uri=self._redirect_uri,
+            token_endpoint=str(token_endpoint or urllib.parse.urljoin(scope.server, "/token")),
+            issuer=None if metadata is None else str(metadata.issuer),
+            issuer_required=bool(metadata and metadata.authorization_response_iss_parameter_supported),
+            resource=params.get("resource"),
+            client=_dumped(client),
+            metadata=None if metadata is None else _dumped(metadata),
+            resource_metadata=_dumped_or_none(context.protected_resource_metadata),
+            scope=context.client_metadata.scope,
+        )
+        await self._credentials.put_pending(state, msgspec.json.encode(pending), self._clock() + CONSENT_SECONDS)
+        raise McpConsentRequired(scope.server, f"{base}?{urllib.parse.urlencode(params)}", state)
+
+    def _check_page(self, url: str) -> None:
+        page = parse_url(url)
+        if page.scheme != "https" and not self._http.allows_plain(page):
+            raise ToolFailed("The MCP server sends people to a page that is not https")
+
+    async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller) -> TokenScope:
+        """Exchanges the code that a callback brought, and stores the tokens.
+
+        `caller` is the person at the browser: somebody else's consent must not end up with whoever sent him the link.
+        """
+        blob = await self._credentials.take_pending(state)
+        if blob is None:
+            raise InvalidInput("This consent has expired, or was used already; make the call again")
+        pending = msgspec.json.decode(blob, type=PendingConsent)
+        scope = pending.token_scope
+        if caller != scope.caller:
+            raise InvalidInput("This consent was asked of another user")
+        if (issuer is None and pending.issuer_required) or (issuer is not None and not _same(issuer, pending.issuer)):
+            raise InvalidInput("This consent was given by another authorization server than the one that was asked")
+        tokens = await self._exchange(pending, code)
+        storage = _Storage(scope, self._credentials, self._clock)
+        await storage.keep(
+            tokens=_dumped(tokens),
+            expires_at=expiry(tokens.expires_in, self._clock()),
+            client=pending.client,
+            metadata=pending.metadata,
+            resource_metadata=pending.resource_metadata,
+        )
+        return scope
+
+    async def _exchange(self, pending: PendingConsent, code: str) -> OAuthToken:
+        client = OAuthClientInformationFull.model_validate(pending.client)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": pending.redirect_uri,
+            "client_id": client.client_id or "",
+            "code_verifier": pending.verifier,
+        }
+        if pending.resource is not None:
+            form["resource"] = pending.resource
+        headers = []
+        if client.client_secret and client.token_endpoint_auth_method == "client_secret_post":
+            form["client_secret"] = client.client_secret
+        elif client.client_secret and client.token_endpoint_auth_method == "client_secret_basic":
+            quoted = ":".join(urllib.parse.quote(part, safe="") for part in (client.client_id or "", client.client_secret))
+            headers.append(("Authorization", f"Basic {base64.b64encode(quoted.encode()).decode()}"))
+        request = Outgoing(
+            method="POST",
+            url=parse_url(pending.token_endpoint),
+            headers=(("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")),
+            secret_headers=tuple(headers),
+            content=urllib.parse.urlencode(form).encode(),
+        )
+        fetched = await self._http.send(request, max_bytes=_TOKEN_MAX_BYTES)
+        if fetched.status not in (200, 201):
+            raise ToolFailed(f"{request.url.host} refused the consent: {shorten(sound(fetched.text))}")
+        try:
+            tokens = OAuthToken.model_validate_json(fetched.body)
+        except ValueError:
+            raise ToolFailed(f"{request.url.host} answers with something that is no token") from None
+        if tokens.scope is None:
+            tokens.scope = pending.scope
+        return tokens
+
+    async def forget(self, scope: TokenScope) -> None:
+        """Forgets a user's consent; the next call asks again."""
+        await self._credentials.forget(scope)
+
+
+def expiry(expires_in: int | None, now: float) -> float | None:
+    return None if expires_in is None else now + max(0.0, expires_in - _EARLY_SECONDS)
+
+
+def _same(issuer: str, expected: str | None) -> bool:
+    return expected is not None and issuer.rstrip("/") == expected.rstrip("/")
+
+
+def _dumped(model: BaseModel) -> dict[str, object]:
+    return model.model_dump(mode="json", exclude_none=True)
+
+
+def _dumped_or_none(model: BaseModel | None) -> dict[str, object] | None:
+    return None if model is None else _dumped(model)

@@ -1,0 +1,238 @@
+"""MCP servers — the tools of servers on the web and of programs that the operator lets run here.
+
+A list of tools is read at most once a minute. A pinned tool runs only while the server describes it as it was pinned; others go
+on. Nothing of the `mcp` package is imported before the first call.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx2
+from anyio.to_thread import run_sync
+
+from agentvm.drivers.base import ToolSpec
+from agentvm.errors import ToolFailed
+from agentvm.errors.tool import McpConsentRequired
+from agentvm.model.tool import Effect, Repeat, World
+from agentvm.resources.schema import misfits
+from agentvm.resources.tool_entry import McpEntry
+from agentvm.sharing.cache import Cache
+from agentvm.sharing.keyed_lock import KeyedLock
+from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome, error_result
+from agentvm.tools.mcp.consent import McpCredentials, TokenScope
+from agentvm.tools.mcp.listing import ListedTool, Listing, ListReading, examine
+from agentvm.tools.mcp.pool import EVERYBODY, IDLE_SECONDS, McpPool, PoolKey
+from agentvm.tools.mcp.settings import McpServerSettings
+from agentvm.tools.safe_http import SafeHttp, parse_url
+
+if TYPE_CHECKING:
+    from agentvm.tools.mcp.connection import McpConnection
+    from agentvm.tools.mcp.stdio import StdioProcess
+
+LIST_MIN_SECONDS = 60.0
+LIST_MAX_SECONDS = 3_600.0
+LIST_AGAIN_SECONDS = 5.0
+"""The soonest that a list is read again when the server says that it has changed."""
+LISTS_MAX = 1_000
+
+Launch = Callable[[str, McpServerSettings, Caller], AbstractAsyncContextManager["StdioProcess"]]
+"""Starts the program of a server for a caller; leaving the context ends it, with everything it started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """How users sign in to servers on the web."""
+
+    credentials: McpCredentials
+    redirect_uri: str
+    clock: Callable[[], float]
+    """Seconds since 1970."""
+    client_metadata_url: str | None = None
+
+
+@dataclass(slots=True)
+class _Read:
+    listing: Listing
+    read_at: float
+    fresh_until: float
+
+
+class McpServers:
+    """All MCP servers of this AgentVM."""
+
+    def __init__(
+        self,
+        *,
+        http: SafeHttp,
+        pool: McpPool,
+        launch: Launch,
+        settings: Mapping[str, McpServerSettings],
+        oauth: OAuthSettings | None = None,
+        clock: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._http, self._pool, self._launch, self._settings = http, pool, launch, settings
+        self._oauth, self._clock = oauth, clock
+        self._lists: Cache[tuple[str, object], _Read] = Cache(LISTS_MAX)
+        self._reading: KeyedLock[PoolKey] = KeyedLock()
+
+    def key(self, entry: McpEntry, caller: Caller) -> PoolKey:
+        """Returns the connection that calls of this caller use; `ToolFailed` for a server that is not set up here."""
+        if entry.server is None:
+            return PoolKey(_address(entry), (caller.tenant_id, caller.user_id), caller.tenant_id)
+        match self._server(entry.server).per:
+            case "server":
+                return PoolKey(f"stdio:{entry.server}", None, EVERYBODY)
+            case "tenant":
+                return PoolKey(f"stdio:{entry.server}", caller.tenant_id, caller.tenant_id)
+            case "user":
+                return PoolKey(f"stdio:{entry.server}", (caller.tenant_id, caller.user_id), caller.tenant_id)
+
+    def _server(self, server_id: str) -> McpServerSettings:
+        if server_id not in self._settings:
+            raise ToolFailed(f"There is no MCP server {server_id} here; an operator can set it up in tools.mcpServers")
+        return self._settings[server_id]
+
+    @asynccontextmanager
+    async def lease(self, entry: McpEntry, caller: Caller) -> AsyncIterator["McpConnection"]:
+        """Holds a connection for one call."""
+        key = self.key(entry, caller)
+        idle = IDLE_SECONDS if entry.server is None else self._server(entry.server).idle_seconds
+        async with self._pool.lease(key, lambda: self._connect(key, entry, caller), idle_seconds=idle) as connection:
+            yield connection
+
+    async def _connect(self, key: PoolKey, entry: McpEntry, caller: Caller) -> "McpConnection":
+        # Half a second of imports, which other sessions need not wait for.
+        await run_sync(import_module, "agentvm.tools.mcp.connection")
+        from agentvm.tools.mcp.connection import McpConnection, dial_process, dial_url  # noqa: PLC0415
+
+        if entry.server is None:
+            url = _address(entry)
+            page = parse_url(url)
+            if page.scheme != "https" and not self._http.allows_plain(page):
+                raise ToolFailed(f"{page.host} is not asked without https; an operator can allow its address")
+            auth = None if self._oauth is None else await self._auth(self._oauth, TokenScope(caller, url))
+            dial = dial_url(self._http, url, auth=auth)
+        else:
+            server_id, settings = entry.server, self._server(entry.server)
+            dial = dial_process(lambda: self._launch(server_id, settings, caller), settings.max_bytes)
+        shared = entry.server is not None and self._server(entry.server).per != "user"
+        return McpConnection(key.server, dial, shared=shared, on_list_changed=lambda: self._changed(key.server))
+
+    async def _auth(self, settings: OAuthSettings, scope: TokenScope) -> httpx2.Auth:
+        from agentvm.tools.mcp.oauth import McpOAuth  # noqa: PLC0415
+
+        oauth = McpOAuth(
+            settings.credentials,
+            self._http,
+            redirect_uri=settings.redirect_uri,
+            client_metadata_url=settings.client_metadata_url,
+            clock=settings.clock,
+        )
+        return await oauth.auth(scope)
+
+    async def list_tools(self, entry: McpEntry, caller: Caller) -> Listing:
+        """Returns the tools that a server offers to a caller: for publishing, and for pinning."""
+        async with self.lease(entry, caller) as connection:
+            return await self.listing(connection, entry, caller)
+
+    async def listing(self, connection: "McpConnection", entry: McpEntry, caller: Caller) -> Listing:
+        key = self.key(entry, caller)
+        async with self._reading.hold(key):
+            now = self._clock()
+            # A list that is the same for everybody is kept once for a tenant: he trusts his own users with it.
+            for scope in (key.tenant_id, key.scope):
+                read = self._lists.get((key.server, scope))
+                if read is not None and read.fresh_until > now:
+                    return read.listing
+            reading = await connection.list_tools()
+            listing: Listing = await run_sync(examine, reading.tools)
+            self._lists.put((key.server, key.scope if reading.private else key.tenant_id), self._read(listing, reading))
+            return listing
+
+    def _read(self, listing: Listing, reading: ListReading) -> _Read:
+        now = self._clock()
+        return _Read(listing, now, now + min(max(reading.ttl_seconds, LIST_MIN_SECONDS), LIST_MAX_SECONDS))
+
+    def _changed(self, server: str) -> None:
+        def hasten(key: tuple[str, object], read: _Read) -> bool:
+            if key[0] == server:
+                read.fresh_until = min(read.fresh_until, read.read_at + LIST_AGAIN_SECONDS)
+            return False
+
+        self._lists.drop_if(hasten)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """One tool of a server, as an image has frozen it."""
+
+    spec: ToolSpec
+    servers: McpServers
+    entry: McpEntry
+    name: str
+    """The server's own name of the tool."""
+    traits: CallTraits
+    pin: str | None = None
+    """Digest of the tool when it was published; None for a server of a 1.x image, whose first use asks."""
+    pinned: ListedTool | None = None
+    """The tool as it was, to show what changed."""
+    output_schema: Mapping[str, object] | None = None
+    headers_allowed: bool = False
+    """Whether the publisher accepts that arguments are copied into HTTP headers."""
+
+    @property
+    def effect(self) -> Effect:
+        return self.traits.effect
+
+    @property
+    def world(self) -> World:
+        return self.traits.world
+
+    @property
+    def repeat(self) -> Repeat:
+        return self.traits.repeat
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.traits.timeout_seconds
+
+    async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
+        """Calls the tool. `McpChanged` when it is no longer what was pinned."""
+        try:
+            async with self.servers.lease(self.entry, context.caller) as connection:
+                listing = await self.servers.listing(connection, self.entry, context.caller)
+                copies = self._current(listing).copies_to_headers
+                outcome = await connection.call(
+                    self.name, input, context, keyed=self.repeat == "keyed", copies_to_headers=copies
+                )
+        except McpConsentRequired as required:
+            return ConsentRequired(url=required.url, state=required.state, server=required.server)
+        return self._checked(outcome) if isinstance(outcome, CallResult) else outcome
+
+    def _current(self, listing: Listing) -> ListedTool:
+        if self.pin is not None:
+            tool = listing.pinned(self.name, self.pin, self.pinned)
+        elif self.name in listing.tools:
+            tool = listing.tools[self.name]
+        else:
+            raise ToolFailed(f"The MCP server has no tool {self.name}: {listing.unusable.get(self.name, 'it is not listed')}")
+        if tool.copies_to_headers and not self.headers_allowed:
+            raise ToolFailed(f"{self.name} copies its arguments into HTTP headers, which its publisher has not accepted")
+        return tool
+
+    def _checked(self, result: CallResult) -> CallResult:
+        if self.output_schema is None or result.type != "json":
+            return result
+        faults = misfits("outputSchema", self.output_schema, result.value)
+        if not faults:
+            return result
+        return error_result(f"The result does not fit its schema ({'; '.join(map(str, faults))}): {str(result.value)[:2000]}")
+
+
+def _address(entry: McpEntry) -> str:
+    assert entry.address is not None, "an entry names a server or an address"
+    return entry.address.origin + entry.address.path
