@@ -1,0 +1,253 @@
+"""Frames — what the server, the launcher and a jail's first process say to each other: a length, then msgpack.
+
+Every frame has a bound, checked before its body is read. Descriptors travel with the first byte of a frame. The launcher and
+the jail read and write here with blocking calls; the server does it in `agentvm.tiers.link`.
+
+Part of the launcher's process: standard library and msgspec only.
+"""
+
+import array
+import socket
+import struct
+from typing import Any
+
+import msgspec
+
+FRAME_MAX_BYTES = 256 * 1024 * 1024
+"""Bound of a frame that carries a whole workspace."""
+CALL_MAX_BYTES = 4 * 1024 * 1024
+"""Bound of a frame that jailed code has written."""
+PIECE_BYTES = 64 * 1024
+_HEADER = struct.Struct("!I")
+HEADER_BYTES = 4
+
+
+class Message(msgspec.Struct, tag=True, array_like=True):
+    """A frame's content, told apart by its class."""
+
+
+class Hello(Message):
+    """Server to launcher, first of all."""
+
+    server: int
+    """Process id of the server."""
+    scratch: str
+    """Folder for workspaces where there are no private mounts."""
+    rootfs: str | None = None
+    first_uid: int = 0
+    uids: int = 0
+    namespaces: bool = True
+    """False leaves them out, though the kernel may have them: for tests of hosts that forbid them."""
+
+
+class Report(Message):
+    """Launcher to server: what this machine allows, each tried and not guessed."""
+
+    mode: str
+    """`namespaces`, `landlock`, or `none`: no wall that would hold."""
+    why: str = ""
+    """The reason why the mode is not the best one."""
+    landlock: int = 0
+    seccomp: bool = False
+    proc: bool = False
+    own_uid: bool = False
+    cgroup: str = "none"
+    engines: dict[str, str] = {}
+    """Names of engines, with the program of each."""
+
+
+class Start(Message):
+    """Server to launcher, with the descriptor of the job's control socket."""
+
+    id: int
+    grouped: bool = False
+    """Whether the job needs a control group, which takes the kernel longer than all other walls together."""
+
+
+class Kill(Message):
+    id: int
+
+
+class Ended(Message):
+    """Launcher to server: the job's first process is gone, and all others with it."""
+
+    id: int
+    status: int
+    cpu_ms: int = 0
+    max_rss_bytes: int = 0
+
+
+class Bounds(Message):
+    """Limits of one job."""
+
+    wall_ms: int
+    cpu_seconds: int
+    memory_bytes: int
+    processes: int
+    disk_bytes: int
+    files: int
+    output_bytes: int
+    calls: int
+
+
+class Work(Message):
+    """Server to the jail: the job itself."""
+
+    role: str
+    bounds: Bounds
+    code: str = ""
+    argv: list[str] = []
+    input: bytes | None = None
+    """JSON."""
+    stdin: bytes = b""
+    env: dict[str, str] = {}
+    files: dict[str, bytes] = {}
+    executable: list[str] = []
+    functions: list[str] = []
+    """Names of functions of the server that the code may call."""
+    network: bool = False
+    stream: bool = False
+    """Whether stdin comes piece by piece, and the process lives on until it is closed."""
+
+
+class Feed(Message):
+    """Server to the jail: more of stdin; empty at its end."""
+
+    data: bytes
+
+
+class Piece(Message):
+    """Jail to server: output, of stream 1 or 2."""
+
+    stream: int
+    data: bytes
+
+
+class Listening(Message):
+    """Jail to server, with the descriptor of a listener inside the job's network namespace."""
+
+
+class Asking(Message):
+    """Jail to server: the code calls a function of the server."""
+
+    id: int
+    name: str
+    args: bytes
+    """JSON."""
+
+
+class Answering(Message):
+    """Server to the jail: the value that the function returned, or why it failed."""
+
+    id: int
+    value: bytes = b"null"
+    error: str | None = None
+
+
+class Value(Message):
+    """Payload to the jail's first process: the value of the code, as JSON."""
+
+    value: bytes
+    out_of_memory: bool = False
+
+
+class Broken(Message):
+    """Jail to server: a wall could not be built, so nothing was run."""
+
+    step: str
+    why: str
+
+
+class Done(Message):
+    """Jail to server, last of all."""
+
+    status: int
+    """As `wait` reports it."""
+    wall_ms: int
+    cpu_ms: int
+    max_rss_bytes: int
+    timed_out: bool = False
+    truncated: bool = False
+    out_of_memory: bool = False
+    value: bytes | None = None
+    files: dict[str, bytes] = {}
+    deleted: list[str] = []
+    executable: list[str] = []
+    left_out: int = 0
+    """Files that were not taken back: too many, too large, or none at all (links, devices)."""
+
+
+AnyMessage = (
+    Hello | Report | Start | Kill | Ended | Work | Feed | Piece | Listening | Asking | Answering | Value | Broken | Done
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
+
+
+class FrameInvalid(Exception):
+    """The peer sent something that is no frame, or one beyond its bound."""
+
+
+def encode(message: Message) -> bytes:
+    body = _encoder.encode(message)
+    return _HEADER.pack(len(body)) + body
+
+
+def length_of(header: bytes, limit: int) -> int:
+    """The length that a header announces; `FrameInvalid` beyond the limit."""
+    length: int = _HEADER.unpack(header)[0]
+    if length > limit:
+        raise FrameInvalid(f"a frame of {length} bytes, where {limit} are allowed")
+    return length
+
+
+def decode(body: bytes | bytearray) -> AnyMessage:
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise FrameInvalid(f"no frame: {error}") from None
+
+
+def send(connection: socket.socket, message: Message, descriptor: int | None = None) -> None:
+    """Writes a whole frame, waiting as long as it takes."""
+    data = memoryview(encode(message))
+    if descriptor is not None:
+        rights = array.array("i", [descriptor])
+        data = data[connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]) :]
+    connection.sendall(data)
+
+
+def receive(connection: socket.socket, limit: int = FRAME_MAX_BYTES) -> tuple[AnyMessage, int | None]:
+    """Reads a whole frame and the descriptor that came with it; `EOFError` when the peer is gone."""
+    header, descriptor = receive_header(connection)
+    header += _exactly(connection, HEADER_BYTES - len(header))
+    return decode(_exactly(connection, length_of(header, limit))), descriptor
+
+
+def receive_header(connection: socket.socket) -> tuple[bytes, int | None]:
+    """The first bytes of a frame, maybe not all of its header, with the descriptor; `EOFError` when the peer is gone."""
+    data, ancillary, _, _ = connection.recvmsg(HEADER_BYTES, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+    if not data:
+        raise EOFError
+    return data, _descriptor(ancillary)
+
+
+def _descriptor(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors: Any = array.array("i")
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+            return int(descriptors[0])
+    return None
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    body = bytearray(length)
+    rest = memoryview(body)
+    while rest:
+        count = connection.recv_into(rest)
+        if not count:
+            raise EOFError
+        rest = rest[count:]
+    return bytes(body)

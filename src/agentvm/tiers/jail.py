@@ -1,0 +1,199 @@
+"""Jail — the walls around one job, built from outside in: descriptors, uid, namespaces, mounts, limits, Landlock, seccomp.
+
+A `Jail` is made once by the launcher and describes what this machine allows. Its methods run in the job's own processes, in
+this order: `begin` and `mount` and `settle` in the first process, which stays to watch; `close` in the payload, right before
+foreign code takes over. Every step either succeeds or raises `OSError`, and then nothing is run: a wall is never left out.
+
+Part of the launcher's process: standard library only.
+"""
+
+import fcntl
+import importlib
+import os
+import resource
+import socket
+import struct
+from dataclasses import dataclass
+
+from agentvm.tiers import kernel, landlock, mounts, seccomp
+from agentvm.tiers.frames import Bounds
+from agentvm.tiers.kernel import Namespace, Prctl
+
+JOB_NAMESPACES = Namespace.MOUNT | Namespace.PID | Namespace.NET | Namespace.IPC | Namespace.UTS
+PROXY_PORT = 3128
+JAILED_UID_MAX = 1000
+"""The uid that a jailed program sees as its own."""
+OPEN_FILES_MAX = 256
+_PROXY_BACKLOG_MAX = 64
+COUNTED_APART_VERSION = (5, 14)
+"""The kernel from which on processes are counted for each user namespace."""
+# SIOCSIFFLAGS, and IFF_UP | IFF_RUNNING.
+_SET_FLAGS = (0x8914, 0x41)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jail:
+    """What this machine allows, and the folders of the launcher."""
+
+    namespaces: bool
+    proc: bool
+    landlock: int
+    own_uid: bool
+    """Whether each job has a uid of its own, which only root can give."""
+    scratch: str
+    """Folder of the workspaces of jobs without private mounts."""
+    readable: tuple[str, ...]
+    """Paths that such a job may read."""
+    address_bytes: int
+    """Addresses that the interpreter has in use already, which are not the job's."""
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether the kernel counts the processes of a job apart from others of the same user: by uid, or by user namespace."""
+        return self.own_uid or (self.namespaces and kernel.RELEASE >= COUNTED_APART_VERSION)
+
+    @property
+    def kills_by_uid(self) -> bool:
+        return self.own_uid and not self.namespaces
+
+    def folders(self, name: str) -> tuple[str, str]:
+        """The workspace and the folder for temporary files."""
+        if self.namespaces:
+            return mounts.WORKSPACE, mounts.TEMPORARY
+        return f"{self.scratch}/{name}/workspace", f"{self.scratch}/{name}/tmp"
+
+    def make_folders(self, name: str, uid: int | None) -> None:
+        """Where there are no private mounts: folders, which `remove_folders` takes away. Called by the launcher."""
+        for folder in () if self.namespaces else (f"{self.scratch}/{name}", *self.folders(name)):
+            os.mkdir(folder, 0o700)
+            if uid is not None:
+                os.chown(folder, uid, uid)
+
+    def remove_folders(self, name: str) -> None:
+        if not self.namespaces:
+            # Loaded only here: a launcher with namespaces stays small without it.
+            importlib.import_module("shutil").rmtree(f"{self.scratch}/{name}", ignore_errors=True)
+
+    def begin(self, kept: set[int]) -> None:
+        """Cuts all ties to the launcher but the named descriptors."""
+        kernel.close_all_but(kept)
+        kernel.die_with_parent()
+        if self.namespaces:
+            socket.sethostname("sandbox")
+        else:
+            kernel.prctl(Prctl.SET_SUBREAPER, 1)
+
+    def mount(self, bounds: Bounds, uid: int) -> None:
+        if self.namespaces:
+            mounts.mount_workspace(bounds.disk_bytes, bounds.files, uid)
+            if self.proc:
+                mounts.mount_processes()
+
+    def listen(self) -> socket.socket:
+        """A listener for the server's proxy, on the only network that the job has."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, _SET_FLAGS[0], struct.pack("16sH14s", b"lo", _SET_FLAGS[1], b""))
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", PROXY_PORT))
+        listener.listen(_PROXY_BACKLOG_MAX)
+        return listener
+
+    def settle(self, uid: int | None) -> None:
+        """Gives up all power over the namespaces: another uid, a user namespace without rights, no capabilities."""
+        if uid is not None:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            kernel.die_with_parent()
+        kernel.prctl(Prctl.SET_NO_NEW_PRIVS, 1)
+        if self.namespaces:
+            _enter_user_namespace(mapped=self.proc)
+        kernel.drop_capabilities()
+        # Nobody in the jail may look into this process.
+        kernel.prctl(Prctl.SET_DUMPABLE, 0)
+
+    def close(self, bounds: Bounds, folders: tuple[str, str], *, network: bool, total_memory: bool, reserves: bool) -> None:
+        """The last walls, around the payload alone.
+
+        `total_memory`: a control group counts the memory. `reserves`: the engine reserves more addresses than it uses.
+        """
+        kernel.die_with_parent()
+        kernel.prctl(Prctl.SET_DUMPABLE, 1)
+        _limit(
+            bounds,
+            others=0 if self.counts_alone else _processes_of(os.getuid()),
+            used_bytes=self.address_bytes,
+            total_memory=total_memory,
+            reserves=reserves,
+        )
+        if self.landlock:
+            # A private root holds nothing else.
+            readable = ("/",) if self.namespaces else self.readable
+            landlock.restrict(readable, folders, mounts.DEVICES, version=self.landlock, tcp=network)
+        seccomp.install(self._filter(network=network, shared=total_memory or not reserves))
+
+    def filters(self) -> None:
+        """Assembles the usual filters, so that jobs find them done."""
+        for network in (False, True):
+            self._filter(network=network, shared=True)
+
+    def _filter(self, *, network: bool, shared: bool) -> bytes:
+        families = (socket.AF_UNIX, *(seccomp.INTERNET if network else ())) if self.namespaces else ()
+        signals = self.namespaces or self.own_uid or self.landlock >= landlock.SIGNALS_VERSION
+        return seccomp.assemble(seccomp.Allowed(families=families, signals=signals, shared_memory=shared))
+
+
+def _enter_user_namespace(*, mapped: bool) -> None:
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(Namespace.USER)
+    if mapped:
+        kernel.prctl(Prctl.SET_DUMPABLE, 1)
+        write_maps(uid, gid)
+
+
+def write_maps(uid: int, gid: int) -> None:
+    """Maps one id of the outer user namespace to the uid that jailed programs see."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{JAILED_UID_MAX} {uid} 1"),
+        ("gid_map", f"{JAILED_UID_MAX} {gid} 1"),
+    ):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+
+
+def _limit(bounds: Bounds, *, others: int, used_bytes: int, total_memory: bool, reserves: bool) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: bounds.cpu_seconds,
+        resource.RLIMIT_FSIZE: bounds.disk_bytes,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_NOFILE: OPEN_FILES_MAX,
+        # The watching process counts as well.
+        resource.RLIMIT_NPROC: bounds.processes + others + 1,
+    }
+    if not total_memory:
+        limits[resource.RLIMIT_DATA if reserves else resource.RLIMIT_AS] = bounds.memory_bytes + used_bytes
+    for kind, value in limits.items():
+        _, hard = resource.getrlimit(kind)
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+def address_bytes() -> int:
+    """Addresses that this process has in use."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _processes_of(uid: int) -> int:
+    """Processes and threads of a user that are there already."""
+    count = 0
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
+                count += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return count

@@ -1,0 +1,219 @@
+"""Kernel — the system calls of a jail that Python does not offer. Every failure is an `OSError`.
+
+Part of the launcher's process: standard library only.
+"""
+
+import ctypes
+import os
+import platform
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum, IntFlag
+from functools import cache
+from typing import Any, NoReturn
+
+MACHINE = platform.machine()
+"""The architecture, as `uname -m` says it."""
+
+
+RELEASE = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+"""The version of the kernel: (6, 12)."""
+
+
+class Namespace(IntFlag):
+    """Flags of `clone` and `unshare`."""
+
+    MOUNT = 0x00020000
+    UTS = 0x04000000
+    IPC = 0x08000000
+    USER = 0x10000000
+    PID = 0x20000000
+    NET = 0x40000000
+
+
+class MountFlag(IntFlag):
+    """Flags of `mount`."""
+
+    READ_ONLY = 1
+    NO_SUID = 2
+    NO_DEVICES = 4
+    NO_EXEC = 8
+    REMOUNT = 32
+    BIND = 4096
+    RECURSIVE = 16384
+    PRIVATE = 1 << 18
+
+
+class Prctl(IntEnum):
+    """Options of `prctl`."""
+
+    SET_PDEATHSIG = 1
+    SET_DUMPABLE = 4
+    SET_SUBREAPER = 36
+    SET_NO_NEW_PRIVS = 38
+
+
+class Call(IntEnum):
+    """Numbers of system calls that are alike on every architecture."""
+
+    MOUNT_SETATTR = 442
+    LANDLOCK_CREATE_RULESET = 444
+    LANDLOCK_ADD_RULE = 445
+    LANDLOCK_RESTRICT_SELF = 446
+    CLOSE_RANGE = 436
+
+
+# Numbers that differ: x86_64, and the table that aarch64 shares with newer architectures.
+_NUMBERS = {
+    "x86_64": {"clone": 56, "pivot_root": 155, "seccomp": 317, "capset": 126},
+    "aarch64": {"clone": 220, "pivot_root": 41, "seccomp": 277, "capset": 91},
+}
+
+
+class _Flag(IntFlag):
+    AT_RECURSIVE = 0x8000
+    DETACH = 2
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (("set", ctypes.c_uint64), ("clear", ctypes.c_uint64), ("spread", ctypes.c_uint64), ("users", ctypes.c_uint64))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _interpreter() -> Any:
+    # Without letting go of the interpreter's lock: nobody else may run between a fork and its aftermath.
+    return ctypes.PyDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def call(number: int, *arguments: Any, what: str) -> int:
+    """A system call by its number; integers are passed as longs."""
+    longs = (ctypes.c_long(value) if isinstance(value, int) else value for value in arguments)
+    return _checked(_library().syscall(ctypes.c_long(number), *longs), what)
+
+
+def number_of(name: str) -> int:
+    """The number of a system call on this machine; `OSError` on an architecture that has no table."""
+    try:
+        return _NUMBERS[MACHINE][name]
+    except KeyError:
+        raise OSError(f"no table of system calls for {MACHINE}") from None
+
+
+def clone(namespaces: Namespace) -> int:
+    """Forks into new namespaces: 0 in the child, whose id is 1 if `PID` is among them."""
+    python, number = _interpreter(), number_of("clone")
+    python.PyOS_BeforeFork()
+    child = python.syscall(
+        ctypes.c_long(number), ctypes.c_long(int(namespaces) | signal.SIGCHLD), *(ctypes.c_long(0) for _ in range(4))
+    )
+    if child == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    return _checked(child, "clone")
+
+
+def unshare(namespaces: Namespace) -> None:
+    _checked(_library().unshare(ctypes.c_int(int(namespaces))), "unshare")
+
+
+def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
+    encoded = (None if text is None else os.fsencode(text) for text in (source, target, kind))
+    result = _library().mount(*encoded, ctypes.c_ulong(int(flags)), None if options is None else os.fsencode(options))
+    _checked(result, f"mount {target}")
+
+
+def unmount(target: str) -> None:
+    """Takes a mount away at once; what uses it keeps it until it is done."""
+    _checked(_library().umount2(os.fsencode(target), ctypes.c_int(_Flag.DETACH)), f"umount {target}")
+
+
+def make_read_only(target: str) -> None:
+    """Makes a mount and all below it read-only, without set-uid programs and devices."""
+    attributes = _MountAttributes(set=1 | 2 | 4)
+    size = ctypes.sizeof(attributes)
+    try:
+        call(Call.MOUNT_SETATTR, -100, os.fsencode(target), _Flag.AT_RECURSIVE, ctypes.byref(attributes), size, what=target)
+    except OSError:
+        # Kernels before 5.12: the mount itself, which is all there is unless something is mounted below it.
+        flags = MountFlag.REMOUNT | MountFlag.BIND | MountFlag.READ_ONLY | MountFlag.NO_SUID | MountFlag.NO_DEVICES
+        mount(None, target, None, flags)
+
+
+def pivot_root_here() -> None:
+    """Makes the working directory, which is a mount, the root of this mount namespace, and lets go of the old root."""
+    call(number_of("pivot_root"), b".", b".", what="pivot_root")
+    unmount(".")
+    os.chdir("/")
+
+
+def prctl(option: Prctl, value: int) -> None:
+    zeros = (ctypes.c_ulong(0) for _ in range(3))
+    _checked(_library().prctl(ctypes.c_int(option), ctypes.c_ulong(value), *zeros), option.name)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when its parent ends. To be repeated after a change of uid, which revokes it."""
+    prctl(Prctl.SET_PDEATHSIG, signal.SIGKILL)
+
+
+def drop_capabilities() -> None:
+    """Gives up every capability of this process, for good."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    call(number_of("capset"), ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()), what="capset")
+
+
+def close_all_but(kept: set[int]) -> None:
+    """Closes every descriptor from 3 on that is not named."""
+    begin = 3
+    for descriptor in [*sorted(number for number in kept if number >= begin), None]:
+        last = 2**31 - 1 if descriptor is None else descriptor - 1
+        if begin <= last:
+            _close_range(begin, last)
+        begin = last + 2
+
+
+def _close_range(first: int, last: int) -> None:
+    try:
+        call(Call.CLOSE_RANGE, first, last, 0, what="close_range")
+    except OSError:
+        os.closerange(first, min(last, os.sysconf("SC_OPEN_MAX")) + 1)
+
+
+def can(attempt: Callable[[], object]) -> bool:
+    """Whether something works, tried in a child of this process, which it cannot harm."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            attempt()
+            status = 0
+        except OSError:
+            pass
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def leave(status: int) -> NoReturn:
+    """Ends this process at once, without the exits of the one it was forked from. An error on its way is shown first."""
+    error = sys.exc_info()[1]
+    if error is not None:
+        traceback.print_exception(error)
+        sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,232 @@
+"""Roles — the programs of a payload: Python code, shell scripts, JavaScript modules, commands.
+
+The only module that executes foreign text, and it runs in a jail only: every function here is called after all walls are
+built and never returns. Python code runs in the launcher's own interpreter, forked, so it starts in no time; the others are
+programs of the host.
+
+Part of the launcher's process: standard library and msgspec only.
+"""
+
+import ast
+import atexit
+import importlib
+import json
+import linecache
+import os
+import re
+import socket
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from agentvm.tiers import frames
+from agentvm.tiers.frames import Answering, Asking, Value, Work
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+MAIN = "main.py"
+NOT_FOUND_STATUS = 127
+NOT_RUNNABLE_STATUS = 126
+
+_RUNNER = """
+import { writeSync } from "node:fs";
+const module = await import("./main.mjs");
+if (typeof module.default === "function") {
+  const value = await module.default(JSON.parse(process.env.AVM_INPUT ?? "{}"));
+  const bytes = Buffer.from(JSON.stringify(value === undefined ? null : value));
+  for (let at = 0; at < bytes.length; ) at += writeSync(3, bytes, at);
+}
+"""
+
+
+class HostCallFailed(RuntimeError):
+    """A function of the server failed; the text says why."""
+
+
+def environment(work: Work, workspace: str, temporary: str) -> dict[str, str]:
+    """All variables of a job: a few that programs cannot do without, its arguments, and those it states itself."""
+    variables = {"PATH": PATH, "HOME": workspace, "TMPDIR": temporary, "LANG": "C.UTF-8"}
+    if work.network:
+        proxy = "http://127.0.0.1:3128"
+        variables |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
+    if work.role == "shell" and work.input is not None:
+        arguments = json.loads(work.input)
+        variables |= _as_variables(arguments if isinstance(arguments, dict) else {})
+    if work.role == "javascript" and work.input is not None:
+        variables["AVM_INPUT"] = work.input.decode()
+    return variables | work.env
+
+
+def _as_variables(arguments: Mapping[str, Any]) -> dict[str, str]:
+    names = {name: "ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()) for name in arguments}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
+    return {names[name]: text for name, text in texts.items() if "\0" not in text}
+
+
+def stdin_of(work: Work) -> bytes:
+    """The input as JSON, unless the job states other bytes."""
+    return work.stdin or work.input or b""
+
+
+def script_of(work: Work) -> dict[str, bytes]:
+    """Files that the role needs beside the job's own, in the folder for temporary files."""
+    match work.role:
+        case "shell":
+            return {"script.sh": work.code.encode()}
+        case "javascript":
+            return {"main.mjs": work.code.encode(), "run.mjs": _RUNNER.encode()}
+        case _:
+            return {}
+
+
+def execute(work: Work, temporary: str, variables: dict[str, str], calls: socket.socket) -> NoReturn:
+    """Becomes the program of the job."""
+    match work.role:
+        case "python":
+            run_python(work, variables, calls)
+        case "shell":
+            argv = ["/bin/sh", f"{temporary}/script.sh"]
+        case "javascript":
+            # The value is written to descriptor 3.
+            os.dup2(calls.fileno(), 3, inheritable=True)
+            argv = ["node", f"--max-old-space-size={max(16, work.bounds.memory_bytes // 2**20)}", f"{temporary}/run.mjs"]
+        case _:
+            argv = work.argv
+    program = find_program(argv[0], variables.get("PATH", PATH))
+    if program is None:
+        os.write(2, f"{argv[0]}: not found\n".encode())
+        os._exit(NOT_FOUND_STATUS)
+    try:
+        os.execve(program, argv, variables)
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os._exit(NOT_RUNNABLE_STATUS)
+
+
+def find_program(name: str, path: str) -> str | None:
+    """The file of a program: as named if that is a path, else the first in the folders of `path`."""
+    candidates = [name] if "/" in name else [f"{folder}/{name}" for folder in path.split(":") if folder]
+    return next((file for file in candidates if os.path.isfile(file) and os.access(file, os.X_OK)), None)
+
+
+def run_python(work: Work, variables: dict[str, str], calls: socket.socket) -> NoReturn:
+    """Runs code in this interpreter and sends its value: that of `run(**input)`, or of the last expression."""
+    _put_on_its_own(variables)
+    status, out_of_memory, value = 1, False, b""
+    try:
+        value = json.dumps(_evaluate(work, calls), allow_nan=False).encode()
+        status = 0
+    finally:
+        # Not an `except`: whatever the code raises ends here, and the process with it.
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit):
+            status = _status(error.code)
+        elif error is not None:
+            out_of_memory = isinstance(error, MemoryError)
+            _show(error)
+        _farewell()
+        if value or out_of_memory:
+            frames.send(calls, Value(value=value, out_of_memory=out_of_memory))
+        os._exit(status)
+
+
+def _put_on_its_own(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"agentvm", "msgspec"}]:
+        del sys.modules[name]
+    sys.argv = [MAIN]
+    # The standard library and the workspace; nothing that was installed for the server.
+    sys.path = [os.getcwd(), *(path for path in sys.path if path and "-packages" not in path)]
+    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+
+
+def _evaluate(work: Work, calls: socket.socket) -> Any:
+    code = work.code
+    if not code:
+        with open(MAIN, encoding="utf-8") as file:
+            code = file.read()
+    linecache.cache[MAIN] = (len(code), None, code.splitlines(keepends=True), MAIN)
+    tree = ast.parse(code, MAIN)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    line = _HostLine(calls)
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": MAIN}
+    names |= {name: line.function(name) for name in work.functions}
+    exec(compile(tree, MAIN, "exec"), names)
+    value = None
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), MAIN, "eval"), names)
+    run = names.get("run")
+    if not (isinstance(run, types.FunctionType) and run.__globals__ is names):
+        return value if _is_json(value) else None
+    arguments = {} if work.input is None else json.loads(work.input)
+    result = run(**arguments)
+    # Loaded only now: it would make every fork of the launcher cost four times as much.
+    return importlib.import_module("asyncio").run(result) if isinstance(result, types.CoroutineType) else result
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+class _HostLine:
+    """Calls functions of the server, one at a time."""
+
+    def __init__(self, calls: socket.socket) -> None:
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def function(self, name: str) -> Callable[..., Any]:
+        def call(*given: Mapping[str, Any], **arguments: Any) -> Any:
+            merged = {key: value for mapping in given for key, value in mapping.items()} | arguments
+            return self._ask(name, merged)
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def _ask(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        body = json.dumps(arguments, allow_nan=False).encode()
+        with self._lock:
+            self._count += 1
+            frames.send(self._calls, Asking(id=self._count, name=name, args=body))
+            answer, _ = frames.receive(self._calls)
+        if not isinstance(answer, Answering) or answer.error is not None:
+            raise HostCallFailed(answer.error if isinstance(answer, Answering) else f"{name} was not answered")
+        return json.loads(answer.value)
+
+
+def _status(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    os.write(2, f"{code}\n".encode("utf-8", "backslashreplace"))
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """Prints the traceback from the job's own code on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != MAIN:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def _farewell() -> None:
+    """Ends as an interpreter does: threads, exit functions, output."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
