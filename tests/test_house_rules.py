@@ -47,7 +47,9 @@ UNITS = set(
 # Packages and modules at the top of src/agentvm whose words still have to be put in order. Remove yours when it is done.
 PENDING: set[str] = {"runtime", "sessions"}
 # Class names that two modules define. A name here is one that still has to be made unique, or has a reason.
-DEFINED_TWICE: set[str] = {"Carried", "Manifest", "Page"}
+DEFINED_TWICE: set[str] = {"Carried", "Job", "Manifest", "Page"}
+# The only module that executes foreign text; it runs behind the walls of a jail, never in the server's process.
+EXECUTES = "tiers/roles.py"
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 # src/agentvm/a/b.py is tested by tests/a/test_b.py, and a/__init__.py by tests/a/test_a.py.
@@ -122,7 +124,7 @@ def tasks_have_parents(module: Module) -> Iterator[str]:
 def no_unsafe_code(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
         match node:
-            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+            case ast.Call(func=ast.Name(id="eval" | "exec" | "compile" as name)) if module.name != EXECUTES:
                 yield f"{node.lineno}: {name}"
             case ast.alias(name=name) | ast.ImportFrom(module=str(name)) if name.split(".")[0] in UNSAFE_MODULES:
                 yield f"{node.lineno}: imports {name}"

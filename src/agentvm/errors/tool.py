@@ -41,3 +41,21 @@ class McpConsentRequired(ToolFailed):
 
 class McpCommandNotAllowed(Unprocessable):
     code = "mcp_command_not_allowed"
+
+
+class TierUnavailable(ToolFailed):
+    """No tier of this server can run a job. The text names what is missing, and the remedy; `details` the verdict on each."""
+
+    code = "tier_unavailable"
+
+
+class TierBroken(TierUnavailable):
+    """A tier could not build a wall, or lost the job; nothing foreign has run without the wall."""
+
+    code = "tier_broken"
+
+
+class WorkspaceFull(ToolFailed):
+    """The files of a job are more, or larger, than its workspace may hold."""
+
+    code = "workspace_full"

@@ -31,8 +31,6 @@ class Hello(Message):
 
     server: int
     """Process id of the server."""
-    scratch: str
-    """Folder for workspaces where there are no private mounts."""
     rootfs: str | None = None
     first_uid: int = 0
     uids: int = 0
@@ -40,7 +38,7 @@ class Hello(Message):
     """False leaves them out, though the kernel may have them: for tests of hosts that forbid them."""
 
 
-class Report(Message):
+class HostReport(Message):
     """Launcher to server: what this machine allows, each tried and not guessed."""
 
     mode: str
@@ -52,6 +50,8 @@ class Report(Message):
     proc: bool = False
     own_uid: bool = False
     cgroup: str = "none"
+    scratch: str = ""
+    """Folder of the workspaces where there are no private mounts."""
     engines: dict[str, str] = {}
     """Names of engines, with the program of each."""
 
@@ -90,7 +90,7 @@ class Bounds(Message):
     calls: int
 
 
-class Work(Message):
+class JobWork(Message):
     """Server to the jail: the job itself."""
 
     role: str
@@ -116,7 +116,7 @@ class Feed(Message):
     data: bytes
 
 
-class Piece(Message):
+class OutputPiece(Message):
     """Jail to server: output, of stream 1 or 2."""
 
     stream: int
@@ -136,7 +136,7 @@ class Asking(Message):
     """JSON."""
 
 
-class Answering(Message):
+class HostAnswer(Message):
     """Server to the jail: the value that the function returned, or why it failed."""
 
     id: int
@@ -158,7 +158,7 @@ class Broken(Message):
     why: str
 
 
-class Done(Message):
+class JobDone(Message):
     """Jail to server, last of all."""
 
     status: int
@@ -178,7 +178,20 @@ class Done(Message):
 
 
 AnyMessage = (
-    Hello | Report | Start | Kill | Ended | Work | Feed | Piece | Listening | Asking | Answering | Value | Broken | Done
+    Hello
+    | HostReport
+    | Start
+    | Kill
+    | Ended
+    | JobWork
+    | Feed
+    | OutputPiece
+    | Listening
+    | Asking
+    | HostAnswer
+    | Value
+    | Broken
+    | JobDone
 )
 
 _encoder = msgspec.msgpack.Encoder()

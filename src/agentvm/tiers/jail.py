@@ -8,7 +8,6 @@ Part of the launcher's process: standard library only.
 """
 
 import fcntl
-import importlib
 import os
 import resource
 import socket
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from agentvm.tiers import kernel, landlock, mounts, seccomp
 from agentvm.tiers.frames import Bounds
 from agentvm.tiers.kernel import Namespace, Prctl
+from agentvm.tiers.scratch import remove
 
 JOB_NAMESPACES = Namespace.MOUNT | Namespace.PID | Namespace.NET | Namespace.IPC | Namespace.UTS
 PROXY_PORT = 3128
@@ -33,7 +33,7 @@ _SET_FLAGS = (0x8914, 0x41)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jail:
-    """What this machine allows, and the folders of the launcher."""
+    """The walls that this machine allows, and the folders of the launcher."""
 
     namespaces: bool
     proc: bool
@@ -71,8 +71,7 @@ class Jail:
 
     def remove_folders(self, name: str) -> None:
         if not self.namespaces:
-            # Loaded only here: a launcher with namespaces stays small without it.
-            importlib.import_module("shutil").rmtree(f"{self.scratch}/{name}", ignore_errors=True)
+            remove(f"{self.scratch}/{name}")
 
     def begin(self, kept: set[int]) -> None:
         """Cuts all ties to the launcher but the named descriptors."""
@@ -121,7 +120,8 @@ class Jail:
         kernel.prctl(Prctl.SET_DUMPABLE, 1)
         _limit(
             bounds,
-            others=0 if self.counts_alone else _processes_of(os.getuid()),
+            # The watching process, or all that its user has besides this one.
+            others=1 if self.counts_alone else _processes_of(os.getuid()) - 1,
             used_bytes=self.address_bytes,
             total_memory=total_memory,
             reserves=reserves,
@@ -170,8 +170,7 @@ def _limit(bounds: Bounds, *, others: int, used_bytes: int, total_memory: bool, 
         resource.RLIMIT_FSIZE: bounds.disk_bytes,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_NOFILE: OPEN_FILES_MAX,
-        # The watching process counts as well.
-        resource.RLIMIT_NPROC: bounds.processes + others + 1,
+        resource.RLIMIT_NPROC: bounds.processes + others,
     }
     if not total_memory:
         limits[resource.RLIMIT_DATA if reserves else resource.RLIMIT_AS] = bounds.memory_bytes + used_bytes

@@ -7,6 +7,7 @@ Part of the launcher's process: standard library and msgspec only.
 """
 
 import gc
+import importlib
 import os
 import select
 import signal
@@ -16,10 +17,12 @@ from typing import NoReturn
 
 from agentvm.tiers import frames, kernel, landlock, mounts, roles, seccomp
 from agentvm.tiers.cgroup import Groups, JobGroup
-from agentvm.tiers.frames import Ended, FrameInvalid, Hello, Kill, Report, Start
+from agentvm.tiers.frames import Ended, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.jail import JOB_NAMESPACES, Jail, address_bytes, write_maps
 from agentvm.tiers.kernel import Namespace, Prctl
+from agentvm.tiers.scratch import make_scratch, remove
 from agentvm.tiers.supervisor import supervise
+from agentvm.tiers.uid_block import UidBlock, kill_all_of, owners
 
 _CLEANUP_MS = 50
 """Pause before a control group is tried again whose last process was still being buried."""
@@ -40,9 +43,13 @@ def serve(server: socket.socket) -> NoReturn:
     try:
         hello, _ = frames.receive(server)
         if isinstance(hello, Hello):
-            jail, report, groups = prepare(hello)
-            frames.send(server, report)
-            Launcher(server, hello, jail, groups).run()
+            jail, report, groups, uids = prepare(hello)
+            launcher = Launcher(server, jail, groups, uids)
+            try:
+                frames.send(server, report)
+                launcher.run()
+            finally:
+                launcher.close()
     except (EOFError, FrameInvalid, BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -50,13 +57,14 @@ def serve(server: socket.socket) -> NoReturn:
         kernel.leave(0)
 
 
-def prepare(hello: Hello) -> tuple[Jail, Report, Groups]:
+def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
     """Finds out what this machine allows, and moves into the root that jails will see."""
     for name in list(os.environ):
         del os.environ[name]
     kernel.prctl(Prctl.SET_SUBREAPER, 1)
     groups, newest = Groups.find(), landlock.newest_version()
-    own_uid = os.getuid() == 0 and hello.uids > 0 and kernel.can(lambda: os.setresuid(*[hello.first_uid + hello.uids - 1] * 3))
+    uids = UidBlock.find(hello.first_uid, hello.uids)
+    own_uid = bool(uids.all) and kernel.can(lambda: os.setresuid(*[uids.all[-1]] * 3))
     filters = kernel.can(_try_filter)
     why = "" if hello.namespaces else "they are switched off"
     proc = False
@@ -72,20 +80,48 @@ def prepare(hello: Hello) -> tuple[Jail, Report, Groups]:
         proc=proc,
         landlock=newest,
         own_uid=own_uid,
-        scratch=hello.scratch,
+        scratch=make_scratch() if mode == "landlock" else "",
         readable=tuple(path for path in mounts.readable_on_host() if os.path.exists(path)),
         address_bytes=address_bytes(),
     )
-    jail.filters()
-    engines = _engines(hello)
-    report = Report(
-        mode=mode, why=why, landlock=newest, seccomp=filters, proc=proc, own_uid=own_uid, cgroup=groups.version, engines=engines
+    _make_ready(jail, uids)
+    report = HostReport(
+        mode=mode,
+        why=why,
+        landlock=newest,
+        seccomp=filters,
+        proc=proc,
+        own_uid=own_uid,
+        cgroup=groups.version,
+        scratch=jail.scratch,
+        engines=_engines(),
     )
     # Children then share this process's memory instead of copying it at the first collection.
     gc.collect()
     gc.freeze()
     gc.disable()
-    return jail, report, groups
+    return jail, report, groups, uids
+
+
+def _make_ready(jail: Jail, uids: UidBlock) -> None:
+    """Does beforehand what would cost each job time, and clears away what another launcher has left."""
+    jail.filters()
+    if not jail.scratch:
+        return
+    if jail.own_uid and not kernel.can(lambda: _read_library(uids.all[0])):
+        # The interpreter lies where another uid cannot read, and there are no mounts to bring it nearer.
+        for name in roles.COMMON_MODULES:
+            importlib.import_module(name)
+    for uid in owners().intersection(uids.all if jail.own_uid else ()):
+        # It was killed together with the first processes of its jobs.
+        kill_all_of(uid)
+    # This process must live a moment longer than the server, to remove its folders.
+    kernel.prctl(Prctl.SET_PDEATHSIG, 0)
+
+
+def _read_library(uid: int) -> None:
+    os.setresuid(uid, uid, uid)
+    os.listdir(os.path.dirname(os.__file__))
 
 
 def _try_filter() -> None:
@@ -153,7 +189,7 @@ def _try_proc() -> None:
         raise OSError("/proc cannot be mounted")
 
 
-def _engines(hello: Hello) -> dict[str, str]:
+def _engines() -> dict[str, str]:
     engines = {"python": "", "command": ""}
     for engine, program in (("shell", "/bin/sh"), ("javascript", "node")):
         if path := roles.find_program(program, roles.PATH):
@@ -169,11 +205,11 @@ def _engines(hello: Hello) -> dict[str, str]:
 class Launcher:
     """Forks jails, and reaps them."""
 
-    def __init__(self, server: socket.socket, hello: Hello, jail: Jail, groups: Groups) -> None:
+    def __init__(self, server: socket.socket, jail: Jail, groups: Groups, uids: UidBlock) -> None:
         self._server = server
         self._jail = jail
         self._groups = groups
-        self._uids = [hello.first_uid + number for number in range(hello.uids)] if jail.own_uid else []
+        self._uids = uids
         self._lives: dict[int, _Life] = {}
         self._unremoved: list[str] = []
         self._poll = select.poll()
@@ -188,6 +224,15 @@ class Launcher:
                     self._bury(descriptor)
             self._unremoved = [name for name in self._unremoved if not self._groups.remove(name)]
             self._reap_strays()
+
+    def close(self) -> None:
+        """Where there are folders: ends all jobs and removes theirs. Elsewhere the kernel does both."""
+        if self._jail.scratch:
+            for life in self._lives.values():
+                os.kill(life.process, signal.SIGKILL)
+                os.waitpid(life.process, 0)
+                self._kill_strays(life.uid)
+            remove(self._jail.scratch)
 
     def _hear(self) -> None:
         message, descriptor = frames.receive(self._server)
@@ -204,8 +249,7 @@ class Launcher:
     def _start(self, number: int, descriptor: int, *, grouped: bool) -> None:
         name = f"agentvm-{os.getpid()}-{number}"
         control = socket.socket(fileno=descriptor)
-        # Taken from the front and given back at the end: a uid rests as long as possible.
-        uid = self._uids.pop(0) if self._uids else None
+        uid = self._uids.take() if self._jail.own_uid else None
         try:
             self._jail.make_folders(name, uid)
             group = self._groups.make(name) if grouped else JobGroup()
@@ -239,23 +283,12 @@ class Launcher:
         self._jail.remove_folders(name)
         if grouped and not self._groups.remove(name):
             self._unremoved.append(name)
-        if uid is not None:
-            self._uids.append(uid)
+        self._uids.give_back(uid)
 
     def _kill_strays(self, uid: int | None) -> None:
         """Without a process namespace: what outlived the job's first process, by its uid or as orphans of ours."""
-        if uid is not None and uid > 0:
-            killer = os.fork()
-            if killer == 0:
-                try:
-                    os.setresuid(uid, uid, uid)
-                    if os.getuid() == uid:
-                        os.kill(-1, signal.SIGKILL)
-                except OSError:
-                    pass
-                finally:
-                    os._exit(0)
-            os.waitpid(killer, 0)
+        if uid is not None:
+            kill_all_of(uid)
         self._reap_strays()
 
     def _reap_strays(self) -> None:

@@ -42,7 +42,7 @@ def python_folders() -> tuple[str, ...]:
 
 
 def readable_on_host() -> tuple[str, ...]:
-    """What Landlock leaves readable where the host's own root is all there is."""
+    """The paths that Landlock leaves readable where the host's own root is all there is."""
     return (*PROGRAMS, *_SHARED_FILES, *python_folders())
 
 

@@ -23,10 +23,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from agentvm.tiers import frames
-from agentvm.tiers.frames import Answering, Asking, Value, Work
+from agentvm.tiers.frames import Asking, HostAnswer, JobWork, Value
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 MAIN = "main.py"
+COMMON_MODULES = (
+    "asyncio", "base64", "bisect", "calendar", "collections", "copy", "csv", "datetime", "decimal", "difflib", "fractions",
+    "functools", "hashlib", "heapq", "html", "itertools", "math", "operator", "pathlib", "random", "secrets", "shutil",
+    "sqlite3", "statistics", "string", "subprocess", "tempfile", "textwrap", "unicodedata", "urllib.parse", "uuid", "zipfile",
+    "zoneinfo",
+)  # fmt: skip
+"""Modules that are loaded beforehand where jailed code cannot read the standard library."""
 NOT_FOUND_STATUS = 127
 NOT_RUNNABLE_STATUS = 126
 
@@ -45,7 +52,7 @@ class HostCallFailed(RuntimeError):
     """A function of the server failed; the text says why."""
 
 
-def environment(work: Work, workspace: str, temporary: str) -> dict[str, str]:
+def environment(work: JobWork, workspace: str, temporary: str) -> dict[str, str]:
     """All variables of a job: a few that programs cannot do without, its arguments, and those it states itself."""
     variables = {"PATH": PATH, "HOME": workspace, "TMPDIR": temporary, "LANG": "C.UTF-8"}
     if work.network:
@@ -65,12 +72,12 @@ def _as_variables(arguments: Mapping[str, Any]) -> dict[str, str]:
     return {names[name]: text for name, text in texts.items() if "\0" not in text}
 
 
-def stdin_of(work: Work) -> bytes:
+def stdin_of(work: JobWork) -> bytes:
     """The input as JSON, unless the job states other bytes."""
     return work.stdin or work.input or b""
 
 
-def script_of(work: Work) -> dict[str, bytes]:
+def script_of(work: JobWork) -> dict[str, bytes]:
     """Files that the role needs beside the job's own, in the folder for temporary files."""
     match work.role:
         case "shell":
@@ -81,7 +88,7 @@ def script_of(work: Work) -> dict[str, bytes]:
             return {}
 
 
-def execute(work: Work, temporary: str, variables: dict[str, str], calls: socket.socket) -> NoReturn:
+def execute(work: JobWork, temporary: str, variables: dict[str, str], calls: socket.socket) -> NoReturn:
     """Becomes the program of the job."""
     match work.role:
         case "python":
@@ -111,7 +118,7 @@ def find_program(name: str, path: str) -> str | None:
     return next((file for file in candidates if os.path.isfile(file) and os.access(file, os.X_OK)), None)
 
 
-def run_python(work: Work, variables: dict[str, str], calls: socket.socket) -> NoReturn:
+def run_python(work: JobWork, variables: dict[str, str], calls: socket.socket) -> NoReturn:
     """Runs code in this interpreter and sends its value: that of `run(**input)`, or of the last expression."""
     _put_on_its_own(variables)
     status, out_of_memory, value = 1, False, b""
@@ -145,7 +152,7 @@ def _put_on_its_own(variables: dict[str, str]) -> None:
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
-def _evaluate(work: Work, calls: socket.socket) -> Any:
+def _evaluate(work: JobWork, calls: socket.socket) -> Any:
     code = work.code
     if not code:
         with open(MAIN, encoding="utf-8") as file:
@@ -199,8 +206,8 @@ class _HostLine:
             self._count += 1
             frames.send(self._calls, Asking(id=self._count, name=name, args=body))
             answer, _ = frames.receive(self._calls)
-        if not isinstance(answer, Answering) or answer.error is not None:
-            raise HostCallFailed(answer.error if isinstance(answer, Answering) else f"{name} was not answered")
+        if not isinstance(answer, HostAnswer) or answer.error is not None:
+            raise HostCallFailed(answer.error if isinstance(answer, HostAnswer) else f"{name} was not answered")
         return json.loads(answer.value)
 
 

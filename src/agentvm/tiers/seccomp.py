@@ -40,6 +40,7 @@ class _Step(IntEnum):
 class _Mask(IntEnum):
     NAMESPACES = 0x7E020000
     SHARED_ANONYMOUS = 0x21
+    FILE_TYPE = 0xF000
 
 
 # Fake input of a terminal, and its Linux form.
@@ -60,6 +61,8 @@ class Allowed:
     """Whether memory can be shared without a file: it is in no limit but that of a control group or of addresses."""
 
 
+# Calls that make a node of a file system, with the place of the argument that says of which type.
+_NODES = {"mknod": 1, "mknodat": 2}
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 _SIGNALLING = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal", "sched_setaffinity")
 
@@ -93,6 +96,10 @@ def _all_bits(mask: int, then: list[bytes], otherwise: list[bytes]) -> list[byte
     return [_step(_Step.AND, mask), _step(_Step.EQUAL, mask, 0, len(then)), *then, *otherwise]
 
 
+def _one_of(mask: int, values: tuple[int, ...]) -> list[bytes]:
+    return [_step(_Step.AND, mask), *(step for value in values for step in _is(value, [_allow()])), _refuse()]
+
+
 def _looked_into(allowed: Allowed) -> dict[str, list[bytes]]:
     """Calls whose arguments decide; each block ends with a verdict."""
     forbidden = [step for number in _FORBIDDEN_IOCTLS for step in _is(number, [_refuse()])]
@@ -101,6 +108,8 @@ def _looked_into(allowed: Allowed) -> dict[str, list[bytes]]:
         "clone": [_argument(0), *_any_bit(_Mask.NAMESPACES, [_refuse()], [_allow()])],
         "ioctl": [_argument(1), *forbidden, _allow()],
         "socket": [_argument(0), *families, _refuse()],
+        # Named pipes, but no devices.
+        **{name: [_argument(index), *_one_of(_Mask.FILE_TYPE, (0x1000, 0x8000, 0))] for name, index in _NODES.items()},
         # Limits of this process only, not of another by its id.
         "prlimit64": [_argument(0), *_is(0, [_allow()]), _refuse()],
     }
@@ -119,7 +128,7 @@ def assemble(allowed: Allowed, machine: str = kernel.MACHINE) -> bytes:
     skipped = set(blocks) | (set() if allowed.signals else set(_SIGNALLING))
     steps = [_step(_Step.LOAD, 4), *_is_not(_AUDIT[machine], [_step(_Step.RETURN, _Verdict.KILL)]), _step(_Step.LOAD, 0)]
     for name, block in blocks.items():
-        steps += _is(table[name], block)
+        steps += _is(table[name], block) if name in table else []
     for number in _ABSENT.values():
         steps += _is(number, [_refuse(errno.ENOSYS)])
     for first, last in _ranges([number for name, number in table.items() if name not in skipped]):

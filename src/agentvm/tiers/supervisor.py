@@ -23,17 +23,17 @@ from agentvm.tiers.frames import (
     CALL_MAX_BYTES,
     HEADER_BYTES,
     PIECE_BYTES,
-    Answering,
     AnyMessage,
     Asking,
     Broken,
-    Done,
     Feed,
     FrameInvalid,
+    HostAnswer,
+    JobDone,
+    JobWork,
     Listening,
-    Piece,
+    OutputPiece,
     Value,
-    Work,
 )
 from agentvm.tiers.jail import Jail
 from agentvm.tiers.job_files import JobFiles
@@ -63,7 +63,7 @@ def supervise(control: socket.socket, jail: Jail, name: str, uid: int | None, gr
     try:
         jail.begin({control.fileno(), *group.descriptors})
         work, _ = frames.receive(control)
-        if isinstance(work, Work):
+        if isinstance(work, JobWork):
             step = "mounts"
             jail.mount(work.bounds, os.getuid() if uid is None else uid)
             group.prepare(work.bounds)
@@ -95,7 +95,7 @@ class Supervisor:
     """One job from the first file to the last."""
 
     def __init__(
-        self, control: socket.socket, jail: Jail, name: str, uid: int | None, work: Work, group: JobGroup, began: float
+        self, control: socket.socket, jail: Jail, name: str, uid: int | None, work: JobWork, group: JobGroup, began: float
     ) -> None:
         self._control = control
         self._jail = jail
@@ -123,7 +123,7 @@ class Supervisor:
             state.value = bytes(state.raw)
         frames.send(
             self._control,
-            Done(
+            JobDone(
                 status=status,
                 wall_ms=round((time.monotonic() - self._began) * 1000),
                 cpu_ms=round((usage.ru_utime + usage.ru_stime) * 1000),
@@ -229,7 +229,7 @@ class Supervisor:
                 if len(self._state.feed) > _FEED_MAX_BYTES:
                     # Only its end is heard until the payload has read.
                     poll.modify(self._control, 0)
-            case Answering():
+            case HostAnswer():
                 self._tell(calls, message)
             case _:
                 raise FrameInvalid("a message that no job expects")
@@ -263,11 +263,11 @@ class Supervisor:
             data = data[:room]
         self._state.written += len(data)
         if data:
-            frames.send(self._control, Piece(stream=stream, data=data))
+            frames.send(self._control, OutputPiece(stream=stream, data=data))
         return True
 
     def _listen(self, calls: socket.socket) -> bool:
-        """What the payload says on its own line: calls, or the value. False when it will say no more."""
+        """Takes what the payload says on its own line: calls, or the value. False when it will say no more."""
         raw = self._state.raw
         try:
             piece = calls.recv(PIECE_BYTES, socket.MSG_DONTWAIT)
@@ -293,7 +293,7 @@ class Supervisor:
     def _take(self, calls: socket.socket, message: AnyMessage) -> None:
         match message:
             case Asking(id=number) if self._state.calls >= self._work.bounds.calls:
-                self._tell(calls, Answering(id=number, error=f"more than {self._work.bounds.calls} calls"))
+                self._tell(calls, HostAnswer(id=number, error=f"more than {self._work.bounds.calls} calls"))
             case Asking():
                 self._state.calls += 1
                 frames.send(self._control, message)
@@ -303,7 +303,7 @@ class Supervisor:
             case _:
                 raise FrameInvalid("a message that no payload may send")
 
-    def _tell(self, calls: socket.socket, message: Answering) -> None:
+    def _tell(self, calls: socket.socket, message: HostAnswer) -> None:
         # Not for ever: the payload may not read.
         calls.settimeout(max(0.001, self._deadline - time.monotonic()))
         try:

@@ -6,14 +6,12 @@ to a number of bytes, counted after decompression. No proxy, certificate or pass
 """
 
 import re
-import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
-from ipaddress import ip_address
 from typing import Self
 
 import anyio
@@ -24,6 +22,7 @@ from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.tool import EgressRefused
 from agentvm.model.address import IpAddress
 from agentvm.model.public_address import AddressRules, Host, is_public, parse_host
+from agentvm.sharing.checked_address import Resolve, checked_addresses, resolve_host
 from agentvm.tools.base import RESULT_MAX_BYTES, TIMEOUT_SECONDS
 from agentvm.version import VERSION
 
@@ -31,8 +30,6 @@ PUBLIC_ONLY = AddressRules()
 REDIRECTS_MAX = 5
 URL_MAX = 8 * 1024
 CONNECTIONS_MAX = 200
-_ADDRESSES_MAX = 4
-"""Addresses of one host that are tried."""
 _CONNECT_SECONDS = 5.0
 _SILENCE_SECONDS = 60.0
 _KEPT_SECONDS = 15.0
@@ -51,16 +48,6 @@ _CHARSETS = re.compile(
 _FINAL_URL = "agentvm.url"
 _MAX_BYTES = "agentvm.max_bytes"
 _SECRET_HEADERS = "agentvm.secret_headers"
-
-Resolve = Callable[[str, int], Awaitable[tuple[IpAddress, ...]]]
-"""Returns the addresses of a name, in the order of preference; raises `OSError`."""
-
-
-async def resolve_host(name: str, port: int) -> tuple[IpAddress, ...]:
-    """Asks the name server of this machine."""
-    answers = await anyio.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    # An address with a zone is of this machine's own links; as text it keeps the zone, and is refused for it.
-    return tuple(dict.fromkeys(ip_address(address[0]) for *_, address in answers))
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
@@ -99,23 +86,10 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def check(self, name: str, port: int) -> tuple[IpAddress, ...]:
         """Returns addresses of the host, every one allowed; a single address that is not refuses the host."""
-        host = parse_host(name)
-        if host is None:
-            raise EgressRefused(f"{shorten(name)!r} is not a host that tools may reach")
-        addresses = await self._addresses(host, port)
-        if not addresses or not all(self._rules.allows(host, address, port) for address in addresses):
-            raise EgressRefused(f"{host.name} is not on the public Internet; an operator can allow it in tools.network.allow")
-        return addresses[:_ADDRESSES_MAX]
-
-    async def _addresses(self, host: Host, port: int) -> tuple[IpAddress, ...]:
-        if host.address is not None:
-            return (host.address,)
         try:
-            with anyio.fail_after(_CONNECT_SECONDS):
-                return await self._resolve(host.name, port)
-        except (OSError, UnicodeError, ValueError) as error:
-            # TimeoutError is an OSError. The text of the resolver would tell about the inner network.
-            raise httpcore2.ConnectError(f"{host.name} has no address") from error
+            return await checked_addresses(name, port, self._rules, self._resolve)
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

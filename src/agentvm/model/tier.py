@@ -1,0 +1,185 @@
+"""Tiers — the records of running foreign code: what a job needs, what a tier offers, which one was chosen, what came of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from agentvm.model.base import Record
+
+TierName = Literal["inline", "isolate", "process", "container", "remote"]
+TIERS: tuple[TierName, ...] = ("inline", "isolate", "process", "container", "remote")
+"""Tiers from the weakest wall to the strongest."""
+
+Wall = Literal[
+    "process",
+    "uid",
+    "user",
+    "pid",
+    "net",
+    "ipc",
+    "uts",
+    "mount",
+    "landlock",
+    "seccomp",
+    "rlimits",
+    "cgroup",
+    "gvisor",
+    "machine",
+]
+Enforced = Literal["total", "each", "none"]
+"""How far a limit reaches: for a job as a whole, for each of its processes, or not at all."""
+
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+
+
+class JobLimits(Record):
+    """Limits of one job, each kept by the kernel or by the job's first process."""
+
+    wall_ms: Positive = 60_000
+    """Time from the start to the end, waiting for a slot included."""
+    cpu_seconds: Positive = 60
+    memory_bytes: Positive = 512 * 1024 * 1024
+    processes: Positive = 32
+    disk_bytes: Positive = 64 * 1024 * 1024
+    """Bytes of the workspace. They are memory, and so are those of the folder for temporary files, which may be as many."""
+    files: Positive = 10_000
+    output_bytes: Positive = 1024 * 1024
+    """Bytes of stdout and stderr together; the job is killed at more."""
+    calls: Positive = 200
+    """Calls of functions of the server."""
+
+
+class Job(Record):
+    """One run of foreign code."""
+
+    engine: str
+    """`python`, `shell`, `javascript`, or `command`."""
+    code: str = ""
+    """The text of the program; empty Python runs `main.py` of the files."""
+    argv: tuple[str, ...] = ()
+    input: object = None
+    """JSON: the arguments of `run(**input)`, `ARG_<NAME>` of a script; on stdin as well, unless `stdin` is set."""
+    stdin: bytes = b""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """All variables besides PATH, HOME, TMPDIR and LANG."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """The workspace, by relative paths."""
+    executable: frozenset[str] = frozenset()
+    limits: JobLimits = JobLimits()
+    network: tuple[str, ...] = ()
+    """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""
+    functions: tuple[str, ...] = ()
+    """Names of functions of the server that Python code may call."""
+    key: str = ""
+    """The call that the job belongs to; stable over restarts."""
+
+
+class JobUsage(Record):
+    cpu_ms: int = 0
+    max_rss_bytes: int = 0
+    """Memory of the largest process."""
+
+
+class JobResult(Record):
+    """The end of a job, whatever it was."""
+
+    exit_code: int | None = None
+    """None for a program that was killed."""
+    signal: str | None = None
+    """The name of the signal that ended it: `SIGKILL`."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    """Whether it wrote more than it may, and was killed for it."""
+    timed_out: bool = False
+    oom: bool = False
+    duration_ms: int = 0
+    usage: JobUsage = JobUsage()
+    value: object = None
+    """JSON: the value of `run`, or of the last expression of a Python script."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that were added or changed."""
+    deleted: tuple[str, ...] = ()
+    executable: frozenset[str] = frozenset()
+    left_out: int = 0
+    """Entries of the workspace that were not taken back: links, devices, too many, too large, names that are no text."""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0
+
+
+class Need(Record):
+    """The least that a tier must give to a job."""
+
+    engine: str
+    """`python`, `python-subset`, `shell`, `shell-subset`, `javascript`, `command`, `binary:<name>` or `image:<reference>`."""
+    packages: tuple[str, ...] = ()
+    net: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    processes: int = 0
+    wall_seconds: float = 0.0
+    walls: frozenset[Wall] = frozenset()
+    tier: TierName | None = None
+    """The least tier; a weaker one never replaces it."""
+    persistent: bool = False
+
+
+class Enforces(Record):
+    memory: Enforced = "none"
+    disk: Enforced = "none"
+    processes: Enforced = "none"
+
+
+class Offer(Record):
+    """The abilities of a tier on this machine, now."""
+
+    tier: TierName
+    engines: frozenset[str] = frozenset()
+    walls: frozenset[Wall] = frozenset()
+    enforces: Enforces = Enforces()
+    egress: bool = False
+    packages: bool = False
+    persistent: bool = False
+    max_disk_bytes: int = 2**53
+    free_slots: int = 1
+    """Slots that are free, and places in the queue for one."""
+    start_ms: float = 0.0
+    price_per_second: int = 0
+    """In billionths of a dollar."""
+    broken_until: int | None = None
+    """Unix ms: it failed to start, and is not tried again before."""
+    missing: str = ""
+    """The reason why the tier offers nothing, with the remedy."""
+
+
+class TierRules(Record):
+    """Rules of the operator or of a tenant."""
+
+    allow: tuple[TierName, ...] | None = None
+    """Tiers that may be used; None for all."""
+    walls: frozenset[Wall] = frozenset()
+    """Walls that every job must have."""
+
+    def narrowed(self, other: "TierRules") -> "TierRules":
+        """Both rules together: nobody gains by a second one."""
+        allow = self.allow if other.allow is None else tuple(t for t in other.allow if self.allow is None or t in self.allow)
+        return TierRules(allow=allow, walls=self.walls | other.walls)
+
+
+class Placed(Record):
+    """The tier that runs a job, and the verdict on every offer."""
+
+    tier: TierName
+    price: int = 0
+    start_ms: float = 0.0
+    why: tuple[tuple[str, str], ...] = ()
+
+
+class Unplaced(Record):
+    """No tier can run the job."""
+
+    reason: str
+    why: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,275 @@
+"""Launcher host — starts the launcher when a jail is needed and ends it when none was for a while.
+
+A life is one launcher process, owned by one task: begun by the first lease, over when it dies, when it was idle for long, or
+when the host is left. A life that is over is never leased again; the next lease begins another. A job that is on its way then
+is lost, and its caller is told so: the jail died with the launcher. Flags change only between awaits of one event loop.
+"""
+
+import math
+import os
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from agentvm.errors.tool import TierBroken
+from agentvm.log import get_logger
+from agentvm.tiers.frames import Ended, FrameInvalid, Hello, HostReport, Kill, Start
+from agentvm.tiers.link import FrameLink
+
+logger = get_logger(__name__)
+
+IDLE_SECONDS = 300.0
+START_SECONDS = 30.0
+STOP_SECONDS = 2.0
+REAP_SECONDS = 10.0
+"""Time in which a killed job must be gone; the launcher is given up after it, and the job goes with it."""
+_TAIL_BYTES = 2000
+PROGRAM = str(Path(__file__).with_name("launcher_program.py"))
+# Some builds of Python find their own library only by this variable; the launcher forgets it at once.
+_ENVIRONMENT = ("LD_LIBRARY_PATH",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherSettings:
+    """How jails are made here."""
+
+    rootfs: str | None = None
+    """A folder whose programs replace the host's."""
+    first_uid: int = 1_600_000_000
+    uids: int = 1024
+    """Uids of jobs, one each, when the server runs as root."""
+    namespaces: bool = True
+    idle_seconds: float = IDLE_SECONDS
+    command: tuple[str, ...] = (sys.executable, "-I", PROGRAM)
+
+
+@dataclass(slots=True)
+class _Pending:
+    gone: anyio.Event = field(default_factory=anyio.Event)
+    ended: Ended | None = None
+
+
+class LauncherLife:
+    """One launcher, from its start to its end."""
+
+    def __init__(self) -> None:
+        self.ready = anyio.Event()
+        self.report: HostReport | None = None
+        self.failure = "it ended"
+        self.over = False
+        self.process_id: int | None = None
+        self.link: FrameLink | None = None
+        self._leases = 0
+        self._numbers = count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._sending = anyio.Lock()
+        self._changed = anyio.Event()
+
+    def hold(self, change: int) -> None:
+        self._leases += change
+        self._changed.set()
+
+    def end(self) -> None:
+        """No job is started any more, and those on their way are lost."""
+        self.over = True
+        self.ready.set()
+        self._changed.set()
+        for pending in self._pending.values():
+            pending.gone.set()
+
+    async def wait_over(self, idle_seconds: float) -> None:
+        while not self.over:
+            self._changed = anyio.Event()
+            with anyio.move_on_after(math.inf if self._leases else idle_seconds) as waiting:
+                await self._changed.wait()
+            if waiting.cancelled_caught and not self._leases:
+                self.end()
+
+    async def hear(self) -> None:
+        """Takes the launcher's reports until it is gone."""
+        assert self.link is not None
+        while True:
+            try:
+                message, _ = await self.link.receive()
+            except (EOFError, FrameInvalid, OSError):
+                self.end()
+                return
+            if isinstance(message, Ended) and (pending := self._pending.get(message.id)) is not None:
+                pending.ended = message
+                pending.gone.set()
+
+    @asynccontextmanager
+    async def job(self, *, grouped: bool) -> AsyncIterator[tuple[FrameLink, _Pending]]:
+        """A new jail's control socket. When the context is left, the jail is gone."""
+        number, pending = next(self._numbers), _Pending()
+        ours, theirs = socket.socketpair()
+        self._pending[number] = pending
+        with FrameLink(ours) as control:
+            try:
+                with theirs:
+                    await self._tell(Start(id=number, grouped=grouped), theirs.fileno())
+                yield control, pending
+            finally:
+                control.close()
+                with anyio.CancelScope(shield=True):
+                    await self._bury(number, pending)
+
+    async def _tell(self, message: Start | Kill, descriptor: int | None = None) -> None:
+        assert self.link is not None
+        async with self._sending:
+            try:
+                await self.link.send(message, descriptor)
+            except OSError:
+                self.end()
+                raise TierBroken("The launcher of sandboxes has ended; try again") from None
+
+    async def _bury(self, number: int, pending: _Pending) -> None:
+        if not pending.gone.is_set() and not self.over:
+            with suppress(TierBroken):
+                await self._tell(Kill(id=number))
+            with anyio.move_on_after(REAP_SECONDS) as waiting:
+                await pending.gone.wait()
+            if waiting.cancelled_caught:
+                logger.error("jail_not_reaped", launcher=self.process_id)
+                self.end()
+        del self._pending[number]
+
+
+class LauncherHost:
+    """Leases the launcher out to jobs."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, settings: LauncherSettings) -> None:
+        self._tasks = tasks
+        self._settings = settings
+        self._life: LauncherLife | None = None
+
+    @property
+    def process_id(self) -> int | None:
+        """Id of the launcher, if one is alive."""
+        return None if self._life is None or self._life.over else self._life.process_id
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[LauncherLife]:
+        """A launcher that has told what this machine allows. Starts one if there is none."""
+        life = self._life
+        if life is None or life.over:
+            life = self._life = LauncherLife()
+            self._tasks.start_soon(self._live, life)
+        life.hold(1)
+        try:
+            await life.ready.wait()
+            if life.report is None or life.over:
+                raise TierBroken(f"The launcher of sandboxes could not be started: {life.failure}")
+            yield life
+        finally:
+            life.hold(-1)
+
+    async def _live(self, life: LauncherLife) -> None:
+        ours, theirs = socket.socketpair()
+        with FrameLink(ours) as link, theirs:
+            life.link = link
+            try:
+                process = await anyio.open_process(
+                    (*self._settings.command, str(theirs.fileno())),
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=PIPE,
+                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                    cwd="/",
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                life.failure = f"its program cannot be started: {error.strerror}"
+                life.end()
+                return
+            theirs.close()
+            life.process_id = process.pid
+            async with process:
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_watch, process, life)
+                        await self._begin(life)
+                        tasks.start_soon(life.hear)
+                        await life.wait_over(self._settings.idle_seconds)
+                        tasks.cancel_scope.cancel()
+                finally:
+                    life.end()
+                    # Without its socket it removes its folders and ends.
+                    link.close()
+                    with anyio.CancelScope(shield=True):
+                        await _end(process, life)
+
+    async def _begin(self, life: LauncherLife) -> None:
+        assert life.link is not None
+        settings = self._settings
+        hello = Hello(
+            server=os.getpid(),
+            rootfs=settings.rootfs,
+            first_uid=settings.first_uid,
+            uids=settings.uids,
+            namespaces=settings.namespaces,
+        )
+        try:
+            with anyio.fail_after(START_SECONDS):
+                await life.link.send(hello)
+                report, _ = await life.link.receive()
+        except TimeoutError:
+            life.failure = f"it did not answer within {START_SECONDS:g} s"
+            life.end()
+        except (EOFError, FrameInvalid, OSError):
+            # Its last words are on stderr, which the watcher reads to the end.
+            await life.ready.wait()
+        else:
+            if isinstance(report, HostReport):
+                life.report = report
+            life.ready.set()
+
+
+async def _end(process: anyio.abc.Process, life: LauncherLife) -> None:
+    with anyio.move_on_after(STOP_SECONDS):
+        await process.wait()
+    with suppress(ProcessLookupError):
+        process.kill()
+    if life.report is not None and life.report.scratch:
+        # A launcher that was killed has left them.
+        await anyio.to_thread.run_sync(partial(shutil.rmtree, life.report.scratch, ignore_errors=True))
+
+
+async def _watch(process: anyio.abc.Process, life: LauncherLife) -> None:
+    """Keeps the end of the launcher's stderr, and notices its death."""
+    assert process.stderr is not None
+    tail = b""
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for piece in process.stderr:
+            tail = (tail + piece)[-_TAIL_BYTES:]
+    status = await process.wait()
+    last = tail.decode(errors="replace").strip().rpartition("\n")[2]
+    life.failure = f"it ended with status {status}" + (f": {last}" if last else "")
+    if last:
+        logger.error("launcher_ended", status=status, error=tail.decode(errors="replace"))
+    life.end()
+
+
+@asynccontextmanager
+async def open_launcher_host(settings: LauncherSettings | None = None) -> AsyncIterator[LauncherHost]:
+    """Yields a host whose launcher and jails are all gone when the context is left."""
+    tasks = anyio.create_task_group()
+    await tasks.__aenter__()
+    try:
+        yield LauncherHost(tasks, settings or LauncherSettings())
+    finally:
+        # Not `async with`: it would wrap the caller's exception in an exception group.
+        tasks.cancel_scope.cancel()
+        await tasks.__aexit__(None, None, None)

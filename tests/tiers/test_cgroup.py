@@ -1,0 +1,72 @@
+import os
+
+import pytest
+
+from agentvm.model.tier import Job, JobLimits
+from agentvm.tiers.cgroup import Groups, JobGroup
+from agentvm.tiers.frames import Bounds
+from agentvm.tiers.process import ProcessTier
+
+BOUNDS = Bounds(
+    wall_ms=1000,
+    cpu_seconds=1,
+    memory_bytes=50 * 2**20,
+    processes=5,
+    disk_bytes=2**20,
+    files=10,
+    output_bytes=1000,
+    calls=1,
+)
+
+
+@pytest.fixture
+def groups() -> Groups:
+    found = Groups.find()
+    if found.version == "none":
+        pytest.skip("no control group was delegated to the tests")
+    return found
+
+
+def test_a_group_is_made_limits_are_set_and_it_goes(groups: Groups) -> None:
+    name = f"agentvm-test-{os.getpid()}"
+    group = groups.make(name)
+    assert group.counts_memory
+    group.prepare(BOUNDS)
+    assert not group.ran_out_of_memory()
+    group.close()
+    assert groups.remove(name)
+    assert groups.remove(name)
+
+
+def test_where_there_is_none_nothing_happens() -> None:
+    group = JobGroup()
+    group.prepare(BOUNDS)
+    group.enter()
+    group.close()
+    assert not group.counts_memory
+    assert not group.ran_out_of_memory()
+    assert Groups().make("x").descriptors == set()
+    assert Groups().remove("x")
+
+
+async def test_a_process_that_lives_on_is_limited_as_a_whole(tier: ProcessTier, groups: Groups) -> None:
+    code = """
+import os, sys
+children = []
+for _ in range(4):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = bytearray(b"x") * (60 * 1024 * 1024)
+        os.write(write, b"1")
+        os.read(0, 1)
+        os._exit(0)
+    os.close(write)
+    os.read(read, 1)
+    children.append(child)
+print(sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children), flush=True)
+sys.stdin.read()
+"""
+    limits = JobLimits(memory_bytes=100 * 2**20, disk_bytes=2**20)
+    async with tier.open(Job(engine="python", code=code, limits=limits)) as process:
+        assert int(await process.receive()) <= 1

@@ -1,0 +1,53 @@
+import os
+import signal
+
+import anyio
+import pytest
+from tests.tiers.processes import is_alive, until
+
+from agentvm.errors.tool import TierBroken
+from agentvm.tiers.launcher_host import LauncherSettings, open_launcher_host
+
+
+async def test_one_launcher_serves_all_and_another_follows_when_it_dies() -> None:
+    async with open_launcher_host() as host:
+        async with host.lease() as first, host.lease() as second:
+            assert first is second
+            launcher = host.process_id
+            assert launcher is not None
+        os.kill(launcher, signal.SIGKILL)
+        await until(lambda: host.process_id != launcher)
+        async with host.lease() as third:
+            assert third is not first
+            assert third.report is not None
+
+
+async def test_a_job_whose_launcher_dies_is_told_and_does_not_hang() -> None:
+    async with open_launcher_host() as host, host.lease() as life:
+        assert host.process_id is not None
+        async with life.job(grouped=False) as (control, _):
+            os.kill(host.process_id, signal.SIGKILL)
+            with anyio.fail_after(5), pytest.raises(EOFError):
+                await control.receive()
+        with pytest.raises(TierBroken):
+            async with life.job(grouped=False):
+                pass
+
+
+async def test_a_launcher_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentvm.tiers.launcher_host.START_SECONDS", 0.2)
+    monkeypatch.setattr("agentvm.tiers.launcher_host.STOP_SECONDS", 0.1)
+    async with open_launcher_host(LauncherSettings(command=("/bin/sh", "-c", "exec sleep 1000"))) as host:
+        with anyio.fail_after(10), pytest.raises(TierBroken, match="did not answer"):
+            async with host.lease():
+                pass
+        launcher = host.process_id
+    assert launcher is None or not is_alive(launcher)
+
+
+async def test_a_launcher_that_speaks_nonsense_is_given_up() -> None:
+    code = "import os, sys; os.write(int(sys.argv[-1]), b'x' * 100)"
+    async with open_launcher_host(LauncherSettings(command=("python3", "-c", code))) as host:
+        with anyio.fail_after(20), pytest.raises(TierBroken):
+            async with host.lease():
+                pass
