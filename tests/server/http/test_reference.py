@@ -149,6 +149,26 @@ async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browse
         await look(browser, running.url, 1200, "light")
         await look(browser, running.url, 380, "dark")
         await look(browser, running.url, 320, "light")
+        assert await sticking_out(browser, running.url, 380) == []
+
+
+WIDE_FONT = "* { font-family: monospace !important; letter-spacing: .2em !important }"
+"""Wider than the fallback fonts of any system: Debian's are a tenth wider than most."""
+
+STICKING_OUT = """width => [...document.querySelectorAll("body, body *")]
+    .filter(each => !each.parentElement.closest("pre, .wide") && each.getBoundingClientRect().right > width + 0.5)
+    .map(each => each.outerHTML.slice(0, 80))"""
+
+
+async def sticking_out(browser: Browser, url: str, width: int) -> list[str]:
+    """The elements that are wider than a phone though their letters may be, but for those that scroll by themselves."""
+    shown = await browser.new_page(viewport={"width": width, "height": 800}, is_mobile=True, has_touch=True, bypass_csp=True)
+    await shown.goto(f"{url}/docs")
+    await shown.add_style_tag(content=WIDE_FONT)
+    assert await shown.evaluate("document.documentElement.scrollWidth") <= width
+    found: list[str] = await shown.evaluate(STICKING_OUT, width)
+    await shown.close()
+    return found
 
 
 async def look(browser: Browser, url: str, width: int, scheme: Literal["light", "dark"]) -> None:
