@@ -24,7 +24,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import attachments
-from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, read_all
+from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, collect_attachments, drop_given_up_slice, read_all
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
 
@@ -73,6 +73,7 @@ async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store
     forgetful = await settle(store, tenant=RIVAL)
     clock = iter(range(10_000, 10**6))
     dropped = 0
+    forgotten = anyio.Event()
 
     async def send(home: ContainerStore, number: int) -> None:
         for turn in range(10):
@@ -87,11 +88,13 @@ async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store
         for turn in range(40):
             # Long ago, so that the next that collects takes it.
             await forgetful.attachments.add(BytesIO(f"body {turn % 3}".encode()), TEXT, 1)
+        forgotten.set()
 
     async def collect() -> None:
         nonlocal dropped
-        for _ in range(40):
-            dropped += await store.collect(next(clock), grace=1_000)
+        while not (forgotten.is_set() and dropped):
+            # Before any of the others, so that what they have just uploaded is never too old.
+            dropped += await store.collect(10_000, grace=1_000)
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
@@ -104,6 +107,26 @@ async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store
         assert len((await home.attachments.list()).items) == 3
         for turn in range(3):
             assert await read_all(home.attachments, digest_of(body := f"body {turn}".encode())) == body
+
+
+async def test_an_upload_that_takes_longer_than_the_grace_is_whole(
+    database: SqliteDatabase, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = await settle(store)
+    body = b"x" * (CHUNK_BYTES * (PIECE_CHUNKS_MAX + 1))
+
+    put_aside = home.attachments._put_aside
+
+    async def put_aside_and_collect(*arguments: Any) -> str | None:
+        begun = await put_aside(*arguments)
+        # Cut off after its first slice: some of the bytes are gone and some are not.
+        await database.write(lambda connection: collect_attachments(connection, GRACE * 2, GRACE))
+        assert await database.write(drop_given_up_slice)
+        return begun
+
+    monkeypatch.setattr(home.attachments, "_put_aside", put_aside_and_collect)
+    await home.attachments.add(BytesIO(body), TEXT, 1)
+    assert await read_all(home.attachments, digest_of(body)) == body
 
 
 BODIES = {"a": b"a", "b": b"b", "large": b"c" * (CHUNK_BYTES + 1)}

@@ -49,10 +49,11 @@ SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_
 _HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?) RETURNING blob_key"
-_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
+# An upload that was given up may have lost chunks already.
+_COMPLETE = f"UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ? AND begun_at > {GIVEN_UP_MS}"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
 _GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE digest = ?"
-_COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_COMPLETE_KEY = f"UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at > {GIVEN_UP_MS}"
 _GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key = ? AND begun_at IS NOT NULL"
 _ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP_MS}"
 _GIVE_UP_OLD = f"""
@@ -279,7 +280,7 @@ def add_chunks(connection: Connection, blob_key: int, first: int, chunks: Sequen
 
 
 def complete_blob(connection: Connection, blob_key: int, digest: str) -> None:
-    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept."""
+    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept; given-up ones go."""
     if connection.fetch(_FIND_BLOB, (digest,)):
         give_up_blob(connection, blob_key)
     else:
@@ -344,15 +345,12 @@ def _drop(connection: Connection, attachment_key: int, blob_key: int) -> int:
 
 
 def _add_piece(connection: Connection, *, file: BinaryIO, name: str, first: int) -> None:
-    found = connection.fetch(_FIND_BLOB, (name,))
-    if not found:
-        # It took longer than any grace: the last transaction brings all of it.
-        return
-    blob_key = found[0][0]
-    file.seek(first * CHUNK_BYTES)
-    for number in range(first, first + PIECE_CHUNKS_MAX):
-        if chunk := _read(file):
-            connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
+    """Adds some chunks, unless the upload took longer than any grace: then the last transaction brings all of them."""
+    for (blob_key,) in connection.fetch(_FIND_BLOB, (name,)):
+        file.seek(first * CHUNK_BYTES)
+        for number in range(first, first + PIECE_CHUNKS_MAX):
+            if chunk := _read(file):
+                connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
 
 
 def _measure(file: BinaryIO) -> tuple[str, int]:
