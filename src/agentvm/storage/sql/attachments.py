@@ -8,7 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,7 @@ from agentvm.model.attachment import Attachment, reference_to
 from agentvm.storage.attachments import CHUNK_BYTES, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater
+from agentvm.storage.sql.records import Columns, Scope
 from agentvm.storage.sql.rows import Key, is_here
 
 PIECE_CHUNKS_MAX = 4
@@ -38,8 +39,8 @@ GIVEN_UP_MS = 1
 
 _ALL = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
 _FROM = f"{_ALL} AND {is_here('attachments')}"
-_COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
-_NAMES = _COLUMNS.split(", ")
+_ATTACHMENT = Columns(Attachment)
+_COLUMNS = _ATTACHMENT.text
 _GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
 _LIST = f"SELECT attachment_key, {_COLUMNS} {_FROM} AND attachment_key < ? ORDER BY attachment_key DESC LIMIT ?"
 _SIZE = f"SELECT size {_FROM} AND digest = ?"
@@ -108,11 +109,11 @@ WHERE attachment_key IN (SELECT attachment_key FROM attachments WHERE unused_sin
 _ARRIVING = "SELECT attachment_key, blob_key FROM attachments WHERE arrival_key = ? LIMIT ?"
 
 
-class AttachmentStore:
+class AttachmentStore(Scope):
     """The attachments of one container of one tenant."""
 
     def __init__(self, database: Database, key: Key) -> None:
-        self._database = database
+        super().__init__(database)
         self._key = key
 
     async def add(self, file: BinaryIO, upload: Upload, now: int) -> tuple[Attachment, bool]:
@@ -132,7 +133,7 @@ class AttachmentStore:
             if begun is not None and not connection.fetch(_FIND_BLOB, (digest,)):
                 connection.execute(_COMPLETE, (digest, begun))
             new = attach(connection, self._key, digest, size, _chunks(file), upload, now)
-            return _decode(connection.fetch(_GET, (*self._key, digest))[0]), new
+            return _ATTACHMENT.decode(connection.fetch(_GET, (*self._key, digest))[0]), new
 
         try:
             return await self._database.write(write)
@@ -166,10 +167,7 @@ class AttachmentStore:
         return begun
 
     async def get(self, digest: str) -> Attachment | None:
-        def read(connection: Connection) -> Attachment | None:
-            return next((_decode(row) for row in connection.fetch(_GET, (*self._key, digest))), None)
-
-        return await self._database.read(read)
+        return await self._first(_ATTACHMENT.decode, _GET, (*self._key, digest))
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
         """`InvalidInput` for an `after` that is no `next`."""
@@ -178,7 +176,7 @@ class AttachmentStore:
         def read(connection: Connection) -> AttachmentPage:
             found = connection.fetch(_LIST, (*self._key, place, limit + 1))
             more = str(found[limit - 1][0]) if len(found) > limit else None
-            return AttachmentPage(tuple(_decode(row) for _, *row in found[:limit]), more)
+            return AttachmentPage(tuple(_ATTACHMENT.decode(row) for _, *row in found[:limit]), more)
 
         return await self._database.read(read)
 
@@ -382,10 +380,6 @@ def _place(after: str | None) -> int:
     if not after.isascii() or not after.isdigit() or len(after) > 18:
         raise InvalidInput("`after` must be the `next` of another page of this list")
     return int(after)
-
-
-def _decode(row: Sequence[Any]) -> Attachment:
-    return Attachment(**dict(zip(_NAMES, row, strict=True)))
 
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:

@@ -34,7 +34,7 @@ from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
-from agentvm.storage.sql.session_write import PreparedMessage, add_messages, cut, prepare_message, turn_row
+from agentvm.storage.sql.session_write import TURN, PreparedMessage, add_messages, cut, prepare_message
 from agentvm.storage.sql.sessions.index import Entry, key_of, preview_of
 
 PIECE_ITEMS_MAX = 64
@@ -77,11 +77,8 @@ WHERE session_key = ?3 AND arrival_key = ?4
 """
 _SAID_IN_SESSION, _SAID_IN_RANGE = f"UPDATE sessions {_SET_SAID}", f"UPDATE arriving_messages {_SET_SAID}"
 # A turn that a continued session has already stays as it is.
-_ADD_TURN = """
-INSERT INTO turns (session_key, arrival_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-                   user_id, alongside)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
+_ADD_TURN = f"""
+INSERT INTO turns (session_key, arrival_key, {TURN.text}) VALUES (?, ?, {TURN.marks}) ON CONFLICT DO NOTHING
 """
 _IS_CONTINUED = "SELECT 1 FROM arriving_messages WHERE arrival_key = ? LIMIT 1"
 _MARKS = "SELECT (SELECT coalesce(max(position), 0) FROM all_messages), (SELECT coalesce(max(rewind_key), 0) FROM rewinds)"
@@ -279,7 +276,7 @@ class _Import:
         session = item.session if isinstance(item, Continued) else item
         words = key_of(self._tenant_id, session.container_id)
         prepared = [prepare_message(message, words) for message in messages]
-        turn_rows = [turn_row(turn) for turn in turns]
+        turn_rows = [TURN.encode(turn) for turn in turns]
 
         def work(connection: Connection) -> None:
             self._enter(connection, session.container_id)

@@ -4,7 +4,7 @@ Rows are fetched to the last before the first is decoded: a cursor that a failin
 reader at an old state of the database.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,9 @@ from agentvm.model.message import Message, decode_message
 from agentvm.model.resource import Locked
 from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
-from agentvm.model.usage import Usage
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN
+from agentvm.storage.sql.records import Columns
 
 Key = tuple[TenantId, ContainerId]
 
@@ -27,7 +27,8 @@ _encoder = msgspec.json.Encoder()
 _definition = msgspec.json.Decoder(Definition)
 _config = msgspec.json.Decoder(ImageConfig)
 _lock = msgspec.json.Decoder(tuple[Locked, ...])
-_usage = msgspec.json.Decoder(Usage)
+_CONTAINER, _SESSION = Columns(Container), Columns(Session, without=("forked_from",))
+_TURN = Columns(Turn, without=("alongside",))
 
 _IMAGES = """
 SELECT image_id, container_id, session_id, name, description, definition_name, digest, body, config, source, lock, created_at,
@@ -65,10 +66,9 @@ EXISTS (
 ) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
-SESSION_COLUMNS = """
-s.session_id, s.image_id, s.container_id, s.title, s.created_at, s.updated_at, s.quarantine, s.pinned_at, s.archived_at,
-s.deleted_at, s.forked_session, s.forked_message, s.last_message_at, s.preview
-"""
+SESSION_COLUMNS = f"{_SESSION.select('s.')}, s.forked_session, s.forked_message"
+TURN_COLUMNS = _TURN.text
+"""The columns of a turn, in a query that joins turns and sessions."""
 _SESSIONS = f"""
 SELECT {SESSION_COLUMNS}
 FROM sessions AS s
@@ -76,7 +76,7 @@ WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s"
 """
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
 CONTAINER = f"""
-SELECT container_id, created_at, updated_at FROM containers
+SELECT {_CONTAINER.text} FROM containers
 WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("containers")}
 """
 IMAGE = f"{_IMAGES} AND image_id = ? AND {is_here('images')}"
@@ -84,22 +84,19 @@ IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
 _TURNS = f"""
-SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       user_id
+SELECT {TURN_COLUMNS}
 FROM sessions JOIN turns USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND {is_here("turns")}
 """
 TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
 TURN = f"""
-SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       user_id
+SELECT {TURN_COLUMNS}
 FROM turns JOIN sessions USING (session_key)
 WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("sessions")} AND {is_here("turns")}
 """
-UNFINISHED = """
-SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       user_id, alongside, tenant_id
+UNFINISHED = f"""
+SELECT {TURN_COLUMNS}, alongside, tenant_id
 FROM turns JOIN sessions USING (session_key)
 WHERE outcome IS NULL
 ORDER BY position
@@ -148,14 +145,8 @@ def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
     return _encoder.encode(image.config), source, _encoder.encode(image.lock) if image.lock else None
 
 
-def encode_usage(usage: Usage | None) -> bytes | None:
-    return None if usage is None else _encoder.encode(usage)
-
-
 def read_container(connection: Connection, key: Key) -> Container | None:
-    for container_id, created_at, updated_at in connection.fetch(CONTAINER, key):
-        return Container(container_id=container_id, created_at=created_at, updated_at=updated_at)
-    return None
+    return next(map(_CONTAINER.decode, connection.fetch(CONTAINER, key)), None)
 
 
 def read_images(connection: Connection, key: Key) -> tuple[Image, ...]:
@@ -172,17 +163,15 @@ def drop_snapshot(connection: Connection, digest: str) -> None:
 
 
 def read_sessions(connection: Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:
-    return tuple(_decode_sessions(connection.fetch(SESSIONS, (*key, image_id))))
+    return tuple(map(decode_session, connection.fetch(SESSIONS, (*key, image_id))))
 
 
 def read_session(connection: Connection, key: Key, session_id: SessionId) -> Session | None:
-    return next(_decode_sessions(connection.fetch(SESSION, (*key, session_id))), None)
+    return next(map(decode_session, connection.fetch(SESSION, (*key, session_id))), None)
 
 
 def read_quarantined(connection: Connection) -> tuple[tuple[TenantId, Session], ...]:
-    found = connection.fetch(QUARANTINED)
-    sessions = _decode_sessions(row[:-1] for row in found)
-    return tuple((TenantId(row[-1]), session) for row, session in zip(found, sessions, strict=True))
+    return tuple((TenantId(tenant_id), decode_session(row)) for *row, tenant_id in connection.fetch(QUARANTINED))
 
 
 def read_messages(connection: Connection, key: Key, session_id: SessionId, limit: int = -1) -> tuple[Message, ...]:
@@ -208,23 +197,8 @@ def read_unfinished(connection: Connection) -> tuple[tuple[TenantId, Turn], ...]
     )
 
 
-def decode_turn(row: tuple[Any, ...]) -> Turn:
-    turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, *sender = row
-    client_key, attempts, user_id = sender
-    return Turn(
-        turn_id=turn_id,
-        container_id=container_id,
-        image_id=image_id,
-        session_id=session_id,
-        message_id=message_id,
-        accepted_at=accepted_at,
-        outcome=outcome,
-        usage=None if usage is None else _usage.decode(usage),
-        ended_at=ended_at,
-        client_key=client_key,
-        attempts=attempts,
-        user_id=user_id,
-    )
+decode_turn = _TURN.decode
+"""Decodes a row of `TURN_COLUMNS`."""
 
 
 def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
@@ -251,29 +225,11 @@ def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
         )
 
 
-def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
-    return map(decode_session, rows)
-
-
-def decode_session(row: tuple[Any, ...]) -> Session:
+def decode_session(row: Sequence[Any]) -> Session:
     """Decodes a row of `SESSION_COLUMNS`."""
-    session_id, image_id, container_id, title, created_at, updated_at, quarantine, *kept = row
-    pinned_at, archived_at, deleted_at, forked_session, forked_message, last_message_at, preview = kept
-    forked = None
-    if forked_session is not None:
-        forked = Fork(session_id=SessionId(forked_session), message_id=MessageId(forked_message))
-    return Session(
-        session_id=session_id,
-        image_id=image_id,
-        container_id=container_id,
-        title=title,
-        created_at=created_at,
-        updated_at=updated_at,
-        quarantine=quarantine,
-        pinned_at=pinned_at,
-        archived_at=archived_at,
-        deleted_at=deleted_at,
-        forked_from=forked,
-        last_message_at=last_message_at,
-        preview=preview,
-    )
+    *about, forked_session, forked_message = row
+    session = _SESSION.decode(about)
+    if forked_session is None:
+        return session
+    fork = Fork(session_id=SessionId(forked_session), message_id=MessageId(forked_message))
+    return msgspec.structs.replace(session, forked_from=fork)

@@ -18,10 +18,14 @@ from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
+from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 
 logger = get_logger(__name__)
+
+TURN = Columns(Turn, without=("container_id", "image_id", "session_id"))
+"""The columns of a turn but those of its session."""
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
@@ -51,9 +55,7 @@ RETURNING position
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = f"""
-INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id,
-                   alongside)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns (session_key, {TURN.text}) VALUES (?, {TURN.marks})
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
     attempts = {greater("turns.attempts", "excluded.attempts")},
@@ -90,22 +92,6 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*pieces, tuple(some)] if some else pieces
 
 
-def turn_row(turn: Turn) -> tuple[object, ...]:
-    """The columns of a turn but its session."""
-    return (
-        turn.turn_id,
-        turn.message_id,
-        turn.accepted_at,
-        turn.outcome,
-        rows.encode_usage(turn.usage),
-        turn.ended_at,
-        turn.client_key,
-        turn.attempts,
-        turn.user_id,
-        turn.alongside,
-    )
-
-
 class RepeatedMessage(Exception):
     """A message of the write is stored already."""
 
@@ -130,7 +116,7 @@ class PreparedWrite:
     def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
         self._bodies = [prepare_message(message, words) for message in write.messages]
-        self._turns = [(turn, turn_row(turn)) for turn in write.turns]
+        self._turns = [(turn, TURN.encode(turn)) for turn in write.turns]
         self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)

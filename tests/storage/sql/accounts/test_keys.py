@@ -7,7 +7,7 @@ from agentvm.errors import NotFound
 from agentvm.model.ids import KeyId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
+from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_found
 from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ async def test_a_row_becomes_the_key_that_was_stored(database: SqliteDatabase, s
     stored = structs.replace(key(), permissions=("agent:use",), containers=("a", "b-*"), last_used_at=3, revoked_at=4)
     await store.accounts(ACME).keys.add(stored, b"digest")
     (row,) = await database.read(lambda connection: connection.fetch(FIND_KEY, ("k1",)))
-    assert (decode_key(row[:-1]), row[-1]) == (stored, b"digest")
+    assert decode_found(row) == (stored, b"digest")
 
 
 async def test_a_key_of_nobody_is_not_stored(store: Store) -> None:

@@ -1,32 +1,23 @@
 """Directory — the tenants of a server, and whose a key is: all that is asked across tenants."""
 
-from typing import Any
-
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
-from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_key
-from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_found
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_tenant
 from agentvm.storage.sql.erasing.rows import drop_accounts
+from agentvm.storage.sql.records import Columns, Scope
 from agentvm.storage.sql.resources.delete import bury_some
 
-_TENANTS = """
-SELECT tenant_id, slug, name, description, status, plan, created_at, updated_at
-FROM tenants
-WHERE deleted_at IS NULL
-"""
+_TENANT = Columns(Tenant)
+_TENANTS = f"SELECT {_TENANT.text} FROM tenants WHERE deleted_at IS NULL"
+_BY_ID = f"{_TENANTS} AND tenant_id = ?"
+_BY_SLUG = f"{_TENANTS} AND slug = ?"
+_AFTER = f"{_TENANTS} AND slug > ? ORDER BY slug LIMIT ?"
 _ANY_KEY = f"SELECT 1 FROM api_keys WHERE revoked_at IS NULL AND {HAS_OWNER} LIMIT 1"
-_TENANT = _TENANTS + "AND tenant_id = ?"
-_TENANT_BY_SLUG = _TENANTS + "AND slug = ?"
-_TENANTS_AFTER = _TENANTS + "AND slug > ? ORDER BY slug LIMIT ?"
-_TENANTS_FROM_THE_FIRST = _TENANTS + "ORDER BY slug LIMIT ?"
-_ADD_TENANT = """
-INSERT INTO tenants (tenant_id, slug, name, description, status, plan, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
-"""
+_ADD_TENANT = f"INSERT INTO tenants ({_TENANT.text}) VALUES ({_TENANT.marks}) ON CONFLICT DO NOTHING"
 _UPDATE_TENANT = """
 UPDATE tenants SET slug = ?, name = ?, description = ?, status = ?, plan = ?, updated_at = ?
 WHERE tenant_id = ? AND deleted_at IS NULL
@@ -35,47 +26,35 @@ _SLUG_OF_ANOTHER = "SELECT 1 FROM tenants WHERE slug = ? AND deleted_at IS NULL 
 _DELETE_TENANT = "UPDATE tenants SET deleted_at = ?, updated_at = ? WHERE tenant_id = ? AND deleted_at IS NULL"
 
 
-class Directory:
+class Directory(Scope):
     """The tenants of a server."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add_tenant(self, tenant: Tenant) -> None:
         """`Conflict` when the id or the slug is taken. The id of a deleted tenant stays taken, its slug does not."""
-        about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan)
 
         def write(connection: Connection) -> None:
             _refuse_reserved(tenant)
-            if connection.execute(_ADD_TENANT, (tenant.tenant_id, *about, tenant.created_at, tenant.updated_at)) == 0:
+            if not connection.execute(_ADD_TENANT, _TENANT.encode(tenant)):
                 raise _taken(tenant)
 
         await self._database.write(write)
 
     async def get_tenant(self, tenant_id: TenantId) -> Tenant | None:
-        return await self._one(_TENANT, tenant_id)
+        return await self._first(_TENANT.decode, _BY_ID, (tenant_id,))
 
     async def find_tenant(self, slug: str) -> Tenant | None:
-        return await self._one(_TENANT_BY_SLUG, slug)
+        return await self._first(_TENANT.decode, _BY_SLUG, (slug,))
 
     async def list_tenants(self, *, after: str | None = None, limit: int = 100) -> tuple[Tenant, ...]:
-        """By slug, those after the given one."""
-
-        def read(connection: Connection) -> tuple[Tenant, ...]:
-            if after is None:
-                found = connection.fetch(_TENANTS_FROM_THE_FIRST, (limit,))
-            else:
-                found = connection.fetch(_TENANTS_AFTER, (after, limit))
-            return tuple(_decode_tenant(row) for row in found)
-
-        return await self._database.read(read)
+        """By slug, those after the given one. No slug is empty."""
+        return await self._all(_TENANT.decode, _AFTER, (after or "", limit))
 
     async def update_tenant(self, tenant: Tenant) -> bool:
         """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
         about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan, tenant.updated_at)
 
         def write(connection: Connection) -> bool:
-            if not connection.fetch(_TENANT, (tenant.tenant_id,)):
+            if not connection.fetch(_BY_ID, (tenant.tenant_id,)):
                 return False
             _refuse_reserved(tenant)
             if connection.fetch(_SLUG_OF_ANOTHER, (tenant.slug, tenant.tenant_id)):
@@ -108,25 +87,11 @@ class Directory:
 
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
         """A key and its hash, whosever it is: how a caller becomes a tenant."""
-
-        def read(connection: Connection) -> tuple[ApiKey, bytes] | None:
-            return next(((decode_key(row[:-1]), bytes(row[-1])) for row in connection.fetch(FIND_KEY, (key_id,))), None)
-
-        return await self._database.read(read)
+        return await self._first(decode_found, FIND_KEY, (key_id,))
 
     async def has_keys(self) -> bool:
         """Whether there is any key that was not revoked: if not, the server prints a first one."""
-
-        def read(connection: Connection) -> bool:
-            return bool(connection.fetch(_ANY_KEY))
-
-        return await self._database.read(read)
-
-    async def _one(self, query: str, wanted: str) -> Tenant | None:
-        def read(connection: Connection) -> Tenant | None:
-            return next((_decode_tenant(row) for row in connection.fetch(query, (wanted,))), None)
-
-        return await self._database.read(read)
+        return await self._first(bool, _ANY_KEY) is not None
 
 
 def _refuse_reserved(tenant: Tenant) -> None:
@@ -136,17 +101,3 @@ def _refuse_reserved(tenant: Tenant) -> None:
 
 def _taken(tenant: Tenant) -> Conflict:
     return Conflict(f"There is already a tenant {shorten(tenant.slug)}, or one with the same id: choose another slug")
-
-
-def _decode_tenant(row: tuple[Any, ...]) -> Tenant:
-    tenant_id, slug, name, description, status, plan, created_at, updated_at = row
-    return Tenant(
-        tenant_id=tenant_id,
-        slug=slug,
-        name=name,
-        description=description,
-        status=status,
-        plan=plan,
-        created_at=created_at,
-        updated_at=updated_at,
-    )

@@ -15,44 +15,31 @@ from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
-from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of
+from agentvm.storage.sql.records import Columns, TenantScope
 
-_ENTER = """
-INSERT INTO ledger (tenant_id, key, at, user_id, container_id, image_id, session_id, turn_id, driver, model, input_tokens,
-                    output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated, cost, price)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant_id, key) DO NOTHING
+_ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
+_STORED = Columns(LedgerEntry, inline="usage")
+_ENTER = f"""
+INSERT INTO ledger (tenant_id, {_ENTRY.text}) VALUES (?, {_ENTRY.marks}) ON CONFLICT (tenant_id, key) DO NOTHING
 """
 # The plus keeps SQLite from looking by time, which would have to be sorted again for each page.
-_LIST = """
-SELECT position, key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price,
-       input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated
-FROM ledger
-WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ?
-ORDER BY position LIMIT ?
+_LIST = f"""
+SELECT position, {_STORED.text} FROM ledger
+WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ? ORDER BY position LIMIT ?
 """
-_OF_TURN = """
-SELECT key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price, input_tokens,
-       output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated
-FROM ledger
-WHERE tenant_id = ? AND turn_id = ?
-ORDER BY position
-"""
-_TURN_TOTAL = """
-SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0),
-       coalesce(sum(cache_write_tokens), 0), coalesce(sum(thinking_tokens), 0), coalesce(max(estimated), 0),
-       coalesce(sum(price), 0)
+_OF_TURN = f"SELECT {_STORED.text} FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
+_USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
+_TURN_TOTAL = f"""
+SELECT {", ".join(f"coalesce({'max' if name == 'estimated' else 'sum'}({name}), 0)" for name in (*_USAGE.names, "price"))}
 FROM ledger WHERE tenant_id = ? AND turn_id = ?
 """
-_WALLET = "SELECT credited, spent, prepaid FROM wallets WHERE tenant_id = ?"
-_CREDIT = """
-INSERT INTO credits (tenant_id, reference, at, amount, note, actor) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant_id, reference) DO NOTHING
+_GET_WALLET = f"SELECT {_WALLET.text} FROM wallets WHERE tenant_id = ?"
+_ADD_CREDIT = f"""
+INSERT INTO credits (tenant_id, {_CREDIT.text}) VALUES (?, {_CREDIT.marks}) ON CONFLICT (tenant_id, reference) DO NOTHING
 """
-_CREDITS = """
-SELECT reference, at, amount, note, actor FROM credits WHERE tenant_id = ? ORDER BY at DESC, position DESC LIMIT ?
-"""
+_CREDITS = f"SELECT {_CREDIT.text} FROM credits WHERE tenant_id = ? ORDER BY at DESC, position DESC LIMIT ?"
 
 DIMENSIONS: dict[str, tuple[str, str]] = {
     "user": ("user_id", "user_id"),
@@ -81,12 +68,8 @@ _SUMS: dict[str, str] = {
 _TIME_MAX = 2**63 - 1
 
 
-class LedgerStore:
+class LedgerStore(TenantScope):
     """The ledger and the wallet of one tenant."""
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
 
     async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
         """How many were new; those of the same key are left alone. The turn's own commit adds entries too.
@@ -100,11 +83,7 @@ class LedgerStore:
     ) -> tuple[tuple[int, LedgerEntry], ...]:
         """In the order they were added, with their numbers."""
         page = (self._tenant_id, after, since, _TIME_MAX if until is None else until, limit)
-
-        def read(connection: Connection) -> tuple[tuple[int, LedgerEntry], ...]:
-            return tuple((row[0], _decode_entry(row[1:])) for row in connection.fetch(_LIST, page))
-
-        return await self._database.read(read)
+        return await self._all(lambda row: (row[0], _STORED.decode(row[1:])), _LIST, page)
 
     async def usage(
         self,
@@ -135,40 +114,22 @@ class LedgerStore:
 
     async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
         """The calls of one turn, in the order they were added."""
-
-        def read(connection: Connection) -> tuple[LedgerEntry, ...]:
-            return tuple(_decode_entry(row) for row in connection.fetch(_OF_TURN, (self._tenant_id, turn_id)))
-
-        return await self._database.read(read)
+        return await self._all(_STORED.decode, _OF_TURN, (self._tenant_id, turn_id))
 
     async def turn_total(self, turn_id: str) -> tuple[Usage, int]:
         """The usage and the price of the calls of one turn."""
-
-        def read(connection: Connection) -> tuple[Usage, int]:
-            ((read_in, out, cached, written, thought, estimated, price),) = connection.fetch(
-                _TURN_TOTAL, (self._tenant_id, turn_id)
-            )
-            used = Usage(
-                input_tokens=read_in,
-                output_tokens=out,
-                cache_read_tokens=cached,
-                cache_write_tokens=written,
-                thinking_tokens=thought,
-                estimated=bool(estimated),
-            )
-            return used, price
-
-        return await self._database.read(read)
+        rows = await self._database.read(lambda connection: connection.fetch(_TURN_TOTAL, (self._tenant_id, turn_id)))
+        *usage, price = rows[0]
+        return _USAGE.decode(usage), price
 
     async def credit(self, credit: Credit) -> bool:
         """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less.
 
         That holds also for those who take back at once.
         """
-        row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
 
         def write(connection: Connection) -> bool:
-            added = connection.execute(_CREDIT, row) == 1
+            added = connection.execute(_ADD_CREDIT, (self._tenant_id, *_CREDIT.encode(credit))) == 1
             # Looked at after it was added, within the transaction: of two who take back, the second sees the first.
             if added and credit.amount < 0 and (left := self._wallet(connection).balance) < 0:
                 raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be taken back")
@@ -180,25 +141,16 @@ class LedgerStore:
         return await self._database.read(self._wallet)
 
     def _wallet(self, connection: Connection) -> Wallet:
-        for credited, spent, prepaid in connection.fetch(_WALLET, (self._tenant_id,)):
-            return Wallet(credited=credited, spent=spent, prepaid=bool(prepaid))
-        return Wallet()
+        return next(map(_WALLET.decode, connection.fetch(_GET_WALLET, (self._tenant_id,))), Wallet())
 
     async def credits(self, *, limit: int = 100) -> tuple[Credit, ...]:
         """Newest first."""
-
-        def read(connection: Connection) -> tuple[Credit, ...]:
-            return tuple(
-                Credit(reference=reference, at=at, amount=amount, note=note, actor=actor)
-                for reference, at, amount, note, actor in connection.fetch(_CREDITS, (self._tenant_id, limit))
-            )
-
-        return await self._database.read(read)
+        return await self._all(_CREDIT.decode, _CREDITS, (self._tenant_id, limit))
 
 
 def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()) -> Callable[[Connection], int]:
     """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
-    rows = [(tenant_id, *_encode_entry(entry)) for entry in entries]
+    rows = [(tenant_id, *_ENTRY.encode(entry)) for entry in entries]
 
     def work(connection: Connection) -> int:
         new = 0
@@ -227,38 +179,3 @@ def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool) -> tu
         numbers = ", ".join(str(number) for number in range(1, len(groups) + 1))
         query += f" GROUP BY {numbers} ORDER BY {numbers}"
     return tuple(columns), query
-
-
-def _encode_entry(entry: LedgerEntry) -> tuple[str | int | None, ...]:
-    where = (entry.container_id, entry.image_id, entry.session_id, entry.turn_id)
-    used = entry.usage
-    tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens, used.thinking_tokens)
-    about = (entry.key, entry.at, entry.user_id, *where, entry.driver, entry.model)
-    return (*about, *tokens, int(used.estimated), entry.cost, entry.price)
-
-
-def _decode_entry(row: tuple[Any, ...]) -> LedgerEntry:
-    key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price, *used = row
-    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated = used
-    return LedgerEntry(
-        key=key,
-        at=at,
-        tenant_id=tenant_id,
-        user_id=user_id,
-        container_id=container_id,
-        image_id=image_id,
-        session_id=session_id,
-        turn_id=turn_id,
-        driver=driver,
-        model=model,
-        usage=Usage(
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cache_read_tokens=cache_read_tokens,
-            cache_write_tokens=cache_write_tokens,
-            thinking_tokens=thinking_tokens,
-            estimated=bool(estimated),
-        ),
-        cost=cost,
-        price=price,
-    )

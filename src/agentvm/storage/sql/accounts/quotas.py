@@ -1,15 +1,17 @@
 """QuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
 
 from agentvm.model.account import Quota
-from agentvm.model.ids import TenantId, UserId
+from agentvm.model.ids import UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import is_here
 
 ROW_BYTES = 100
 """About what a row takes besides its texts, with its place in the indexes."""
 
-_QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id NULLS FIRST, metric"
+_QUOTA = Columns(Quota)
+_QUOTAS = f"SELECT {_QUOTA.text} FROM quotas WHERE tenant_id = ? ORDER BY user_id NULLS FIRST, metric"
 # Not =, because the tenant's own quotas have no user.
 _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS NOT DISTINCT FROM ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
@@ -48,12 +50,8 @@ ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = exports.bytes + excluded.byte
 _EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
 
 
-class QuotaStore:
+class QuotaStore(TenantScope):
     """The limits of one tenant and of its users."""
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
 
     async def put(self, quota: Quota, now: int) -> None:
         """Replaces the one of the same metric and user."""
@@ -68,18 +66,10 @@ class QuotaStore:
 
     async def list(self) -> tuple[Quota, ...]:
         """The tenant's own first, then those of each user."""
-
-        def read(connection: Connection) -> tuple[Quota, ...]:
-            found = connection.fetch(_QUOTAS, (self._tenant_id,))
-            return tuple(Quota(metric=metric, hard=hard, soft=soft, user_id=user_id) for metric, hard, soft, user_id in found)
-
-        return await self._database.read(read)
+        return await self._all(_QUOTA.decode, _QUOTAS, (self._tenant_id,))
 
     async def remove(self, metric: str, user_id: UserId | None) -> bool:
-        def write(connection: Connection) -> bool:
-            return connection.execute(_REMOVE, (self._tenant_id, user_id, metric)) == 1
-
-        return await self._database.write(write)
+        return await self._execute(_REMOVE, (self._tenant_id, user_id, metric))
 
     async def storage_bytes(self) -> int:
         """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
@@ -93,15 +83,11 @@ class QuotaStore:
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""
-        await self._database.write(lambda connection: connection.fetch(_ADD_EXPORTED, (self._tenant_id, day, amount)))
+        await self._execute(_ADD_EXPORTED, (self._tenant_id, day, amount))
 
     async def exported(self, day: int) -> int:
         """The bytes exported on that day."""
-
-        def read(connection: Connection) -> int:
-            return sum(amount for (amount,) in connection.fetch(_EXPORTED, (self._tenant_id, day)))
-
-        return await self._database.read(read)
+        return sum(await self._all(lambda row: int(row[0]), _EXPORTED, (self._tenant_id, day)))
 
     async def _count(self, query: str) -> int:
         return await self._database.read(lambda connection: int(connection.fetch(query, (self._tenant_id,))[0][0]))

@@ -133,7 +133,7 @@ def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: i
     scope = (tenant_id, resource_key)
     versions = connection.fetch(_DEPENDENT_VERSIONS, scope)
     return Dependents(
-        resources=tuple((decode_resource(tuple(row)), version) for *row, version, _ in versions),
+        resources=tuple((decode_resource(row), version) for *row, version, _ in versions),
         images=tuple(image_id for image_id, _ in connection.fetch(_DEPENDENT_IMAGES, scope)),
         foreign=int(connection.fetch(FOREIGN, scope)[0][0]),
     )

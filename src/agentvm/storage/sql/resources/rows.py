@@ -12,22 +12,24 @@ from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri,
 from agentvm.storage.resources import Link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import rows_as_json
+from agentvm.storage.sql.records import Columns
 
 RESERVED_MS = 30 * 24 * 3600 * 1000
 """For so long nobody can take the name of a resource that was deleted by force."""
 
 _encoder = msgspec.json.Encoder()
-_tags = msgspec.json.Decoder(tuple[str, ...])
 _schema = msgspec.json.Decoder(dict[str, object])
 _links = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 
 # The server's own tenant, and that of a server without accounts, need not be in the table.
-RESOURCE_COLUMNS = """
-r.resource_id, r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name, r.visibility, r.description, r.tags, r.deprecated,
-(SELECT version FROM resource_versions WHERE version_key = r.latest_key), r.created_at, r.updated_at, r.deleted_at
-"""
+_RESOURCE = Columns(Resource)
+RESOURCE_COLUMNS = _RESOURCE.select(
+    "r.",
+    owner="coalesce(t.slug, r.tenant_id)",
+    latest="(SELECT version FROM resource_versions WHERE version_key = r.latest_key)",
+)
 RESOURCES = "resources AS r LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
-RESOURCE_COLUMNS_MAX = 13
+RESOURCE_COLUMNS_MAX = len(_RESOURCE.names)
 
 # With what the version is locked to, so that one statement tells all of it.
 VERSION_COLUMNS = f"""
@@ -48,25 +50,8 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def decode_resource(row: tuple[Any, ...]) -> Resource:
-    resource_id, tenant_id, owner, kind, name, visibility, description, tags, deprecated, latest, created, updated, deleted = (
-        row
-    )
-    return Resource(
-        resource_id=resource_id,
-        tenant_id=tenant_id,
-        owner=owner,
-        type=kind,
-        name=name,
-        visibility=visibility,
-        description=description,
-        tags=_tags.decode(tags),
-        deprecated=deprecated,
-        latest=latest,
-        created_at=created,
-        updated_at=updated,
-        deleted_at=deleted,
-    )
+decode_resource = _RESOURCE.decode
+"""Decodes a row of `RESOURCE_COLUMNS`."""
 
 
 def decode_version(row: tuple[Any, ...]) -> ResourceVersion:

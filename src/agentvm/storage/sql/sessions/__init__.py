@@ -204,5 +204,5 @@ class SessionStore:
         values: dict[str, Any] = {"session": session_id}
         where = scope(*self._scope, values, deleted=deleted)
         for key, *row in connection.fetch(f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
-            return key, decode_session(tuple(row))
+            return key, decode_session(row)
         return 0, None

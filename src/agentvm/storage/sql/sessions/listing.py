@@ -106,4 +106,4 @@ def _narrow(connection: Connection, wanted: SessionQuery, values: dict[str, Any]
 
 def _listed(row: tuple[Any, ...]) -> Listed:
     *session, unread, last, _, _, _ = row
-    return Listed(decode_session(tuple(session)), min(max(unread, 0), UNREAD_MAX), None if last is None else write_place(last))
+    return Listed(decode_session(session), min(max(unread, 0), UNREAD_MAX), None if last is None else write_place(last))

@@ -145,7 +145,7 @@ class RetentionStore:
         def read(connection: Connection) -> Some:
             found = connection.fetch(_EXPIRING, values)
             items = tuple(
-                Expiring(decode_session(tuple(row)), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
+                Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
                 for key, is_default, *row in found
             )
             return Some(items, found[-1][0] if len(found) == limit else None)

@@ -158,7 +158,7 @@ def _found(connection: Connection, position: int, pieces: Sequence[SearchPiece],
     *session, message_id, body, session_key = rows[0]
     entry = entry_of(decode_message(body))
     return Found(
-        session=decode_session(tuple(session)),
+        session=decode_session(session),
         message_id=MessageId(message_id),
         role=ROLES[entry.kind],
         tool=entry.tool,

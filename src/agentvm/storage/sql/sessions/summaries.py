@@ -7,7 +7,6 @@ the first that it may have covered, in the same transaction, and none is stored 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -20,12 +19,14 @@ from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, ReadingLimits, Recalled
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
+from agentvm.storage.sql.records import Columns
 
 LISTED_MAX = 200
 
 Scope = tuple[TenantId, ContainerId, SessionId]
 
-_COLUMNS = "summary_id, message_id, text, tokens, model, made_at, user_id"
+_SUMMARY = Columns(Summary)
+_COLUMNS = _SUMMARY.text
 _SESSION = """
 SELECT session_key, deleted_at IS NOT NULL FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
@@ -112,7 +113,7 @@ _BODIES = f"SELECT body FROM messages WHERE position IN ({items_of('?')}) ORDER 
 _PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
 _STANDING = f"SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN ({items_of('?')})"
 _ADD = f"""
-INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, {_SUMMARY.marks})
 """
 _REFUSE = """
 INSERT INTO refused_parts (session_key, message_id, part, provider, refused_at)
@@ -150,7 +151,7 @@ def recall(connection: Connection, scope: Scope, reading: ReadingLimits = WHOLE)
     for kind, number, body, *row in connection.fetch(_NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
         match kind:
             case "summary":
-                summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
+                summary, beyond = _SUMMARY.decode(row[:7]), frozenset(_turns.decode(row[7]))
             case "running":
                 running.add(TurnId(row[0]))
             case "refused":
@@ -192,20 +193,11 @@ def refuse(connection: Connection, scope: Scope, parts: Sequence[RefusedPart], p
 
 def list_summaries(connection: Connection, session_key: int) -> tuple[Summary, ...]:
     """The newest first."""
-    return tuple(_decode(row) for row in connection.fetch(_LIST, (session_key, LISTED_MAX)))
+    return tuple(map(_SUMMARY.decode, connection.fetch(_LIST, (session_key, LISTED_MAX))))
 
 
 def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[Connection], bool]:
     """Stores it if what it covers still stands; whether it did."""
-    about = (
-        summary.summary_id,
-        summary.message_id,
-        summary.text,
-        summary.tokens,
-        summary.model,
-        summary.made_at,
-        summary.user_id,
-    )
     seen = None if recalled.summary is None else recalled.summary.summary_id
     # All of it: some may have been taken back, or have become too old to be kept, while it was summed up.
     theirs = covered_by(recalled.messages, covered)
@@ -226,7 +218,7 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
         if newest and newest[0][9] >= following:
             # What the summary before it left out here is left out still.
             beyond, last = (*_turns.decode(newest[0][8]), *beyond), max(last, newest[0][9])
-        connection.execute(_ADD, (key, last, following, msgspec.json.encode(beyond).decode(), *about))
+        connection.execute(_ADD, (key, last, following, msgspec.json.encode(beyond).decode(), *_SUMMARY.encode(summary)))
         return True
 
     return work
@@ -240,16 +232,3 @@ def drop_summaries(connection: Connection, session_key: int, position: int) -> N
 def _place(connection: Connection, session_key: int, message_id: str) -> int | None:
     found = connection.fetch(_PLACE, (session_key, message_id))
     return int(found[0][0]) if found else None
-
-
-def _decode(row: tuple[Any, ...]) -> Summary:
-    summary_id, message_id, text, tokens, model, made_at, user_id = row
-    return Summary(
-        summary_id=summary_id,
-        message_id=message_id,
-        text=text,
-        tokens=tokens,
-        model=model,
-        made_at=made_at,
-        user_id=user_id,
-    )

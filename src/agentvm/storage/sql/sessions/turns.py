@@ -7,14 +7,13 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import TurnPage, TurnQuery
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater
-from agentvm.storage.sql.rows import decode_turn, is_here
+from agentvm.storage.sql.rows import TURN_COLUMNS, decode_turn, is_here
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
 # Only sessions in which something was said since then are looked at: a turn begins with something that is said.
 _TURNS = f"""
-SELECT t.turn_id, s.container_id, s.image_id, s.session_id, t.message_id, t.accepted_at, t.outcome, t.usage, t.ended_at,
-       t.client_key, t.attempts, t.user_id, {{by}} AS rank, t.position
+SELECT {TURN_COLUMNS}, {{by}} AS rank, t.position
 FROM sessions AS s {ORDERED_JOIN} turns AS t ON t.session_key = s.session_key
 WHERE {{where}}
 ORDER BY rank DESC, t.position DESC LIMIT :limit
