@@ -23,7 +23,7 @@ from agentvm.operations.agent import (
     AgentInterruptReply,
     AgentListReply,
 )
-from agentvm.operations.attachment import AttachmentGetReply, AttachmentList, AttachmentListReply
+from agentvm.operations.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.operations.compaction import SessionCompactReply, SessionSummariesReply
 from agentvm.operations.container import ContainerGetReply, ContainerIdReply, ContainerListReply
 from agentvm.operations.definition import (
@@ -336,3 +336,10 @@ async def test_drafts_are_kept_through_any_link() -> None:
         assert [one.preview for one in await agentx.drafts.list("c1")] == ["not yet"]
         late = await agentx.drafts.save(image.session_id, "x", device="phone", if_updated_at=1)
         assert not late.saved
+
+
+async def test_any_command_is_asked_as_its_type() -> None:
+    link = FakeLink(AttachmentGetReply(record=ATTACHMENT))
+    request = AttachmentGet(container_id="c", attachment="attachment:sha256:0")
+    assert (await RuntimeView(link).ask(request)).record == ATTACHMENT
+    assert link.asked == [request]

@@ -25,10 +25,6 @@ def test_the_table_has_every_command_of_1x() -> None:
     assert not OF_1X & ADDITIVE
 
 
-def test_every_command_has_a_request_in_the_tests() -> None:
-    assert set(COMMANDS) == set(REQUESTS)
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.name))
 def test_an_operation_is_complete(operation: Operation) -> None:
     assert re.fullmatch(r"[a-z]+\.[a-z_]+", operation.name)

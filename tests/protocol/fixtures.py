@@ -1,7 +1,11 @@
 """One well-formed request per command, and texts no JSON library likes."""
 
+import msgspec
+from msgspec.structs import fields
+
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId
+from agentvm.operations.table import COMMANDS
 
 HARD_TEXTS = (
     "",
@@ -15,62 +19,43 @@ HARD_TEXTS = (
     "\ufeff\ufffd\uffff",
 )
 
-REQUESTS: dict[str, dict[str, object]] = {
-    "container_create": {"containerId": "c1"},
-    "container_get": {"containerId": "c1"},
-    "container_list": {},
-    "container_delete": {"containerId": "c1"},
+IDS = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1", "agentId": "agent_1", "messageId": "msg_1"}
+
+
+def ids_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    """The ids that a request requires."""
+    return {field.encode_name: IDS[field.encode_name] for field in fields(kind) if field.required and field.encode_name in IDS}
+
+
+# Commands whose request has more than the ids that it requires.
+_REQUESTS: dict[str, dict[str, object]] = {
     "attachment_list": {"containerId": "c1"},
     "attachment_get": {"containerId": "c1", "attachment": f"attachment:sha256:{'0' * 64}"},
-    "definition_list": {},
     "definition_get": {"definitionName": "default"},
     "definition_register": {"definition": {"name": "poet", "systemPrompt": "rhyme", "tools": []}},
     "image_create": {"containerId": "c1", "config": {"name": "Chat", "mcpServers": {"x": {"command": "y"}}}},
     "image_build": {"containerId": "c1", "definition": "default", "config": {"model": "scripted"}},
-    "image_run": {"imageId": "img_1"},
-    "image_stop": {"imageId": "img_1"},
     "image_update": {"imageId": "img_1", "updates": {"name": "Renamed"}},
-    "image_upgrade": {"imageId": "img_1"},
     "image_list": {"containerId": "c1"},
-    "image_get": {"imageId": "img_1"},
-    "image_delete": {"imageId": "img_1"},
-    "image_messages": {"imageId": "img_1"},
     "session_create": {"imageId": "img_1", "title": "second"},
-    "session_get": {"sessionId": "sess_1"},
-    "session_list": {"imageId": "img_1"},
     "session_set_title": {"sessionId": "sess_1", "title": "other"},
-    "session_release": {"sessionId": "sess_1"},
-    "session_resume": {"sessionId": "sess_1"},
-    "session_messages": {"sessionId": "sess_1"},
     "session_browse": {"containerId": "c1"},
     "session_history": {"sessionId": "sess_1", "order": "newest"},
     "session_search": {"q": "secret hi", "containerId": "c1"},
     "session_mark_read": {"sessionId": "sess_1", "device": "phone"},
-    "session_pin": {"sessionId": "sess_1"},
-    "session_archive": {"sessionId": "sess_1"},
-    "session_delete": {"sessionId": "sess_1"},
-    "session_restore": {"sessionId": "sess_1"},
     "session_fork": {"sessionId": "sess_1", "title": "other way"},
     "session_rewind": {"sessionId": "sess_1", "before": "msg_1"},
-    "session_rewinds": {"sessionId": "sess_1"},
-    "session_compact": {"sessionId": "sess_1"},
-    "session_summaries": {"sessionId": "sess_1"},
     "session_draft": {"sessionId": "sess_1", "text": "not yet", "device": "phone"},
-    "session_drafts": {"sessionId": "sess_1"},
     "session_draft_list": {"containerId": "c1"},
-    "agent_get": {"agentId": "agent_1"},
-    "agent_list": {"containerId": "c1"},
-    "agent_destroy": {"agentId": "agent_1"},
-    "agent_destroy_all": {"containerId": "c1"},
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
     "message_edit": {"sessionId": "sess_1", "messageId": "msg_1", "content": "hello"},
-    "message_regenerate": {"sessionId": "sess_1"},
     "resource_register": {"type": "prompt", "name": "hello", "content": {"text": "Hello."}},
     "resource_publish": {"uri": "resource://prompts/hello", "content": {"text": "Hello!"}},
     "resource_list": {"scope": "own"},
     "resource_resolve": {"uri": "resource://prompts/hello", "args": {"name": "Ada"}},
 }
+REQUESTS = {name: _REQUESTS.get(name, ids_of(kind)) for name, kind in COMMANDS.items()}
 
 CONTEXT = EventScope(container_id=ContainerId("c1"), image_id=ImageId("img_1"), session_id=SessionId("sess_1"))
 

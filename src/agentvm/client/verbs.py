@@ -6,7 +6,7 @@ which.
 
 import warnings
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -58,6 +58,9 @@ from agentvm.operations.session_lists import (
 )
 from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
+from agentvm.protocol.requests import Reply, Request
+
+R = TypeVar("R", bound=Reply)
 
 
 class Verbs:
@@ -338,6 +341,10 @@ class RuntimeView:
         self.sessions = SessionManager(link)
         self.drafts = Drafts(link)
         self.agents = AgentManager(link)
+
+    async def ask(self, request: Request[R]) -> R:
+        """Sends any command as its type: `await agentx.ask(SessionPin(session_id=…))`."""
+        return await self.link.ask(request)
 
     async def request(self, kind: str, data: dict[str, object] | None = None) -> WireEvent:
         return await self.link.request(kind, data or {})
