@@ -190,7 +190,7 @@ async def test_an_import_has_only_so_many_bytes_unpacked() -> None:
 
 
 async def test_a_line_that_is_too_long_is_refused_with_503(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_queue, "MAX_QUEUED_OF_TENANT", 0)
+    monkeypatch.setattr(import_queue, "TENANT_QUEUED_MAX", 0)
     async with open_world() as world:
         refused = await world.ask("POST", "/v1/import", key=world.acme.user, raw=CLAUDE)
         assert (refused.status, refused.code) == (503, "server_busy")

@@ -20,8 +20,8 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
-from agentvm.sessions.archive import MANIFEST, MAX_BLOB
-from agentvm.sessions.export import Source, Wanted, export_archive
+from agentvm.sessions.archive import BLOB_MAX_BYTES, MANIFEST
+from agentvm.sessions.export import ExportSource, Selection, export_archive
 from agentvm.sessions.import_reader import Kind, Orders, Reading, read
 from agentvm.sessions.intake import ImportReport, plan, report, stage, write
 from agentvm.storage.carry import Carried, Said
@@ -37,8 +37,8 @@ def ids() -> NewId:
     return lambda prefix: f"{prefix}_new_{next(numbers)}"
 
 
-def source(store: Store) -> Source:
-    return Source(store.tenant(TENANT), store.carrier(TENANT))
+def source(store: Store) -> ExportSource:
+    return ExportSource(store.tenant(TENANT), store.carrier(TENANT))
 
 
 async def put(store: Store, *records: Carried) -> None:
@@ -58,8 +58,8 @@ async def fill(store: Store) -> None:
     await put(store, one, first, said, pinned, Said((EVERY_KIND[0],)), away, default_session(away))
 
 
-async def archive(store: Store, *wanted: Wanted) -> bytes:
-    scope = wanted or tuple(Wanted(one) for one in await store.tenant(TENANT).list_containers())
+async def archive(store: Store, *wanted: Selection) -> bytes:
+    scope = wanted or tuple(Selection(one) for one in await store.tenant(TENANT).list_containers())
     return b"".join([chunk async for chunk in export_archive(source(store), scope)])
 
 
@@ -76,7 +76,7 @@ async def take_in(
     kind: Kind = "auto",
     container: ContainerId | None = None,
     new_id: NewId | None = None,
-    most_attached: int = MAX_BLOB,
+    most_attached: int = BLOB_MAX_BYTES,
 ) -> ImportReport:
     carrier = store.carrier(TENANT)
     with TemporaryFile() as spool:

@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.errors.archive import ArchiveTooLarge
-from agentvm.sessions.bounds import MAX_NESTING, count_values
+from agentvm.sessions.bounds import NESTING_MAX, count_values
 
 
 def test_values_are_counted_before_they_are_built() -> None:
@@ -19,10 +19,10 @@ def test_what_people_write_is_not_counted() -> None:
 
 
 def test_nesting_has_a_bound_and_width_is_no_nesting() -> None:
-    count_values(b"[" * MAX_NESTING + b"]" * MAX_NESTING)
+    count_values(b"[" * NESTING_MAX + b"]" * NESTING_MAX)
     count_values(b"[" + b"[]," * 1_000 + b"[]]")
     with pytest.raises(ArchiveTooLarge, match="nested"):
-        count_values(b'{"a":' * (MAX_NESTING + 1) + b"1" + b"}" * (MAX_NESTING + 1))
+        count_values(b'{"a":' * (NESTING_MAX + 1) + b"1" + b"}" * (NESTING_MAX + 1))
 
 
 def test_what_is_no_json_harms_nobody() -> None:

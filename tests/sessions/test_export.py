@@ -11,7 +11,7 @@ from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
 from agentvm.model.session import Session
-from agentvm.sessions.export import Source, Wanted, export_archive
+from agentvm.sessions.export import ExportSource, Selection, export_archive
 from agentvm.sessions.line import digest_of
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
@@ -52,15 +52,15 @@ async def test_export_import_export_is_the_same_byte_for_byte() -> None:
 
 async def test_one_session_leaves_with_its_image_alone() -> None:
     async with filled() as store:
-        body = await archive(store, Wanted(HOME, SessionId("other")))
+        body = await archive(store, Selection(HOME, SessionId("other")))
         with pytest.raises(SessionNotFound):
-            await archive(store, Wanted(HOME, SessionId("nobody's")))
+            await archive(store, Selection(HOME, SessionId("nobody's")))
     async with open_store(None) as store:
         await take_in(store, body)
         (image,) = await store.tenant(TENANT).container(HOME).list_images()
         # Its default session is the one that came along.
         assert image.session_id == "other"
-        assert await archive(store, Wanted(HOME, SessionId("other"))) == body == await archive(store)
+        assert await archive(store, Selection(HOME, SessionId("other"))) == body == await archive(store)
 
 
 async def test_running_turns_and_their_messages_stay() -> None:
@@ -98,14 +98,14 @@ async def test_an_archive_comes_piece_by_piece(tmp_path: Path) -> None:
     messages = [UserMessage(id=MessageId(f"m{n}"), timestamp=1, role="user", content=f"{n}{text}") for n in range(12)]
     async with open_store(tmp_path / "x.db") as store:
         await put(store, *history(messages))
-        pieces = [chunk async for chunk in export_archive(source(store), [Wanted(HOME)])]
+        pieces = [chunk async for chunk in export_archive(source(store), [Selection(HOME)])]
         assert len([piece for piece in pieces if piece]) > 2
         assert await archive(store) == b"".join(pieces)
 
 
 async def test_nothing_is_an_archive_too() -> None:
     async with open_store(None) as store, open_store(None) as other:
-        body = await archive(store, Wanted(ContainerId("empty")))
+        body = await archive(store, Selection(ContainerId("empty")))
         assert (await take_in(other, body)).counts.images == 0
         await fill(other)
 
@@ -146,7 +146,7 @@ async def test_a_file_that_goes_while_it_is_exported_leaves_no_whole_archive() -
     async with open_store(None) as store:
         await put(store, one, first, file, Said((message,)))
 
-        class Going(Source):
+        class Going(ExportSource):
             async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
                 found = await super().attached(session, page)
                 await store.tenant(TENANT).container(HOME).delete_image(one.image_id)
@@ -155,4 +155,4 @@ async def test_a_file_that_goes_while_it_is_exported_leaves_no_whole_archive() -
 
         going = Going(store.tenant(TENANT), store.carrier(TENANT))
         with pytest.raises(SessionNotFound):
-            _ = [chunk async for chunk in export_archive(going, [Wanted(HOME)])]
+            _ = [chunk async for chunk in export_archive(going, [Selection(HOME)])]

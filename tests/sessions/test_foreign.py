@@ -84,7 +84,7 @@ def test_what_is_too_large_or_packed_too_well_is_refused(monkeypatch: pytest.Mon
     for body in (b" " * 2_000, zipped(conversations=b" " * 2_000)):
         with pytest.raises(ArchiveTooLarge):
             read(body, most_bytes=1_000)
-    monkeypatch.setattr(archive, "MAX_ANYHOW_BYTES", 1_000_000)
+    monkeypatch.setattr(archive, "SMALL_UNPACKED_BYTES", 1_000_000)
     with pytest.raises(ArchiveTooLarge):
         read(zipped(conversations=b" " * 2_000_000))
     monkeypatch.setattr(foreign, "MAX_SESSIONS", 1)
@@ -165,7 +165,7 @@ def test_a_branch_goes_from_the_root_to_the_last_and_never_round() -> None:
     nodes = {"a": {"p": None, "n": 1}, "b": {"p": "a", "n": 2}, "x": {"p": "a", "n": 3}, "o": {"p": "o"}}
     assert [node["n"] for node in branch(nodes, "b", "p")] == [1, 2]
     assert branch(nodes, "nobody", "p") == branch(nodes, None, "p") == []
-    with pytest.raises(Unfit, match="circle"):
+    with pytest.raises(Unfit, match="cycle"):
         branch(nodes, "o", "p")
 
 

@@ -54,8 +54,8 @@ async def test_one_of_a_tenant_runs_at_a_time_and_others_do_not_wait_behind_its_
 
 
 async def test_a_line_that_is_too_long_is_refused_also_before_a_file_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_queue, "MAX_QUEUED", 3)
-    monkeypatch.setattr(import_queue, "MAX_QUEUED_OF_TENANT", 2)
+    monkeypatch.setattr(import_queue, "QUEUED_MAX", 3)
+    monkeypatch.setattr(import_queue, "TENANT_QUEUED_MAX", 2)
     queue = ImportQueue(at_once=1)
     running = Running(queue)
     with anyio.fail_after(WAIT):

@@ -11,7 +11,7 @@ from agentvm.errors import Conflict, InvalidInput
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message, UserMessage
 from agentvm.sessions.archive import Counts
-from agentvm.sessions.export import Wanted
+from agentvm.sessions.export import Selection
 from agentvm.sessions.import_reader import Orders
 from agentvm.sessions.intake import ImportReport, plan, report, stage
 from agentvm.storage.base import Rewinding, SessionWrite
@@ -189,12 +189,12 @@ async def test_everything_can_go_into_one_container() -> None:
         body = await archive(store)
         told = await take_in(other, body, container=ContainerId("mine"))
         assert await other.tenant(TENANT).list_containers() == told.containers == ("mine",)
-        assert len(await source(other).list([Wanted(ContainerId("mine"))])) == 2
+        assert len(await source(other).list([Selection(ContainerId("mine"))])) == 2
 
 
 async def test_conversations_of_others_need_a_container() -> None:
     async with open_store(None) as store:
-        with pytest.raises(InvalidInput, match="`container` is needed"):
+        with pytest.raises(InvalidInput, match="Set `container`"):
             await take_in(store, claude(HI), "auto")
         told = await take_in(store, claude(HI), "auto", HOME)
         (one,) = await store.tenant(TENANT).container(HOME).list_images()

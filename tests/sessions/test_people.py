@@ -20,7 +20,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.sessions import people
-from agentvm.sessions.export import Wanted
+from agentvm.sessions.export import Selection
 from agentvm.sessions.line import digest_of
 from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
 from agentvm.storage.attachments import Upload
@@ -34,7 +34,7 @@ EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
 
 async def page(store: Store, look: Look) -> str:
-    return b"".join([chunk async for chunk in export_pages(source(store), [Wanted(HOME)], look)]).decode()
+    return b"".join([chunk async for chunk in export_pages(source(store), [Selection(HOME)], look)]).decode()
 
 
 async def test_a_page_of_markdown_tells_everything_that_was_said() -> None:
@@ -150,5 +150,5 @@ async def test_a_picture_that_is_referred_to_is_shown_as_one_that_was_sent(monke
         assert 'src="data:image/png;base64,iVBORw=="' in shown
         assert "[image/png: gone.png]" in shown
         assert "[text/html: x.html]" in shown
-        monkeypatch.setattr(people, "MOST_PICTURES", 3)
+        monkeypatch.setattr(people, "IMAGES_MAX_BYTES", 3)
         assert "[image/png: a.png]" in await page(here, HTML)

@@ -50,10 +50,10 @@ def test_it_comes_in_portions_of_so_many_records_and_so_many_bytes(monkeypatch: 
         return [len(one.messages) + len(one.turns) for one in said]
 
     assert portions() == [3]
-    monkeypatch.setattr(staged, "TOGETHER", 2)
+    monkeypatch.setattr(staged, "BATCH_MAX", 2)
     assert portions() == [2, 1]
-    monkeypatch.setattr(staged, "TOGETHER", 256)
-    monkeypatch.setattr(staged, "TOGETHER_BYTES", 1)
+    monkeypatch.setattr(staged, "BATCH_MAX", 256)
+    monkeypatch.setattr(staged, "BATCH_MAX_BYTES", 1)
     assert portions() == [1, 1, 1]
 
 
@@ -125,7 +125,7 @@ LYING: list[tuple[str, bytes]] = [
     ("where its image is", record(SESSION, default_session(image()))),
     ("where its image is", record(IMAGE, image()) + record(SESSION, default_session(image(container="away")))),
     ("digest of an image", record(IMAGE, msgspec.structs.replace(image(), digest="sha256:0"))),
-    ("is no id", record(IMAGE, msgspec.structs.replace(image(), image_id="../x"))),
+    ("is not a valid id", record(IMAGE, msgspec.structs.replace(image(), image_id="../x"))),
     ("containerId", record(IMAGE, msgspec.structs.replace(image(), container_id="../x"))),
     ("values", record(IMAGE, b"[" + b"1," * 600_000 + b"1]")),
     ("has no bytes", HEAD + record(FILE, SpooledFile(digest="sha256:0", size=1, media_type="a/b"))),
@@ -151,8 +151,8 @@ REFERRING = UserMessage(
 )
 OTHERS = record(FILE, SpooledFile(digest=digest_of(b"ours"), size=4, media_type="a/b", has_body=True)) + b"evil"
 LATE: list[tuple[str, bytes]] = [
-    ("is no id", record(MESSAGE, msgspec.structs.replace(message("m"), id=MessageId("a b")))),
-    ("no time", record(MESSAGE, msgspec.structs.replace(message("m"), timestamp=-1))),
+    ("is not a valid id", record(MESSAGE, msgspec.structs.replace(message("m"), id=MessageId("a b")))),
+    ("not a valid time", record(MESSAGE, msgspec.structs.replace(message("m"), timestamp=-1))),
     ("names a user", record(TURN, msgspec.structs.replace(ENDED, user_id=UserId("usr_1")))),
     ("are others", OTHERS + record(MESSAGE, REFERRING)),
     ("values", record(MESSAGE, b"[" + b"1," * 600_000 + b"1]")),

@@ -5,7 +5,7 @@ from tests.server.http.fixtures import World, open_world
 from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput, PermissionDenied, QuotaExceeded
 from agentvm.model.ids import ContainerId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
-from agentvm.sessions.export import Wanted, export_archive
+from agentvm.sessions.export import Selection, export_archive
 from agentvm.sessions.transfer import SessionExport, SessionImport
 from agentvm.tenants.quota import Quotas
 
@@ -22,7 +22,7 @@ async def test_sessions_are_selected_by_one_name() -> None:
         await talk(world, world.acme.tenant_id)
         await talk(world, world.acme.tenant_id, "other")
         outgoing = export_of(world)
-        shared, other = Wanted(ContainerId("shared")), Wanted(ContainerId("other"))
+        shared, other = Selection(ContainerId("shared")), Selection(ContainerId("other"))
         assert await outgoing.select(session=None, container="other", user=None) == [other]
         assert await outgoing.select(session=None, container=None, user="alice") == [shared]
         everything = await outgoing.select(session=None, container=None, user=None)

@@ -13,7 +13,7 @@ from agentvm.model.ids import SessionId, check_container_id
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
-from agentvm.sessions.archive import MAX_ARCHIVE, ExportFormat
+from agentvm.sessions.archive import ARCHIVE_MAX_BYTES, ExportFormat
 from agentvm.sessions.import_reader import Kind
 from agentvm.sessions.intake import ImportReport
 
@@ -90,7 +90,7 @@ def _receiving(context: Context) -> AbstractContextManager[Callable[[int], None]
         id="carrying_import_",
         query=("container_id", "from_", "dry_run"),
         body="file",
-        max_body_bytes=MAX_ARCHIVE,
+        max_body_bytes=ARCHIVE_MAX_BYTES,
         receiving=_receiving,
     ),
     audit="session.import",

@@ -2,8 +2,8 @@
 
 A ZIP of `images.jsonl`, of `sessions/<number>.jsonl` for each session, of `blobs/sha256/<hex>` for each binary part, and of
 `manifest.json`, which comes last because it has the size and the digest of all the others. A ZIP, since its members may be
-written without knowing their sizes before, so an archive of any size goes out as it is made. The same sessions give the same
-bytes: nothing of the server, of who asks or of the day is in it. Format 2 knows attachments; an archive without any is of
+written without knowing their sizes before, so an archive of any size is sent as it is made. The same sessions give the same
+bytes: nothing of the server, the user or the time is in it. Format 2 knows attachments; an archive without any is of
 format 1, so that older servers read it.
 """
 
@@ -22,16 +22,16 @@ ExportFormat = Literal["archive", "markdown", "html"]
 FORMATS: Final = (1, 2)
 KIND: Final = "agentvm.sessions"
 
-MAX_ARCHIVE = 512 * 1024 * 1024
-"""Bytes of the file."""
+ARCHIVE_MAX_BYTES = 512 * 1024 * 1024
+"""Maximum size of the file."""
 MAX_RATIO = 200
-"""How many bytes each byte of a file may become, beyond the first `MAX_ANYHOW_BYTES`."""
-MAX_ANYHOW_BYTES = 100 * 1024 * 1024
-"""Bytes that a file may become however well it is packed: what people say may be as monotonous as a bomb."""
+"""Maximum compression ratio, beyond `SMALL_UNPACKED_BYTES`."""
+SMALL_UNPACKED_BYTES = 100 * 1024 * 1024
+"""Unpacked bytes that any file may have: conversations can be as repetitive as a decompression bomb."""
 MAX_FILES = 60_000
-MAX_LINE = MAX_MESSAGE_BYTES + 64 * 1024
-MAX_BLOB = 100 * 1024 * 1024
-MAX_MANIFEST = 16 * 1024 * 1024
+LINE_MAX_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
+BLOB_MAX_BYTES = 100 * 1024 * 1024
+MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 MANIFEST = "manifest.json"
 IMAGES = "images.jsonl"
@@ -56,7 +56,7 @@ class Counts(Record, forbid_unknown_fields=True, omit_defaults=False):
     blobs: int = 0
 
 
-class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
+class ArchiveManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `manifest.json`. `files` are in the order in which they are in the archive."""
 
     format: Literal[1, 2]
@@ -65,9 +65,9 @@ class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     files: tuple[File, ...]
 
 
-def most_unpacked(packed: int, most_bytes: int) -> int:
-    """Bytes that a file of so many bytes may become."""
-    return min(most_bytes, max(MAX_ANYHOW_BYTES, MAX_RATIO * packed))
+def unpacked_max(packed: int, most_bytes: int) -> int:
+    """Returns the maximum of unpacked bytes of a file of that size."""
+    return min(most_bytes, max(SMALL_UNPACKED_BYTES, MAX_RATIO * packed))
 
 
 def session_file(number: int) -> str:
@@ -75,7 +75,7 @@ def session_file(number: int) -> str:
 
 
 class _Sink:
-    """Where the ZIP is written to; it cannot go back, as a socket cannot."""
+    """The output of the ZIP, which cannot seek, like a socket."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -93,7 +93,7 @@ class _Sink:
 
 
 class ArchiveWriter:
-    """Writes members one after the other; `take` gives what has come out so far."""
+    """Writes members one after the other; `take` returns the bytes so far."""
 
     def __init__(self) -> None:
         self._sink = _Sink()
@@ -106,7 +106,7 @@ class ArchiveWriter:
         return MemberWriter(self._zip, name, self._files, stored=stored)
 
     def finish(self, counts: Counts, *, attachments: bool = False) -> None:
-        manifest = Manifest(format=2 if attachments else 1, kind=KIND, counts=counts, files=tuple(self._files))
+        manifest = ArchiveManifest(format=2 if attachments else 1, kind=KIND, counts=counts, files=tuple(self._files))
         with MemberWriter(self._zip, MANIFEST, []) as member:
             member.add(msgspec.json.encode(manifest))
         self._zip.close()

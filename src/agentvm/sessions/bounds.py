@@ -9,7 +9,7 @@ import re
 from agentvm.errors.archive import ArchiveTooLarge
 
 MAX_IMPORT_BYTES = 1024 * 1024 * 1024
-"""Bytes that one import may have unpacked, unless `limits.importBytes` says otherwise."""
+"""Unpacked size of one import, unless `limits.importBytes` sets another."""
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """Bytes of one message with its binary parts, as they are stored."""
 MAX_SESSION_BYTES = 256 * 1024 * 1024
@@ -17,15 +17,15 @@ MAX_SESSION_BYTES = 256 * 1024 * 1024
 MAX_SESSION_MESSAGES = 200_000
 MAX_SESSION_TURNS = 200_000
 MAX_SESSIONS = 60_000
-"""Of one import; of images as many."""
+"""Sessions of one import; and as many images."""
 MAX_ATTACHMENTS = 60_000
 MAX_HEAD_BYTES = 64 * 1024 * 1024
 """Bytes of all images and sessions of one import without their messages: these are held in memory."""
 MAX_HEAD_VALUES = 4_000_000
-"""The values of the same."""
+"""JSON values of the same."""
 MAX_VALUES = 500_000
 """JSON values of one record."""
-MAX_NESTING = 200
+NESTING_MAX = 200
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[{]|[\]}]")
@@ -33,17 +33,17 @@ _OPENING = b"[{"
 
 
 def count_values(body: bytes, most: int = MAX_VALUES) -> int:
-    """At least as many values as the JSON has; `ArchiveTooLarge` for more than `most`, or for what is nested too deep.
+    """Returns at least as many values as the JSON has; `ArchiveTooLarge` for more than `most`, or too deep nesting.
 
-    What is no JSON is counted as well, somehow: whoever decodes it says so.
+    Invalid JSON is counted, too: decoding it reports the fault.
     """
     values, opened = _count(body)
-    if values > most or opened > MAX_NESTING:
+    if values > most or opened > NESTING_MAX:
         bare = _STRING.sub(b"", body)
         values, opened = _count(bare)
         if values > most:
             raise ArchiveTooLarge(f"A record has more than {most:,} values; nothing was written")
-        if opened > MAX_NESTING:
+        if opened > NESTING_MAX:
             _check_nesting(bare)
     return values
 
@@ -57,5 +57,5 @@ def _check_nesting(bare: bytes) -> None:
     depth = 0
     for bracket in _BRACKETS.findall(bare):
         depth += 1 if bracket in _OPENING else -1
-        if depth > MAX_NESTING:
-            raise ArchiveTooLarge(f"A record is nested more than {MAX_NESTING} levels deep; nothing was written")
+        if depth > NESTING_MAX:
+            raise ArchiveTooLarge(f"A record is nested more than {NESTING_MAX} levels deep; nothing was written")

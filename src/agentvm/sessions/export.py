@@ -26,14 +26,14 @@ from agentvm.storage.carry import ExportedHistory
 from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.store import TenantStore
 
-CHUNK = 256 * 1024
-"""Bytes that are worth sending."""
+CHUNK_BYTES = 256 * 1024
+"""Bytes of one sent chunk."""
 EXPORT_BYTES = 16 * 1024 * 1024
 """Memory that one export may need: a page of messages, and the same packed."""
 MAX_EXPORTS, MAX_EXPORTS_OF_TENANT = 16, 8
-"""At a time."""
+"""Exports at a time, in all and of one tenant."""
 MAX_THREADS = 4
-"""In which exports pack: many exports must not take the threads of other work."""
+"""Threads that exports compress in: many exports must not take the threads of other work."""
 
 _threads: RunVar[CapacityLimiter] = RunVar("export_threads")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ Args = TypeVarTuple("Args")
 
 
 def export_budget() -> ByteBudget:
-    """Of the memory of all exports of a server."""
+    """Returns the memory budget of all exports of a server."""
     return ByteBudget(MAX_EXPORTS * EXPORT_BYTES, MAX_EXPORTS_OF_TENANT * EXPORT_BYTES)
 
 
@@ -54,34 +54,34 @@ async def _in_thread(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is exported of a container: one session, or all."""
+class Selection:
+    """The sessions to export of a container: one, or all."""
 
     container_id: ContainerId
     session_id: SessionId | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """An image with those of its sessions that leave."""
+class ExportedImage:
+    """An image with its exported sessions."""
 
     image: Image
     sessions: tuple[Session, ...]
 
 
-class Source:
-    """Where sessions leave from: a tenant's store as somebody may see it."""
+class ExportSource:
+    """The sessions to export: a tenant's store, limited to what the principal may read."""
 
     def __init__(self, store: TenantStore, carrier: Carrier) -> None:
         self.store = store
         self.carrier = carrier
 
-    async def measure(self, wanted: Sequence[Wanted]) -> int:
+    async def measure(self, wanted: Sequence[Selection]) -> int:
         return sum([await self.carrier.measure(one.container_id, one.session_id) for one in wanted])
 
-    async def list(self, wanted: Sequence[Wanted]) -> list[Leaving]:
-        """In an order that is the same wherever the same sessions are."""
-        found: list[Leaving] = []
+    async def list(self, wanted: Sequence[Selection]) -> list[ExportedImage]:
+        """Returns the images in an order that is the same on every server."""
+        found: list[ExportedImage] = []
         for one in sorted(wanted, key=lambda one: one.container_id):
             container = self.store.container(one.container_id)
             chosen = None if one.session_id is None else await container.get_session(one.session_id)
@@ -92,7 +92,7 @@ class Source:
                     continue
                 sessions = (chosen,) if chosen is not None else await container.list_sessions(image.image_id)
                 ordered = tuple(sorted(sessions, key=lambda session: (session.created_at, session.session_id)))
-                found.append(Leaving(_led(image, ordered), ordered))
+                found.append(ExportedImage(_led(image, ordered), ordered))
         return found
 
     async def messages(self, session: Session, history: ExportedHistory) -> AsyncIterator[tuple[Message, ...]]:
@@ -103,7 +103,7 @@ class Source:
             after = page.next
 
     async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
-        """The digests of what the messages refer to, in order, as far as it is there."""
+        """Returns the digests of the attachments of the messages, in order, as far as they exist."""
         wanted = _wanted(page)
         if not wanted:
             return ()
@@ -117,13 +117,13 @@ def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _led(image: Image, sessions: Sequence[Session]) -> Image:
-    """With a default session that comes along."""
+    """Returns the image with a default session that is exported."""
     ids = [session.session_id for session in sessions]
     return image if not ids or image.session_id in ids else msgspec.structs.replace(image, session_id=ids[0])
 
 
-async def export_archive(source: Source, wanted: Sequence[Wanted]) -> AsyncIterator[bytes]:
-    """The bytes of the archive as they come to be."""
+async def export_archive(source: ExportSource, wanted: Sequence[Selection]) -> AsyncIterator[bytes]:
+    """Yields the bytes of the archive as it is made."""
     leaving = await source.list(wanted)
     out = _Outgoing(source)
     out.images(leaving)
@@ -137,14 +137,14 @@ async def export_archive(source: Source, wanted: Sequence[Wanted]) -> AsyncItera
 class _Outgoing:
     """An archive while it is written."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ExportSource) -> None:
         self._source = source
         self._writer = ArchiveWriter()
         self._images = self._sessions = self._messages = self._turns = 0
         self._blobs: set[str] = set()
         self._attached = False
 
-    def images(self, leaving: Sequence[Leaving]) -> None:
+    def images(self, leaving: Sequence[ExportedImage]) -> None:
         with self._writer.write(IMAGES) as member:
             for one in leaving:
                 member.add(line.of_image(one.image))
@@ -185,7 +185,7 @@ class _Outgoing:
                     holders.setdefault(message.id, []).append(digest)
 
     async def _add_blobs(self, session: Session, message_id: MessageId, digests: Sequence[str]) -> None:
-        """Read once more: a member cannot be begun before the one before it has ended, and all blobs may not fit in memory."""
+        """Reads the message again: members are written one after the other, and all blobs may not fit in memory."""
         log = self._source.store.container(session.container_id).log(session.session_id)
         found = await log.get_messages([message_id])
         if not found:

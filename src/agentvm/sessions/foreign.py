@@ -37,26 +37,26 @@ from agentvm.model.message import (
     UserPart,
 )
 from agentvm.model.session import Session
-from agentvm.sessions.archive import most_unpacked
+from agentvm.sessions.archive import unpacked_max
 from agentvm.sessions.bounds import MAX_SESSIONS, count_values
 from agentvm.sessions.json_items import items
-from agentvm.sessions.line import MAX_TIME, Unfit
+from agentvm.sessions.line import TIME_MAX, Unfit
 from agentvm.sessions.reading import CONVERSATIONS, UNPACKING, invalid
 from agentvm.sessions.spool import Spool
 
 MAX_NODES = 200_000
-"""Messages of one conversation."""
+"""Maximum of messages in one conversation."""
 DEFINITION = Definition(name="imported")
 _SNAPSHOT = snapshot_of(DEFINITION)[0]
 _UNNAMED = MessageId("")
 UNKNOWN = (
-    "Nothing is known of this file. Archives of AgentVM can be imported, and what ChatGPT, Claude and Open WebUI export; "
-    "say which with `from` if it is one of these"
+    "The format of this file is unknown. Archives of AgentVM and exports of ChatGPT, Claude and Open WebUI can be imported; "
+    "set `from` if it is one of these"
 )
 
 Program = Literal["chatgpt", "claude", "openwebui"]
 _MEMBERS: Mapping[str, Program] = {"mapping": "chatgpt", "chat_messages": "claude", "chat": "openwebui"}
-"""By which member of a conversation it is known who wrote it."""
+"""The field of a conversation that identifies its program."""
 
 Json = dict[str, Any]
 
@@ -65,12 +65,12 @@ _ESCAPES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]
 _HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 # Providers take no other names of tools, also not of those that were called long ago.
 _NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
-_LONGEST_NAME = 64
+_TOOL_NAME_MAX = 64
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What a conversation of another program says. Times are in ms; 0 where nobody knows.
+    """A conversation of another program. Times are in ms; 0 where they are unknown.
 
     The id of a message follows from what was said up to and with it. So a conversation that has grown since has the same ids
     and some more, and one that was edited has others from there on.
@@ -80,7 +80,7 @@ class Conversation:
     created_at: int
     updated_at: int
     source_id: str = ""
-    """Its id where it comes from; empty if it has none."""
+    """The id in the other program; empty if it has none."""
     messages: list[Message] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
 
@@ -100,13 +100,13 @@ class Conversation:
         if not self.messages or not isinstance(self.messages[-1], AssistantMessage):
             self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=()))
         parent = self.messages[-1].id
-        called = _NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
+        called = _NAMES.sub("_", name)[:_TOOL_NAME_MAX] or "tool"
         call = ToolCall(id=f"call_{len(self.messages)}", name=called, input=given)
         self._calls.append(call)
         self._add(ToolCallMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", tool_call=call, parent_id=parent))
 
     def result(self, text: str, at: int, *, failed: bool = False) -> None:
-        """Of the first call that has none; a result of no call is left out."""
+        """Adds the result of the first call without one; a result without a call is left out."""
         if not self._calls:
             return
         call = self._calls.pop(0)
@@ -134,7 +134,7 @@ class ForeignText:
     _most_bytes: int
 
     def conversations(self) -> Iterator[bytes]:
-        """Each as text, in order; `ArchiveInvalid` for what is no JSON."""
+        """Yields each conversation as text, in order; `ArchiveInvalid` for invalid JSON."""
         left = self._most_bytes
         source = self._open()
 
@@ -161,7 +161,7 @@ class ForeignText:
 
 @contextmanager
 def open_foreign(file: BinaryIO, most_bytes: int) -> Iterator[ForeignText]:
-    """The file, or the one in the ZIP that such exports come in."""
+    """Opens the file, or the one in the ZIP of such an export."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if file.read(4) != b"PK\x03\x04":
@@ -179,11 +179,11 @@ def open_foreign(file: BinaryIO, most_bytes: int) -> Iterator[ForeignText]:
     with archive:
         if CONVERSATIONS not in archive.namelist():
             raise invalid(f"There is no {CONVERSATIONS} in the ZIP")
-        yield ForeignText(lambda: archive.open(CONVERSATIONS), most_unpacked(size, most_bytes))
+        yield ForeignText(lambda: archive.open(CONVERSATIONS), unpacked_max(size, most_bytes))
 
 
 def recognise(text: ForeignText) -> Program:
-    """Who wrote it, by its first conversation."""
+    """Returns the program that wrote the file, by its first conversation."""
     for body in text.conversations():
         first = _decoded(body, 1)
         shape = first if isinstance(first, dict) else {}
@@ -191,7 +191,7 @@ def recognise(text: ForeignText) -> Program:
         if (found := next(known, None)) is not None:
             return found
         raise invalid(UNKNOWN, CONVERSATIONS)
-    raise invalid("There is no conversation in it", CONVERSATIONS)
+    raise invalid("It has no conversations", CONVERSATIONS)
 
 
 def read_foreign(text: ForeignText, program: Program, parse: Parse, spool: Spool, container_id: ContainerId) -> None:
@@ -208,7 +208,7 @@ def read_foreign(text: ForeignText, program: Program, parse: Parse, spool: Spool
         except Unfit as error:
             raise invalid(f"Conversation {number}: {error}", CONVERSATIONS, member=error.member) from None
         except (UnicodeError, RecursionError) as error:
-            raise invalid(f"Conversation {number}: it cannot be stored: {error}", CONVERSATIONS) from None
+            raise invalid(f"Conversation {number} cannot be stored: {error}", CONVERSATIONS) from None
 
 
 def _decoded(body: bytes, number: int) -> object:
@@ -228,7 +228,7 @@ def digest(*parts: bytes) -> str:
 
 
 def _identity(conversation: Conversation, program: Program, seen: Counter[str]) -> str:
-    """Which conversation it is, however far it has come, so that the same one is known when it is imported again."""
+    """Returns an id of the conversation that stays when it grows, so that it is recognised when it is imported again."""
     first = conversation.messages[0].id if conversation.messages else ""
     named = conversation.source_id or f"{conversation.created_at} {first}"
     seen[named] += 1
@@ -305,7 +305,7 @@ def list_of(value: object) -> list[Any]:
 
 def seconds(value: object) -> int:
     """A time in seconds, as ms."""
-    return _time(int(value * 1000)) if isinstance(value, int | float) and abs(value) < MAX_TIME else 0
+    return _time(int(value * 1000)) if isinstance(value, int | float) and abs(value) < TIME_MAX else 0
 
 
 def iso(value: object) -> int:
@@ -316,7 +316,7 @@ def iso(value: object) -> int:
 
 
 def _time(at: int) -> int:
-    return at if 0 <= at <= MAX_TIME else 0
+    return at if 0 <= at <= TIME_MAX else 0
 
 
 def texts(*found: str) -> Iterator[TextPart]:
@@ -340,7 +340,7 @@ def branch(nodes: Json, last: object, parent: str) -> list[Json]:
     at = last
     while isinstance(at, str) and at in nodes:
         if at in seen or len(path) >= MAX_NODES:
-            raise Unfit("its messages go round in a circle, or there are too many", shorten(at))
+            raise Unfit("its messages form a cycle, or there are too many", shorten(at))
         seen.add(at)
         path.append(dict_of(nodes[at]))
         at = path[-1].get(parent)
@@ -348,7 +348,7 @@ def branch(nodes: Json, last: object, parent: str) -> list[Json]:
 
 
 def as_json(text: str) -> Json:
-    """What a tool was given, if that is an object."""
+    """Returns the input of a tool, if it is a JSON object."""
     try:
         body = text.encode()
         count_values(body)

@@ -24,10 +24,10 @@ from agentvm.sessions.import_reader import CPU_SECONDS, MEMORY_BYTES, Assignment
 logger = get_logger(__name__)
 
 READ_SECONDS = 300.0
-"""How long an import may take to be read."""
+"""Timeout of reading an import."""
 MAX_ANSWER_BYTES = 64 * 1024
 _TAIL_BYTES = 2_000
-_MAX_MESSAGE = 2_000
+_MESSAGE_CHARACTERS = 2_000
 
 COMMAND = (sys.executable, "-P", "-m", "agentvm.sessions.import_reader")
 # What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
@@ -53,10 +53,10 @@ class ImportProcess:
         self._memory_bytes = memory_bytes
         self._cpu_seconds = cpu_seconds
         self.process_ids: set[int] = set()
-        """Of those that run now."""
+        """Ids of the running processes."""
 
     async def read(self, source: BinaryIO, spool: BinaryIO, orders: Orders) -> Reading:
-        """Both must be files of the disk. Raises what the process refused the import with."""
+        """Reads the source into the spool; both must be files on disk. Raises the error that the process reported."""
         source_number = source.fileno()
         source.flush()
         assignment = Assignment(
@@ -81,7 +81,7 @@ class ImportProcess:
 
     @asynccontextmanager
     async def _start(self, assignment: Assignment) -> AsyncIterator[anyio.abc.Process]:
-        """The process is gone when the context is left."""
+        """Yields the process, which is gone when the context is left."""
         try:
             process = await anyio.open_process(
                 [*self._command, msgspec.json.encode(assignment).decode()],
@@ -110,7 +110,7 @@ def _environment() -> dict[str, str]:
 
 
 async def _hear(process: anyio.abc.Process) -> tuple[bytes, bytes]:
-    """All that it answers, and the end of what it says besides."""
+    """Returns the output of the process, and the end of its errors."""
     heard: dict[str, bytes] = {"answer": b"", "tail": b""}
 
     async def answer(stream: anyio.abc.ByteReceiveStream) -> None:
@@ -140,7 +140,7 @@ def _understand(answer: bytes, tail: bytes, status: int | None) -> Reading:
     if isinstance(said, Reading):
         return said
     kind = _KNOWN.get(said.code, ArchiveInvalid)
-    raise kind(said.message[:_MAX_MESSAGE], details=dict(said.details))
+    raise kind(said.message[:_MESSAGE_CHARACTERS], details=dict(said.details))
 
 
 def _failed(tail: bytes, status: int | None) -> AgentVMError:

@@ -20,12 +20,13 @@ from agentvm.sessions.import_process import ImportProcess
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.keyed_lock import KeyedLock
 
-MAX_AT_ONCE = 2
-MAX_QUEUED = 32
-"""Imports that run or wait, of all tenants."""
-MAX_QUEUED_OF_TENANT = 4
+RUNNING_MAX = 2
+"""Imports that run at a time."""
+QUEUED_MAX = 32
+TENANT_QUEUED_MAX = 4
+"""Imports that run or wait, of all tenants and of one."""
 QUEUE_SECONDS = 60.0
-"""How long an import waits for its turn."""
+"""Timeout of waiting in the queue."""
 UPLOAD_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes of all files that are received or wait to be read."""
 UPLOAD_SHARE_BYTES = 1024 * 1024 * 1024
@@ -43,7 +44,7 @@ class ImportQueue:
         self,
         process: ImportProcess | None = None,
         *,
-        at_once: int = MAX_AT_ONCE,
+        at_once: int = RUNNING_MAX,
         queue_seconds: float = QUEUE_SECONDS,
         uploads: ByteBudget | None = None,
     ) -> None:
@@ -68,7 +69,7 @@ class ImportQueue:
 
     @contextmanager
     def receiving(self, tenant_id: TenantId) -> Iterator[Callable[[int], None]]:
-        """Gives a function that hears how many bytes a file has so far: `ServerBusy` when there is no room for them."""
+        """Yields a function to call with the size of the file so far: `ServerBusy` when there is no room for it."""
         reserved = 0
 
         def grow(size: int) -> None:
@@ -92,7 +93,7 @@ class ImportQueue:
 
     @asynccontextmanager
     async def turn(self, tenant_id: TenantId) -> AsyncIterator[None]:
-        """`ServerBusy` when there are too many before it, or it does not come soon."""
+        """Waits for the tenant's turn; `ServerBusy` when the queue is full, or after the timeout."""
         self._check(tenant_id)
         self._queued[tenant_id] += 1
         try:
@@ -110,5 +111,5 @@ class ImportQueue:
                 del self._queued[tenant_id]
 
     def _check(self, tenant_id: TenantId) -> None:
-        if self._queued[tenant_id] >= MAX_QUEUED_OF_TENANT or self._queued.total() >= MAX_QUEUED:
+        if self._queued[tenant_id] >= TENANT_QUEUED_MAX or self._queued.total() >= QUEUED_MAX:
             raise ServerBusy(BUSY)

@@ -21,7 +21,7 @@ from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.ids import ContainerId
 from agentvm.sessions import chatgpt, claude, openwebui
-from agentvm.sessions.archive import MAX_BLOB
+from agentvm.sessions.archive import BLOB_MAX_BYTES
 from agentvm.sessions.bounds import MAX_IMPORT_BYTES
 from agentvm.sessions.foreign import Parse, open_foreign, read_foreign, recognise
 from agentvm.sessions.reading import is_archive, read_archive
@@ -29,24 +29,24 @@ from agentvm.sessions.spool import Spool
 
 MEMORY_BYTES = 512 * 1024 * 1024
 CPU_SECONDS = 240
-NICENESS = 10
-"""The server goes first where there is one core for both."""
-_PR_SET_PDEATHSIG = 1
+NICE_LEVEL = 10
+"""Lower priority than the server, if both share one core."""
+_PARENT_DEATH_SIGNAL_CODE = 1
 _OOM_SCORE = "/proc/self/oom_score_adj"
 
 Kind = Literal["auto", "archive", "chatgpt", "claude", "openwebui"]
 FOREIGN: Mapping[str, Parse] = {"chatgpt": chatgpt.parse, "claude": claude.parse, "openwebui": openwebui.parse}
-CONTAINER_NEEDED = "Say where the conversations go: `container` is needed"
+CONTAINER_NEEDED = "Set `container`, the container of the imported conversations"
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read. `container_id` is where conversations of other programs go, which have none of their own."""
+    """The import to read. `container_id` is the container of conversations of other programs, which have none."""
 
     kind: Kind = "auto"
     container_id: ContainerId | None = None
     most_bytes: int = MAX_IMPORT_BYTES
     """Unpacked."""
-    most_attached: int = MAX_BLOB
+    most_attached: int = BLOB_MAX_BYTES
     """Bytes that one attachment may have."""
 
 
@@ -62,14 +62,14 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
-    """What was read: who wrote it, and how many binary parts an archive has."""
+    """The result: the program that wrote the file, and the number of binary parts of an archive."""
 
     kind: Literal["archive", "chatgpt", "claude", "openwebui"]
     blobs: int = 0
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """Why it was not read: the code of an error, its words and its details."""
+    """The error of an import that was not read: code, message and details."""
 
     code: str
     message: str
@@ -77,7 +77,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
 
 
 def read(source: BinaryIO, out: BinaryIO, orders: Orders) -> Reading:
-    """Puts all that is in the file on the spool; `ArchiveInvalid` or `ArchiveTooLarge` for what is not whole and sound."""
+    """Writes the content of the file to the spool; `ArchiveInvalid` or `ArchiveTooLarge` for an invalid file."""
     spool = Spool(out)
     if orders.kind == "archive" or (orders.kind == "auto" and is_archive(source)):
         read_archive(source, spool, orders.most_attached, orders.most_bytes)
@@ -93,7 +93,7 @@ def read(source: BinaryIO, out: BinaryIO, orders: Orders) -> Reading:
 
 
 def main() -> None:
-    """Reads what the argument says, and answers on stdout."""
+    """Reads the import in the argument, and writes the result to stdout."""
     assignment = msgspec.json.decode(sys.argv[1], type=Assignment)
     _limit(assignment)
     _die_with(assignment.parent)
@@ -124,7 +124,7 @@ def _too_large(why: str) -> Refusal:
 
 
 def _limit(assignment: Assignment) -> None:
-    os.nice(NICENESS)
+    os.nice(NICE_LEVEL)
     # A spool has a little more than what it holds: ids and lengths.
     spool_bytes = 2 * assignment.orders.most_bytes
     for kind, most in (
@@ -147,7 +147,7 @@ def _limit(assignment: Assignment) -> None:
 
 def _die_with(parent: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL_CODE, signal.SIGKILL)
     # It may have died before the kernel was told.
     if os.getppid() != parent:
         os._exit(0)

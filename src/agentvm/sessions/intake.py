@@ -1,4 +1,4 @@
-"""Intake — what comes in: read and checked as a whole by a process of its own, then written at once, or not at all."""
+"""Intake — imports a file: read and checked as a whole by a process of its own, then written completely, or not at all."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
@@ -20,15 +20,15 @@ from agentvm.storage.carry import SessionHere
 if TYPE_CHECKING:
     from agentvm.storage.sql.carry import Carrier
 
-MOST_TOLD = 1_000
-"""Images and sessions of one import that are told."""
+ANNOUNCED_MAX = 1_000
+"""Images and sessions of one import that are announced."""
 
 Read = Callable[[BinaryIO, BinaryIO, Orders], Awaitable[Reading]]
 """Reads the first file and puts what is in it on the second, a spool."""
 
 
 class ImportReport(Record, omit_defaults=False):
-    """What was imported, or would be; `format` is who wrote the file.
+    """The result of an import, or of a dry run; `format` is the program that wrote the file.
 
     `counts` and `bytes` are of what is new. `known` sessions were here already as they are in the file, `continued` ones were
     here and got messages. `renamed` are ids that were taken here, with the new ones.
@@ -51,7 +51,7 @@ async def stage(file: BinaryIO, spool: BinaryIO, orders: Orders, read: Read) -> 
 
 
 async def plan(staged: Staged, carrier: "Carrier", *, container_id: ContainerId | None, new_id: NewId) -> Placement:
-    """Where everything goes: see `agentvm.sessions.placement`."""
+    """Returns the placement of every image and session; see `agentvm.sessions.placement`."""
     images, present = await _place_images(staged, carrier, container_id, new_id)
     sessions, known = await _Sessions(staged, carrier, container_id, new_id, images).place()
     return Placement(
@@ -154,11 +154,11 @@ async def write(staged: Staged, placement: Placement, carrier: "Carrier", clock:
 
 
 async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScope, EventData]]:
-    """What those are told who work with the containers: of each image, and of sessions besides the default ones.
+    """Returns the events for connections of the containers: of each image, and of sessions besides the default ones.
 
-    Of the first thousand: a device that is told more at once than it can take would be cut off, and lists have the rest.
+    Only of the first thousand: a client that gets more events than it can read would be cut off, and lists have the rest.
     """
-    records = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), MOST_TOLD)))
+    records = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), ANNOUNCED_MAX)))
     return [
         (
             EventScope(container_id=record.container_id, image_id=record.image_id),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from agentvm.errors.archive import ArchiveTooLarge
-from agentvm.sessions.bounds import MAX_NESTING, count_values
+from agentvm.sessions.bounds import NESTING_MAX, count_values
 from agentvm.sessions.line import Unfit
 
 MAX_ITEM_BYTES = 64 * 1024 * 1024
@@ -42,11 +42,11 @@ def items(read: Read) -> Iterator[bytes]:
             break
     text.skip_space()
     if text.next:
-        raise Unfit("something stands behind the end of the array")
+        raise Unfit("there is data after the end of the array")
 
 
 class _Text:
-    """What was read and not given out yet, from `at` on."""
+    """The text that was read and not yielded yet, from `at` on."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -102,7 +102,7 @@ class _Text:
             looked -= self.at
             _check_size(len(self._buffer) - self.at)
             if not self._more():
-                raise Unfit("it is cut off: the array has no end")
+                raise Unfit("it is truncated: the array has no end")
             looked += self.at
 
     def _more(self) -> bool:
@@ -119,7 +119,7 @@ def _check_size(size: int) -> None:
 
 
 def _check_shape(depth: int, values: int) -> None:
-    if depth > MAX_NESTING:
-        raise ArchiveTooLarge(f"A conversation is nested more than {MAX_NESTING} levels deep; nothing was written")
+    if depth > NESTING_MAX:
+        raise ArchiveTooLarge(f"A conversation is nested more than {NESTING_MAX} levels deep; nothing was written")
     if values > MAX_ITEM_VALUES:
         raise ArchiveTooLarge(f"A conversation has more than {MAX_ITEM_VALUES:,} values; nothing was written")

@@ -27,7 +27,7 @@ from agentvm.sessions.bounds import count_values
 _OF_SESSION = ("containerId", "deletedAt", "lastMessageAt", "preview")
 _OF_TURN = ("containerId", "imageId", "sessionId", "userId")
 _ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,200}")
-MAX_TIME = 253_402_300_799_999
+TIME_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 Json = dict[str, Any]
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unfit(ValueError):
-    """What a line says does not fit; `member` is where in it."""
+    """Raised for an invalid line; `member` is the field at fault."""
 
     def __init__(self, why: str, member: str | None = None) -> None:
         super().__init__(why)
@@ -96,16 +96,16 @@ def digest_of(body: bytes) -> str:
 
 
 def read_line(body: bytes) -> tuple[str, Json]:
-    """What kind of record it is, and its members."""
+    """Returns the kind of record, and its fields."""
     count_values(body)
     try:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unfit(f"it is not valid JSON: {shorten(str(error))}") from None
     if not isinstance(raw, dict) or len(raw) != 2 or not isinstance(kind := raw.get("type"), str):
-        raise Unfit("it must be an object with `type` and what that says")
+        raise Unfit("it must be an object with `type` and the object that it names")
     if not isinstance(said := raw.get(kind), dict):
-        raise Unfit(f"there is no object `{shorten(kind)}` in it", shorten(kind))
+        raise Unfit(f"the object `{shorten(kind)}` is missing", shorten(kind))
     return kind, said
 
 
@@ -148,7 +148,7 @@ def _with_data(part: object, blob: Callable[[str], bytes], attach: Attach | None
     if member == "blob":
         data = base64.b64encode(blob(digest)).decode()
     elif attach is None:
-        raise Unfit("attachments are known since format 2", "message.content")
+        raise Unfit("attachments need format 2", "message.content")
     else:
         attach(digest, part.get("mediaType"), part.get("name" if part["type"] == "image" else "filename"))
         data = reference_to(digest)
@@ -177,7 +177,7 @@ def _exactly(said: Json, kind: Any) -> Any:
         raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
     if again != said:
         odd = sorted(str(name) for name in said.keys() | again.keys() if said.get(name, ...) != again.get(name, ...))
-        raise Unfit(f"{shorten(', '.join(odd))}: something in it means nothing here, or is not written as it should be", odd[0])
+        raise Unfit(f"{shorten(', '.join(odd))}: a field is unknown, or not in canonical form", odd[0])
     return record
 
 
@@ -197,9 +197,9 @@ def check_session(session: Session) -> Session:
 def check_turn(turn: Turn) -> Turn:
     _check(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
     if turn.outcome is None or turn.ended_at is None:
-        raise Unfit("a turn must have ended: only such turns are carried", "turn.outcome")
+        raise Unfit("a turn must have ended", "turn.outcome")
     if not 0 <= turn.attempts < 1_000:
-        raise Unfit("that many attempts mean nothing", "turn.attempts")
+        raise Unfit("attempts must be 0 to 999", "turn.attempts")
     return turn
 
 
@@ -213,6 +213,6 @@ def _check(*values: str | int) -> None:
     for value in values:
         if isinstance(value, str):
             if not _ID.fullmatch(value):
-                raise Unfit(f"{shorten(value)!r} is no id: it may have letters, digits and _.:@+-, up to 200")
-        elif not 0 <= value <= MAX_TIME:
-            raise Unfit(f"{value} is no time in milliseconds")
+                raise Unfit(f"{shorten(value)!r} is not a valid id: up to 200 letters, digits and _.:@+-")
+        elif not 0 <= value <= TIME_MAX:
+            raise Unfit(f"{value} is not a valid time in milliseconds")

@@ -25,13 +25,13 @@ from agentvm.model.message import (
     UserPart,
 )
 from agentvm.model.session import Session
-from agentvm.sessions.export import Source, Wanted
+from agentvm.sessions.export import ExportSource, Selection
 from agentvm.sessions.line import blob_of
 from agentvm.storage.sql.attachments import read_all
 
 _SHOWN = re.compile(r"image/(?:png|jpeg|gif|webp)")
-MOST_PICTURES = 32 * 1024 * 1024
-"""Bytes of the pictures that are shown of one message; others are named."""
+IMAGES_MAX_BYTES = 32 * 1024 * 1024
+"""Bytes of the images of one message that are shown; others are only named."""
 _FENCE = re.compile(r"`{3,}")
 # What a page says of who speaks.
 _SPEAKER = re.compile(r" {0,3}#{1,3}[ \t]+(?:User|Assistant|Error|Tool call:|Tool result:)")
@@ -40,18 +40,18 @@ _OPENS = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a page is made: what it begins and ends with, and how a session and a message look."""
+    """The format of a page: its head and foot, and the rendering of sessions and messages."""
 
     head: str
     foot: str
     session: Callable[[Image, Session], str]
     message: Callable[[Message], str]
     pictures: bool
-    """Whether pictures are shown, and not only named."""
+    """Whether images are shown, and not only named."""
 
 
-async def export_pages(source: Source, wanted: Sequence[Wanted], look: Look) -> AsyncIterator[bytes]:
-    """One page of all sessions, as it is made."""
+async def export_pages(source: ExportSource, wanted: Sequence[Selection], look: Look) -> AsyncIterator[bytes]:
+    """Yields one page of all sessions, as it is made."""
     yield look.head.encode()
     for leaving in await source.list(wanted):
         for session in leaving.sessions:
@@ -65,11 +65,11 @@ async def export_pages(source: Source, wanted: Sequence[Wanted], look: Look) -> 
     yield look.foot.encode()
 
 
-async def _with_pictures(source: Source, session: Session, message: Message) -> Message:
+async def _with_pictures(source: ExportSource, session: Session, message: Message) -> Message:
     """With the pictures that it refers to as if they had been sent in it, as far as they are there and not too much."""
     if not isinstance(message, UserMessage) or not references(message.content) or isinstance(message.content, str):
         return message
-    files, left = source.store.container(session.container_id).attachments, MOST_PICTURES
+    files, left = source.store.container(session.container_id).attachments, IMAGES_MAX_BYTES
     sizes = await files.sizes(references(message.content))
     parts: list[UserPart] = []
     for part in message.content:
@@ -123,7 +123,7 @@ def _markdown_head(session: Session, name: str) -> str:
 
 
 def _own_words(text: str) -> str:
-    """Nobody speaks for another: no line looks like the heading of a message, and code that was cut off ends here."""
+    """Escapes lines that look like the heading of a message, and closes an open code block."""
     shown: list[str] = []
     fence = ""
     for line in text.split("\n"):

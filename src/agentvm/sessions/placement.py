@@ -25,7 +25,7 @@ MAX_GENERATIONS = 20
 
 
 class Known(NamedTuple):
-    """What is here already of a session: its first messages, and about as many turns."""
+    """The part of a session that exists already: its first messages, and about as many turns."""
 
     messages: int
     turns: int
@@ -39,11 +39,11 @@ class Placement:
     """New ids of the images that need one."""
     sessions: Mapping[str, str] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
-    """Images that are here already."""
+    """Images that exist already."""
     known: Mapping[str, Known] = field(default_factory=dict)
-    """Sessions that are here already."""
+    """Sessions that exist already."""
     complete: frozenset[str] = frozenset()
-    """Those of them in which nothing is new."""
+    """Existing sessions without new messages."""
     container: ContainerId | None = None
 
     @property

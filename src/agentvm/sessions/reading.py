@@ -23,20 +23,20 @@ from agentvm.model.definition import snapshot_of
 from agentvm.model.image import Image
 from agentvm.sessions import line
 from agentvm.sessions.archive import (
+    ARCHIVE_MAX_BYTES,
+    BLOB_MAX_BYTES,
     BLOBS,
     FORMATS,
     IMAGES,
+    LINE_MAX_BYTES,
     MANIFEST,
-    MAX_ARCHIVE,
-    MAX_BLOB,
+    MANIFEST_MAX_BYTES,
     MAX_FILES,
-    MAX_LINE,
-    MAX_MANIFEST,
     NAME,
+    ArchiveManifest,
     File,
-    Manifest,
-    most_unpacked,
     session_file,
+    unpacked_max,
 )
 from agentvm.sessions.bounds import MAX_HEAD_VALUES, MAX_IMPORT_BYTES, MAX_MESSAGE_BYTES, count_values
 from agentvm.sessions.line import Unfit
@@ -46,7 +46,7 @@ from agentvm.storage.attachments import Upload
 CONVERSATIONS = "conversations.json"
 """The member of the ZIP in which other programs export."""
 _END = struct.Struct("<4s4H2LH")
-_MOST_ENTRY = 46 + 128
+_ENTRY_MAX_BYTES = 46 + 128
 """Bytes of an entry of the directory, with a name of ours."""
 UNPACKING = (
     zipfile.BadZipFile,
@@ -58,7 +58,7 @@ UNPACKING = (
     struct.error,
     OverflowError,
 )
-"""What the reader of ZIP files says of one that is damaged, or made to mislead."""
+"""Errors of the ZIP reader for a damaged or malicious file."""
 
 
 def invalid(why: str, file: str | None = None, number: int | None = None, member: str | None = None) -> ArchiveInvalid:
@@ -72,7 +72,7 @@ def invalid(why: str, file: str | None = None, number: int | None = None, member
 
 
 class _Said(msgspec.Struct):
-    """What a manifest says of its format, whatever that is."""
+    """The format field of any manifest."""
 
     format: object = None
 
@@ -89,7 +89,7 @@ def is_archive(file: BinaryIO) -> bool:
         return True
 
 
-def read_archive(file: BinaryIO, spool: Spool, most_attached: int = MAX_BLOB, most_bytes: int = MAX_IMPORT_BYTES) -> None:
+def read_archive(file: BinaryIO, spool: Spool, most_attached: int = BLOB_MAX_BYTES, most_bytes: int = MAX_IMPORT_BYTES) -> None:
     """Puts all that is in the archive on the spool. It takes a while.
 
     `most_attached` are the bytes that an attachment may have here, `most_bytes` those that all of it may become.
@@ -98,15 +98,15 @@ def read_archive(file: BinaryIO, spool: Spool, most_attached: int = MAX_BLOB, mo
     """
     try:
         _check_end(file)
-        most = most_unpacked(_size(file), most_bytes)
+        most = unpacked_max(_size(file), most_bytes)
         with zipfile.ZipFile(file) as archive:
             _Reader(archive, spool, most_attached, most).read()
     except UNPACKING as error:
-        raise invalid(f"It is no archive of sessions, or is damaged: {shorten(str(error))}") from None
+        raise invalid(f"It is not an archive of sessions, or is damaged: {shorten(str(error))}") from None
 
 
 def _upload(media_type: object, name: object) -> Upload:
-    """What a part says of its file is not checked when it is sent either; what means nothing is not said of the file."""
+    """Returns the properties of an attachment; invalid ones, which messages may have, are left out."""
     try:
         kind = check_media_type(str(media_type))
     except InvalidInput:
@@ -124,15 +124,15 @@ def _size(file: BinaryIO) -> int:
 def _check_end(file: BinaryIO) -> None:
     """Before the directory is read: a general reader takes as much memory as it says."""
     size = _size(file)
-    if size > MAX_ARCHIVE:
-        raise ArchiveTooLarge(f"The archive has {size:,} bytes, and may have {MAX_ARCHIVE:,}")
+    if size > ARCHIVE_MAX_BYTES:
+        raise ArchiveTooLarge(f"The archive has {size:,} bytes, and may have {ARCHIVE_MAX_BYTES:,}")
     if size < _END.size:
-        raise invalid("It is no archive of sessions: it is too short")
+        raise invalid("It is not an archive of sessions: it is too short")
     file.seek(size - _END.size)
     magic, _, _, here, entries, length, _, comment = _END.unpack(file.read(_END.size))
     if magic != b"PK\x05\x06" or comment:
-        raise invalid("It is no archive of sessions, or is cut off: there is no end of a ZIP")
-    if entries != here or entries > MAX_FILES or length > MAX_FILES * _MOST_ENTRY:
+        raise invalid("It is not an archive of sessions, or is truncated: the end of the ZIP is missing")
+    if entries != here or entries > MAX_FILES or length > MAX_FILES * _ENTRY_MAX_BYTES:
         raise ArchiveTooLarge(f"The archive has more than {MAX_FILES:,} files")
     file.seek(0)
 
@@ -172,7 +172,7 @@ class _Reader:
         self._place(IMAGES, None, lambda _: self._spool.check(), None)
         self._spool.counts = msgspec.structs.replace(self._spool.counts, blobs=len(self._blobs))
         if manifest.counts != self._spool.counts:
-            raise invalid("the counts are not those of what is there", MANIFEST, member="counts")
+            raise invalid("the counts do not match the content", MANIFEST, member="counts")
 
     def _check_members(self) -> None:
         seen: set[str] = set()
@@ -184,31 +184,31 @@ class _Reader:
                 raise invalid(f"{name} is there twice")
             seen.add(entry.filename)
             if not (stat.S_ISREG(mode := entry.external_attr >> 16) or stat.S_IFMT(mode) == 0):
-                raise invalid(f"{name} is a link or something else; only plain files belong in it")
+                raise invalid(f"{name} is not a plain file")
             if entry.flag_bits & 0x41:
                 raise invalid(f"{name} is encrypted")
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise invalid(f"{name} is packed in a way that is not used here")
+                raise invalid(f"{name} has an unsupported compression")
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self) -> ArchiveManifest:
         if MANIFEST not in self._archive.namelist():
             raise invalid(f"There is no {MANIFEST} in it")
         with self._archive.open(MANIFEST) as member:
-            body = member.read(MAX_MANIFEST + 1)
-        if len(body) > MAX_MANIFEST:
-            raise ArchiveTooLarge(f"{MANIFEST} has more than {MAX_MANIFEST:,} bytes")
+            body = member.read(MANIFEST_MAX_BYTES + 1)
+        if len(body) > MANIFEST_MAX_BYTES:
+            raise ArchiveTooLarge(f"{MANIFEST} has more than {MANIFEST_MAX_BYTES:,} bytes")
         try:
             count_values(body, MAX_HEAD_VALUES)
             said = msgspec.json.decode(body, type=_Said).format
             if said not in FORMATS:
-                known = f"the format is {shorten(repr(said))}, and here only 1 and 2 are known"
+                known = f"the format is {shorten(repr(said))}; this server reads 1 and 2"
                 raise invalid(f"{known}: use a newer AgentVM", MANIFEST)
-            manifest = msgspec.json.decode(body, type=Manifest)
+            manifest = msgspec.json.decode(body, type=ArchiveManifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid(f"it cannot be read: {shorten(str(error))}", MANIFEST) from None
         there = [entry.filename for entry in self._archive.infolist()]
         if [*(file.name for file in manifest.files), MANIFEST] != there:
-            raise invalid("it names other files than there are, or in another order", MANIFEST, member="files")
+            raise invalid("its files are not those of the archive, or in another order", MANIFEST, member="files")
         return manifest
 
     def _images(self, file: File) -> Iterator[Image]:
@@ -217,10 +217,10 @@ class _Reader:
             heads.add(body)
             kind, said = self._place(file.name, number, line.read_line, body)
             if kind != "image":
-                raise invalid(f"here only images belong, and this is: {shorten(kind)}", file.name, number, "type")
+                raise invalid(f"only images are allowed here, not {shorten(kind)}", file.name, number, "type")
             image: Image = self._place(file.name, number, line.to_image, said)
             if snapshot_of(image.definition)[0] != image.digest:
-                raise invalid("the digest is not that of the definition", file.name, number, "image.digest")
+                raise invalid("the digest does not match the definition", file.name, number, "image.digest")
             yield image
 
     def _session(self, file: File, waiting: dict[str, Image]) -> None:
@@ -228,7 +228,7 @@ class _Reader:
         for number, body in self._lines(file):
             kind, said = self._place(file.name, number, line.read_line, body)
             if (kind == "session") != (session is None):
-                raise invalid("the first line, and no other, is the session", file.name, number, "type")
+                raise invalid("the first line must be the session, and no other", file.name, number, "type")
             if session is None:
                 image = self._image_of(said, waiting, file.name)
                 session = self._place(file.name, number, partial(line.to_session, container_id=image.container_id), said)
@@ -240,15 +240,15 @@ class _Reader:
                 message = self._place(file.name, number, partial(line.to_message, blob=self._blob, attach=self._attach), said)
                 self._place(file.name, number, self._spool.add_message, message)
             else:
-                raise invalid(f"nothing is known of: {shorten(kind)}", file.name, number, "type")
+                raise invalid(f"unknown type: {shorten(kind)}", file.name, number, "type")
         if session is None:
-            raise invalid("there is no session in it", file.name)
+            raise invalid("the session is missing", file.name)
 
     def _image_of(self, said: line.Json, waiting: dict[str, Image], file: str) -> Image:
         """The session's image, put on the spool before it if it is the first."""
         image_id = said.get("imageId")
         if not isinstance(image_id, str):
-            raise invalid("there is no imageId", file, 1, "session.imageId")
+            raise invalid("imageId is missing", file, 1, "session.imageId")
         if image_id in waiting:
             image = waiting.pop(image_id)
             self._place(file, 1, self._spool.add_image, image)
@@ -276,17 +276,17 @@ class _Reader:
     def _lines(self, file: File) -> Iterator[tuple[int, bytes]]:
         digest, size, number = hashlib.sha256(), 0, 0
         with self._archive.open(file.name) as member:
-            while body := member.readline(MAX_LINE + 1):
+            while body := member.readline(LINE_MAX_BYTES + 1):
                 number += 1
                 size += len(body)
                 self._spend(len(body))
-                if len(body) > MAX_LINE:
-                    raise ArchiveTooLarge(f"{file.name}, line {number} has more than {MAX_LINE:,} bytes")
+                if len(body) > LINE_MAX_BYTES:
+                    raise ArchiveTooLarge(f"{file.name}, line {number} has more than {LINE_MAX_BYTES:,} bytes")
                 if size > file.size:
                     break
                 digest.update(body)
                 if not body.endswith(b"\n"):
-                    raise invalid("the line has no end", file.name, number)
+                    raise invalid("the line has no line break", file.name, number)
                 yield number, body
         if size != file.size or digest.hexdigest() != file.sha256:
             raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)

@@ -21,16 +21,16 @@ from agentvm.model.message import Message, UserMessage
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.sessions import bounds, line
-from agentvm.sessions.archive import MAX_BLOB, Counts
+from agentvm.sessions.archive import BLOB_MAX_BYTES, Counts
 from agentvm.sessions.placement import Placement
 from agentvm.sessions.spool import FILE, HEAD_BYTES, IMAGE, MESSAGE, SESSION, TURN, Heads, SpooledFile
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 
-TOGETHER = 256
-"""Messages and turns that the writer gets at a time."""
-TOGETHER_BYTES = 1024 * 1024
-"""Bytes of them, unless one alone has more."""
+BATCH_MAX = 256
+"""Messages and turns in one batch."""
+BATCH_MAX_BYTES = 1024 * 1024
+"""Bytes of one batch, unless one message has more."""
 
 _images = msgspec.json.Decoder(Image)
 _sessions = msgspec.json.Decoder(Session)
@@ -62,7 +62,7 @@ class StagedImage:
 
 @dataclass(slots=True)
 class StagedSession:
-    """What a session has on the spool; `at` is where its records begin."""
+    """The content of a session on the spool; `at` is the offset of its records."""
 
     image_id: str
     container_id: ContainerId
@@ -82,7 +82,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        return len(self.messages) + len(self.turns) >= TOGETHER or self.size >= TOGETHER_BYTES
+        return len(self.messages) + len(self.turns) >= BATCH_MAX or self.size >= BATCH_MAX_BYTES
 
     def take(self) -> Iterator[Said]:
         if self.messages or self.turns:
@@ -95,9 +95,9 @@ def damaged(why: str) -> ArchiveInvalid:
 
 
 class Staged:
-    """What is about to be imported. `ArchiveInvalid` for a spool that is not as it should be.
+    """The import on a spool. `ArchiveInvalid` for an invalid spool.
 
-    It takes a while: make it, and use it, in a thread.
+    Slow: to be created and used in a thread.
     """
 
     def __init__(self, file: BinaryIO, *, blobs: int = 0) -> None:
@@ -219,7 +219,7 @@ class Staged:
         return Continued(placed, None if last is None else MessageId(last))
 
     def _attached(self, container_id: ContainerId, message: Message, given: set[tuple[str, str]]) -> Iterator[Attached]:
-        """What a message refers to, before the first that does; its bytes with the first container."""
+        """Yields the attachments of a message before its first use; with the bytes for the first container."""
         for digest in references(message.content) if isinstance(message, UserMessage) else ():
             file = self._files.get((container_id, digest))
             if file is None or (container_id, digest) in given:
@@ -275,7 +275,7 @@ class Staged:
 
     def _add_file(self, session: StagedSession, head: _Head) -> None:
         file = _files.decode(self._body(head))
-        if not 0 < file.size <= MAX_BLOB or len(self._files) >= bounds.MAX_ATTACHMENTS:
+        if not 0 < file.size <= BLOB_MAX_BYTES or len(self._files) >= bounds.MAX_ATTACHMENTS:
             raise line.Unfit("an attachment is too large, or there are too many")
         if file.has_body:
             self._bodies.setdefault(file.digest, head.at + head.size)

@@ -19,7 +19,7 @@ from agentvm.errors import (
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.sessions.archive import ExportFormat
-from agentvm.sessions.export import EXPORT_BYTES, Source, Wanted, export_archive
+from agentvm.sessions.export import EXPORT_BYTES, ExportSource, Selection, export_archive
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.import_reader import Kind, Orders, Reading
 from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
@@ -40,9 +40,9 @@ class SessionExport:
 
     def __init__(self, workspace: Workspace, memory: ByteBudget) -> None:
         self._workspace, self._memory = workspace, memory
-        self.source = Source(workspace.store, workspace.tenancy.store.carrier(workspace.tenant_id))
+        self.source = ExportSource(workspace.store, workspace.tenancy.store.carrier(workspace.tenant_id))
 
-    async def select(self, *, session: str | None, container: str | None, user: str | None) -> list[Wanted]:
+    async def select(self, *, session: str | None, container: str | None, user: str | None) -> list[Selection]:
         """Returns a session, those of a container or of a user, or all that the principal may use."""
         store = self._workspace.store
         if sum(name is not None for name in (session, container, user)) > 1:
@@ -51,17 +51,17 @@ class SessionExport:
             home = await store.find_session(SessionId(session))
             if home is None:
                 raise SessionNotFound(session)
-            return [Wanted(home, SessionId(session))]
+            return [Selection(home, SessionId(session))]
         if container is not None:
             container_id = check_container_id(container)
             if await store.container(container_id).get() is None:
                 raise ContainerNotFound(container_id)
-            return [Wanted(container_id)]
+            return [Selection(container_id)]
         containers = await store.list_containers()
         if user is None:
-            return [Wanted(container_id) for container_id in containers]
+            return [Selection(container_id) for container_id in containers]
         bound = await self._containers_of(user)
-        return [Wanted(container_id) for container_id in containers if container_id in bound]
+        return [Selection(container_id) for container_id in containers if container_id in bound]
 
     async def _containers_of(self, name: str) -> frozenset[ContainerId]:
         """A user may export what is theirs; that of others needs the permission to manage users."""
@@ -74,7 +74,7 @@ class SessionExport:
                 raise NotFound("There is no such user")
         return frozenset(await users.bound(user.user_id))
 
-    def content(self, selected: list[Wanted], form: ExportFormat) -> AsyncIterator[bytes]:
+    def content(self, selected: list[Selection], form: ExportFormat) -> AsyncIterator[bytes]:
         """Returns the sessions as an archive, or as a page for reading."""
         if form == "archive":
             return export_archive(self.source, selected)
