@@ -34,8 +34,11 @@ serve: setup ## Set up and run the server; options for it: make serve ARGS="--po
 	@.venv/bin/python -m compileall -q src || true
 	@exec .venv/bin/avm serve $(ARGS)
 
-test: check ## Set up, check and run every test
-	@.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
+# The checks run beside the tests: mypy uses one core and the tests wait now and then. Their result is shown last.
+test: setup-test ## Set up, check and run every test
+	@mkdir -p .cache; $(MAKE) --no-print-directory check > .cache/check.txt 2>&1 & checks=$$!; \
+	.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS); tests=$$?; \
+	wait $$checks; checked=$$?; cat .cache/check.txt; [ $$checked -eq 0 ] && exit $$tests
 
 check: setup-test ## Lint, format, types and import contracts
 	.venv/bin/ruff check --quiet $(CODE)
