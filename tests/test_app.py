@@ -12,8 +12,6 @@ from agentvm.model.secret import Secret
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY))
 
 

@@ -79,7 +79,6 @@ def test_what_is_below_the_level_reaches_no_sink(heard: Heard) -> None:
     assert heard == []
 
 
-@pytest.mark.anyio
 async def test_tasks_side_by_side_do_not_see_what_the_others_are_about(heard: Heard) -> None:
     logger = get_logger("agentvm.tests.tasks")
     ready, go = [anyio.Event() for _ in range(5)], anyio.Event()

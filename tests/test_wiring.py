@@ -33,8 +33,6 @@ from agentvm.wiring import SettingsApplier
 from tests.operations.fixtures import Desk
 from tests.server.http.fixtures import Clock
 
-pytestmark = pytest.mark.anyio
-
 BEFORE = ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(provider="scripted"))
 CALL = Planned(tenant_id=TenantId("t"), user_id=None, driver="scripted", model="scripted", most_input=1, most_output=1)
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)

@@ -38,8 +38,6 @@ from agentvm.errors import (
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolCallMessage, ToolResultMessage, UserMessage
 from agentvm.protocol.records import DefinitionRecord
 
-pytestmark = pytest.mark.anyio
-
 POET = Definition(name="poet", description="Writes verse", system_prompt="Answer in verse.", tools=("calculator",))
 
 

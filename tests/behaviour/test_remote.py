@@ -16,8 +16,6 @@ from agentvm import AgentX, WireEvent, create_agentx, remote_runtime
 from agentvm.client import remote
 from agentvm.errors import ChannelClosed, ConfigInvalid, RequestTimeout
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:

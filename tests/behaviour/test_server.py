@@ -11,8 +11,6 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import ConfigInvalid, Conflict
 from agentvm.server.local import LocalRuntime
 
-pytestmark = pytest.mark.anyio
-
 
 def runtime(play: Play) -> LocalRuntime:
     return local_runtime(

@@ -19,8 +19,6 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import NODES_MAX
 from agentvm.resources.centre import ResourceCentre
 
-pytestmark = pytest.mark.anyio
-
 GREETING = {"text": "Sell {{product}} to {{who}}.", "format": "mustache-lite"}
 ADDER: dict[str, Any] = {
     "description": "Computes",

@@ -20,8 +20,6 @@ from agentvm.model.image import ImageConfig
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 A, B = TenantId("a"), TenantId("b")
 POET = Definition(name="poet", system_prompt="rhyme")
 

@@ -5,8 +5,6 @@ from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import DefinitionConflict
 from agentvm.model.definition import Definition
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_agent_may_not_take_the_name_of_another_definition() -> None:
     seller = Definition(name="seller", system_prompt="sell")

@@ -1,11 +1,8 @@
 from pathlib import Path
 
-import pytest
 from tests.cli.desk import Desk, open_desk
 
 from agentvm.cli.attachment import media_type_of
-
-pytestmark = pytest.mark.anyio
 
 BODY = b"\x89PNG" * 1_000
 

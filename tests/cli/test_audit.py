@@ -1,8 +1,5 @@
-import pytest
 from tests.cli.desk import avm, open_desk
 from tests.cli.fake_server import Asked, answering
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_was_done_is_listed_newest_first() -> None:

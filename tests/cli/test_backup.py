@@ -8,8 +8,6 @@ from tests.storage.engines.sqlite.backups import fill
 from agentvm.cli.main import run
 from agentvm.storage.engines.sqlite.restore import check_backup
 
-pytestmark = pytest.mark.anyio
-
 Said = pytest.CaptureFixture[str]
 
 

@@ -17,8 +17,6 @@ from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import last_user_text
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
-pytestmark = pytest.mark.anyio
-
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 

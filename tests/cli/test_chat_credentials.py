@@ -15,8 +15,6 @@ from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.server.local import RunningServer
 from agentvm.vm import system_clock
 
-pytestmark = pytest.mark.anyio
-
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 
 

@@ -13,8 +13,6 @@ from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
 from agentvm.model.money import ModelRate
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:

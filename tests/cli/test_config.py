@@ -15,8 +15,6 @@ from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, LlmSettings, SystemSettings
 from agentvm.config.catalogue import SETTINGS
 
-pytestmark = pytest.mark.anyio
-
 NOWHERE = "http://127.0.0.1:9"
 
 

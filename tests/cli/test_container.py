@@ -1,9 +1,6 @@
-import pytest
 from tests.cli.desk import open_desk
 
 from agentvm import Secret, create_agentx, remote_runtime
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_containers_are_listed_shown_and_deleted() -> None:

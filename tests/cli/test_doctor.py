@@ -8,8 +8,6 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.main import run
 from agentvm.config import SystemSettings
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

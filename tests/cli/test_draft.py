@@ -1,7 +1,4 @@
-import pytest
 from tests.cli.desk import open_desk
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_draft_is_kept_shown_listed_and_removed() -> None:

@@ -1,9 +1,6 @@
-import pytest
 from tests.cli.desk import open_desk
 
 from agentvm.log import concerning, get_logger
-
-pytestmark = pytest.mark.anyio
 
 logger = get_logger("agentvm.tests.cli_errors")
 

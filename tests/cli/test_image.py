@@ -1,8 +1,6 @@
 import pytest
 from tests.cli.desk import open_desk
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_image_is_made_named_shown_and_deleted() -> None:
     async with open_desk() as desk:

@@ -4,8 +4,6 @@ from tests.cli.desk import avm, open_desk
 from agentvm.cli.key import state_of
 from agentvm.tenants.keys import parse_key
 
-pytestmark = pytest.mark.anyio
-
 NOWHERE = "http://127.0.0.1:1"
 
 

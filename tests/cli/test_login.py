@@ -2,7 +2,6 @@ import os
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.cli.desk import Desk, Done, avm, open_desk
 from tests.cli.fake_server import answering
 from tests.cli.program import at_terminal, environment
@@ -10,8 +9,6 @@ from tests.cli.program import at_terminal, environment
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli import profiles
 from agentvm.config import MEMORY, SystemSettings
-
-pytestmark = pytest.mark.anyio
 
 
 async def at(home: Path, *arguments: str, given: str = "", url: str | None = None, **variables: str) -> Done:

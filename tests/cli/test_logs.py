@@ -12,8 +12,6 @@ from agentvm.cli import logs as command
 from agentvm.cli.table import Show
 from agentvm.log import concerning, get_logger
 
-pytestmark = pytest.mark.anyio
-
 logger = get_logger("agentvm.tests.cli_logs")
 
 ENTRY = {

@@ -13,8 +13,6 @@ from agentvm.cli.exit_codes import ExitCode
 from agentvm.cli.names import KEY, SESSION, TURN, USER, Ambiguous, find, id_of, names_of
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 WHOLE = "sess_mwhhh3mx_5zwio2k0q1ab"
 
 

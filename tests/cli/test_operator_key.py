@@ -10,8 +10,6 @@ from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
-pytestmark = pytest.mark.anyio
-
 Said = pytest.CaptureFixture[str]
 
 

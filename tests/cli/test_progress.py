@@ -11,8 +11,6 @@ from agentvm.cli.api import Api
 from agentvm.cli.progress import Progress, line, size
 from agentvm.config import MEMORY, SystemSettings
 
-pytestmark = pytest.mark.anyio
-
 
 class Clock:
     now = 0.0

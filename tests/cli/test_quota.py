@@ -4,8 +4,6 @@ from tests.cli.desk import open_desk
 
 from agentvm.cli.quota import read_limit
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_limit_is_set_shown_and_removed() -> None:
     async with open_desk() as desk:

@@ -5,8 +5,6 @@ import pytest
 from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import answering, refusing
 
-pytestmark = pytest.mark.anyio
-
 
 async def publish(desk: Desk, folder: Path, name: str = "sales", text: str = "Sell {{what}}.\n", **about: object) -> Path:
     """A prompt, pushed from a folder."""

@@ -7,8 +7,6 @@ from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import answering
 from tests.resources import archives
 
-pytestmark = pytest.mark.anyio
-
 
 def put(folder: Path, raw: dict[str, Any], prompt: str | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)

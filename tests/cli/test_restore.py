@@ -7,8 +7,6 @@ from tests.storage.engines.sqlite.backups import back_up, fill, message_ids, nam
 from agentvm.cli.main import run
 from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
-pytestmark = pytest.mark.anyio
-
 Said = pytest.CaptureFixture[str]
 
 

@@ -1,7 +1,4 @@
-import pytest
 from tests.cli.desk import open_desk
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_policy_is_shown_with_what_it_would_delete() -> None:

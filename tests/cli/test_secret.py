@@ -3,12 +3,9 @@ import pty
 import subprocess
 from pathlib import Path
 
-import pytest
 from tests.cli.desk import avm, open_desk
 from tests.cli.fake_server import answering
 from tests.cli.program import COMMAND, WAIT, environment
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_secret_comes_from_the_input_and_is_never_shown() -> None:

@@ -25,8 +25,6 @@ from agentvm.model.secret import Secret
 
 OFF = "Authentication is OFF: every program on this machine can read every session. Turn it on with --auth on.\n"
 
-pytestmark = pytest.mark.anyio
-
 
 async def url_of(program: Program) -> str:
     return (await program.line_with("listening on")).split()[-1]

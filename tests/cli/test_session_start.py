@@ -9,7 +9,6 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.model.image import ImageConfig
 
-pytestmark = pytest.mark.anyio
 URI = "resource://agents/pirate"
 
 

@@ -4,8 +4,6 @@ from tests.cli.fake_server import Asked, answering
 
 from agentvm.version import VERSION
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_server_that_is_well_says_so() -> None:
     async with open_desk() as desk:

@@ -18,8 +18,6 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 Frame = dict[str, Any]
 NOWHERE = "http://127.0.0.1:9"
 """No server is asked."""

@@ -1,7 +1,4 @@
-import pytest
 from tests.cli.desk import open_desk
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_tenant_is_made_changed_and_deleted() -> None:

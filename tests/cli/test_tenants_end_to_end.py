@@ -13,8 +13,6 @@ from agentvm import AgentX, create_agentx, remote_runtime
 from agentvm.errors import AgentVMError, ContainerForbidden, Unauthenticated
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 
 async def chat(desk: Desk, home: Path, key: str, text: str) -> tuple[int, str, str]:
     """The real `avm chat`, as a process."""

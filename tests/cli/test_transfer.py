@@ -2,12 +2,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import Asked, answering
 from tests.storage.engines.sqlite.backups import names_in
-
-pytestmark = pytest.mark.anyio
 
 CLAUDE: list[dict[str, Any]] = [{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]
 

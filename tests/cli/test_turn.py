@@ -4,12 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import Asked, answering
 from websockets.asyncio.client import connect
-
-pytestmark = pytest.mark.anyio
 
 
 async def say(desk: Desk, *texts: str) -> tuple[str, list[dict[str, Any]]]:

@@ -9,8 +9,6 @@ from tests.cli.fake_server import answering
 from agentvm import create_agentx, remote_runtime
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 HEADER = "day,model,input_tokens,output_tokens"
 
 

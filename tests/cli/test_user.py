@@ -1,11 +1,8 @@
-import pytest
 from tests.cli.desk import open_desk
 from tests.cli.fake_server import Asked, answering
 
 from agentvm.cli.api import Api
 from agentvm.cli.names import USER, find
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_user_is_made_changed_and_deleted() -> None:

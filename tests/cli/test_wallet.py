@@ -1,8 +1,6 @@
 import pytest
 from tests.cli.desk import open_desk
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_money_is_paid_in_once_for_each_reference() -> None:
     async with open_desk() as desk:

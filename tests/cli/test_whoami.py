@@ -1,7 +1,4 @@
-import pytest
 from tests.cli.desk import open_desk
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_operator_and_a_user_are_told_who_they_are() -> None:

@@ -10,8 +10,6 @@ from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.server.local import local_runtime, start_server
 
-pytestmark = pytest.mark.anyio
-
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 
 

@@ -7,8 +7,6 @@ from agentvm.client.attachments import upload
 from agentvm.errors import ChannelClosed, ConfigInvalid, ContainerNotFound, Unauthenticated
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_file_is_uploaded_to_the_server_that_is_spoken_to(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("notes")

@@ -8,8 +8,6 @@ from agentvm.operations.branch import SessionFork, SessionRewind, SessionRewindR
 from agentvm.operations.message import MessageEdit, MessageRegenerate, MessageSendReply
 from agentvm.operations.session import SessionReply
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_session_is_forked_rewound_edited_and_asked_again_in_the_words_of_the_table() -> None:
     sent = MessageSendReply(agent_id="agent_1")

@@ -24,8 +24,6 @@ from agentvm.errors import (
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.server.local import start_server
 
-pytestmark = pytest.mark.anyio
-
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 Behaviour = Callable[[ServerConnection], Awaitable[None]]
 

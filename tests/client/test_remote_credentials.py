@@ -18,8 +18,6 @@ from agentvm.errors import AccessDenied, ConfigInvalid, Refused, Unauthenticated
 from agentvm.model.secret import Secret
 from agentvm.server.local import start_server
 
-pytestmark = pytest.mark.anyio
-
 GUARDED = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0, auth="on"))
 
 

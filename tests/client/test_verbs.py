@@ -64,8 +64,6 @@ from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
 
-pytestmark = pytest.mark.anyio
-
 R = TypeVar("R", bound=Reply)
 
 IMAGE = ImageRecord(

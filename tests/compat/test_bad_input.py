@@ -11,8 +11,6 @@ from tests.support.wire import Client19, Json, client
 
 from agentvm.operations.table import COMMANDS
 
-pytestmark = pytest.mark.anyio
-
 WRONG: tuple[Any, ...] = (None, 5, -1.5, True, "text", "", [], [1], {}, {"a": {"b": []}}, [{"type": "text"}], 10**30)
 VALID: Json = {"definition": {"name": "d"}, "content": "hi", "updates": {}}
 DEEP = 1_000_000

@@ -14,8 +14,6 @@ from agentvm.model.account import User
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 
-pytestmark = pytest.mark.anyio
-
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 
 

@@ -3,12 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.support.replay import ADDITIVE
 from tests.support.serving import Play, serving
 from tests.support.wire import Client19, Json, client
-
-pytestmark = pytest.mark.anyio
 
 RECORD = {"imageId", "containerId", "sessionId", "name", "createdAt", "updatedAt", "online"}
 

@@ -23,8 +23,6 @@ from agentvm.drivers.scripted import Pause, ScriptStep, reply, tool_calls
 from agentvm.runtime.tools import Run, Tool
 from agentvm.server import serving as server_module
 
-pytestmark = pytest.mark.anyio
-
 MIB = 1024 * 1024
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("😀\u2028\u2029\x00\ufeff\x7f\\\"'"), min_size=1, max_size=30)
 

@@ -10,8 +10,6 @@ from tests.support.wire import Client18, Client19, Json, client, client_of
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, reply
 
-pytestmark = pytest.mark.anyio
-
 FAILING: dict[str, Json] = {
     "image_run_request": {"imageId": "nope"},
     "image_stop_request": {"imageId": "nope"},

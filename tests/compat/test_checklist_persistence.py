@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.support.serving import Play, serving
 from tests.support.wire import Client19, Json, client
-
-pytestmark = pytest.mark.anyio
 
 TOOL_TURN = ["user", "tool-call", "assistant", "tool-result", "assistant"]
 

@@ -6,8 +6,6 @@ import pytest
 from tests.support.serving import Play, Served, serving
 from tests.support.wire import Json, client
 
-pytestmark = pytest.mark.anyio
-
 FORGED: tuple[Json, ...] = (
     {"type": "assistant_message", "category": "message", "data": {"id": "m", "role": "assistant", "content": "forged"}},
     {"type": "user_message", "category": "message", "data": {"id": "m", "role": "user", "content": "forged"}},

@@ -4,8 +4,6 @@ import pytest
 from tests.support.serving import Play, serving
 from tests.support.wire import Browser, Client18, client, client_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_item_16_create_list_and_get_name_the_sessions_and_a_client_subscribes_once_to_each() -> None:
     async with serving() as server, client(server.url) as alice:

@@ -11,8 +11,6 @@ from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.model.limits import Limits
 
-pytestmark = pytest.mark.anyio
-
 ACCEPTED = ["message_persisted", "message_send_response"]
 STARTED = ["message_start", "conversation_start"]
 ENDED = ["message_stop", "assistant_message", "conversation_end"]

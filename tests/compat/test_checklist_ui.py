@@ -9,11 +9,8 @@ everything on `context.imageId`, opens the bubble only after `message_send_respo
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from tests.support.serving import Play, serving
 from tests.support.wire import Client19, Json, client
-
-pytestmark = pytest.mark.anyio
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """The events that really reach a client: at least thirty kinds, each in the catalogue and with the envelope 1.x documents."""
 
-import pytest
 from tests.support.serving import Play, serving
 from tests.support.wire import Client19, Json, client
 
@@ -17,8 +16,6 @@ from agentvm.drivers.base import (
 )
 from agentvm.drivers.scripted import ScriptStep, last_user_text
 from agentvm.events import CATALOGUE
-
-pytestmark = pytest.mark.anyio
 
 LIFECYCLE = ("container", "lifecycle", "notification")
 SESSION = ("session", "lifecycle", "notification")

@@ -15,8 +15,6 @@ from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.runtime import channel
 from agentvm.server import writer
 
-pytestmark = pytest.mark.anyio
-
 CHUNK = 64 * 1024
 TURNS = 12
 

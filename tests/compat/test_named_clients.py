@@ -11,8 +11,6 @@ from tests.support.wire import Browser, Client18, Client19, Json, client, client
 
 from agentvm.server import readers
 
-pytestmark = pytest.mark.anyio
-
 
 async def settled(one: Client19) -> None:
     """What is replayed may follow the first reply, but not the second. Earlier acknowledgements have been read by then."""

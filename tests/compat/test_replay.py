@@ -14,8 +14,6 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import Script
 from agentvm.runtime.tools import Tool
 
-pytestmark = pytest.mark.anyio
-
 
 def text(value: Any) -> bool:
     return isinstance(value, str) and value != ""

@@ -31,8 +31,6 @@ from agentvm.drivers.base import (
 from agentvm.drivers.scripted import Pause, ScriptStep, reply
 from agentvm.errors import ProviderBadRequest
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Messages:

@@ -22,8 +22,6 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sql.settings import SettingsStore
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 ACME = TenantId("acme")
 ME = ChangeRequest(actor="me")
 

@@ -7,8 +7,6 @@ from agentvm.model.ids import TenantId
 from agentvm.model.setting import ChangeRequest
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 ACME = TenantId("acme")
 ME = ChangeRequest(actor="me")
 

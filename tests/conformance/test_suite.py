@@ -11,8 +11,6 @@ from agentvm.storage.sql.connection import Args, Connection, Database, Row, Scru
 from agentvm.storage.sql.store import Store
 from tests.conformance.suite import CHECKS, Check
 
-pytestmark = pytest.mark.anyio
-
 T = TypeVar("T")
 
 

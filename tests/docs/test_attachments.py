@@ -9,8 +9,6 @@ from tests.docs.tour import walk
 from agentvm.model.attachment import SCHEME
 from agentvm.runtime.attached import MOST_BYTES
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/attachments.md")
 
 

@@ -8,8 +8,6 @@ from tests.docs.tour import first_key, marked, run, script, serving
 
 from agentvm.storage.engines.sqlite.backup import MANIFEST, PARTS
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/backup.md")
 
 

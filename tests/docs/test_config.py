@@ -10,8 +10,6 @@ from agentvm.config.file import read_text
 from agentvm.config.layers import Layer
 from agentvm.config.load import check_conflicts
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/config.md")
 
 

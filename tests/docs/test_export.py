@@ -9,8 +9,6 @@ from tests.docs.tour import walk
 from agentvm.sessions.archive import BLOBS, IMAGES, MANIFEST, session_file
 from agentvm.sessions.import_reader import FOREIGN
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/export.md")
 
 

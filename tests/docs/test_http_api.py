@@ -4,7 +4,6 @@ import json
 import re
 
 import msgspec
-import pytest
 from tests.docs.documents import read
 from tests.server.http.fixtures import open_world
 
@@ -42,7 +41,6 @@ def test_the_page_tells_of_the_public_paths() -> None:
     assert all(f"`{path}`" in PAGE for path in PUBLIC)
 
 
-@pytest.mark.anyio
 async def test_the_error_on_the_page_is_what_the_server_says() -> None:
     sent = re.search(r"-d '([^\n]*)'\n", PAGE)
     said = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)

@@ -18,8 +18,6 @@ from agentvm.config import load
 from agentvm.observability.exposition import Samples, samples
 from agentvm.observability.timeline import Stages
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/observability.md")
 DEPLOY = ROOT / "deploy"
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}

@@ -24,8 +24,6 @@ from agentvm.resources.archive import BUNDLE_MAX_BYTES, UNPACKED_MAX_BYTES
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
 
-pytestmark = pytest.mark.anyio
-
 PAGE = read("docs/resources.md")
 
 

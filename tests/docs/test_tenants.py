@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from tests.docs.documents import blocks, read
 from tests.docs.tour import walk
 
 from agentvm.model.principal import MEMBER, PERMISSIONS
 from agentvm.tenants.exports import ALIASES
-
-pytestmark = pytest.mark.anyio
 
 PAGE = read("docs/tenants.md")
 

@@ -25,8 +25,6 @@ from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.testing.conformance import driver as conformance
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def provider() -> AsyncIterator[ScriptedProvider]:

@@ -4,8 +4,6 @@ from agentvm.drivers.base import MessageStopped, TextChunk, UsageReported
 from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese
 from agentvm.drivers.weights import DEFAULT_MODEL
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("text", "chinese"),

@@ -12,8 +12,6 @@ from agentvm.drivers.base import MessageStarted, ModelOutput, TextChunk
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.errors import ProviderBadRequest, ProviderProtocolError, ProviderTimeout, ProviderUnreachable
 
-pytestmark = pytest.mark.anyio
-
 
 class Words:
     """A decoder for events that are words; `end` ends the answer."""

@@ -152,7 +152,6 @@ def test_the_error_of_a_rate_limit_says_how_long_to_wait() -> None:
     assert "12 s" in str(error)
 
 
-@pytest.mark.anyio
 async def test_only_long_waits_are_refused() -> None:
     short = httpx2.Response(429, headers={"retry-after": str(RETRY_AFTER_MAX_SECONDS)})
     long = httpx2.Response(429, headers={"retry-after": str(RETRY_AFTER_MAX_SECONDS + 1), "x-should-retry": "true"})

@@ -18,8 +18,6 @@ from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_pa
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.conformance import driver as conformance
 
-pytestmark = pytest.mark.anyio
-
 installed = pytest.mark.skipif(
     weights_path(default_model_dir(), DEFAULT_MODEL) is None,
     reason="the embedded model is not installed; run: avm model pull",

@@ -14,8 +14,6 @@ from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, MissingK
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 ONE, TWO = ScriptedDriver(), ScriptedDriver()
 MODELS = Models({"one": ONE, "two": TWO}, "two/fast")
 

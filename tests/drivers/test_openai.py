@@ -22,8 +22,6 @@ from agentvm.errors import (
 from agentvm.model.secret import Secret
 from agentvm.testing.conformance import driver as conformance
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def provider() -> AsyncIterator[ScriptedProvider]:

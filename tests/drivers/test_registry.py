@@ -9,8 +9,6 @@ from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES, open_driver
 from agentvm.errors import DriverNotFound, MissingKey
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("name", DRIVERS)
 async def test_every_name_opens_the_driver_of_that_name(name: str) -> None:

@@ -1,11 +1,7 @@
-import pytest
-
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import PROMPTS_MAX, ScriptedDriver, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.testing.conformance import driver as conformance
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_echo_conforms() -> None:

@@ -8,8 +8,6 @@ from agentvm.drivers.sdk import check_base_url, check_key, http_client, key_reme
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("url", ["localhost:11434/v1", "ftp://example.test", "http://", "/v1", "http://[::1"])
 def test_an_address_that_cannot_be_used_is_refused_at_start_up(url: str) -> None:

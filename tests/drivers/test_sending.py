@@ -1,7 +1,6 @@
 from collections.abc import AsyncIterator
 
 import anyio
-import pytest
 from tests.support import answers as play
 from tests.support.provider import Answer, Disconnect, Stall, open_provider
 
@@ -11,8 +10,6 @@ from agentvm.drivers.sending import Sending
 from agentvm.errors import ProviderBadRequest, ProviderError
 from agentvm.model.message import FilePart
 from agentvm.model.secret import Secret
-
-pytestmark = pytest.mark.anyio
 
 PROMPT = Prompt(model="m", conversation=(UserEntry(content="hi"),), max_tokens=5)
 

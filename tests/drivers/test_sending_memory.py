@@ -15,8 +15,6 @@ from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.model.message import ImagePart
 
-pytestmark = pytest.mark.anyio
-
 PICTURE_BYTES = 4 * 1024 * 1024
 
 

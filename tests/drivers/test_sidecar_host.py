@@ -9,8 +9,6 @@ from tests.support.processes import wait_ended
 from agentvm.drivers.sidecar_host import LIVES_MAX, Shape, _environment, open_host
 from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreachable
 
-pytestmark = pytest.mark.anyio
-
 SHAPE = Shape(slots=1, window=100)
 MODEL = Path("tiny.gguf")
 

@@ -11,8 +11,6 @@ from tests.support.provider import Answer, Disconnect, ScriptedProvider, open_pr
 from agentvm.drivers import weights
 from agentvm.errors import InvalidInput, ModelUnavailable
 
-pytestmark = pytest.mark.anyio
-
 CONTENT = b"GGUF" + bytes(range(256)) * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 

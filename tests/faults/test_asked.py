@@ -29,8 +29,6 @@ from agentvm.model.ledger import Credit, LedgerEntry
 from agentvm.server.local import RunningServer
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 
-pytestmark = pytest.mark.anyio
-
 STOPS = int(os.environ.get("AVM_FAULT_STOPS", "30"))
 KILLS = int(os.environ.get("AVM_FAULT_KILLS", "2"))
 TURNS_A_KILL = 10

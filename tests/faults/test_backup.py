@@ -9,7 +9,6 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import pytest
 from tests.cli.program import environment, run_avm
 from tests.faults.invariants import check_events, check_messages, check_texts
 from tests.faults.process import open_server, read_log, read_messages
@@ -20,8 +19,6 @@ from agentvm.protocol.link import WireEvent
 from agentvm.storage.engines.sqlite.backup import BackupManifest, make_backup
 from agentvm.storage.engines.sqlite.restore import restore_backup
 from agentvm.vm import system_clock
-
-pytestmark = pytest.mark.anyio
 
 SESSIONS, BACKUPS = 4, 3
 BETWEEN = (20, 250)

@@ -16,8 +16,6 @@ from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.server.local import RunningServer
 
-pytestmark = pytest.mark.anyio
-
 LOOK = ("call_1", "calculator", ['{"expression"', ': "6*7"}'])
 
 

@@ -21,8 +21,6 @@ from tests.support.hostile import RawSocket
 from tests.support.wire import client
 from websockets.asyncio.client import ClientConnection, connect
 
-pytestmark = pytest.mark.anyio
-
 MB = 1024 * 1024
 FRAME_MB = int(os.environ.get("AVM_FAULT_FRAME_MB", "30"))
 SERVER_BYTES = 2 * 1024 * MB

@@ -14,8 +14,6 @@ from tests.support.wire import Client19, client
 from agentvm.model.limits import Limits
 from agentvm.server import serving as serving_module
 
-pytestmark = pytest.mark.anyio
-
 HOUR, DAY = 3600, 86400
 JUMPS = [HOUR, -HOUR, DAY, -DAY]
 

@@ -15,8 +15,6 @@ from tests.support.wire import Client19, client
 
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 
-pytestmark = pytest.mark.anyio
-
 FAULTS: list[Fault] = ["full", "read-only", "sync"]
 REFUSED = "store_failed"
 

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 from tests.faults.invariants import check_events, check_messages
 from tests.faults.process import Server, open_server, read_log, read_messages
 from tests.support.wire import client
 from websockets.asyncio.client import connect
-
-pytestmark = pytest.mark.anyio
 
 MESSAGES = 60
 

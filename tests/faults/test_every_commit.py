@@ -33,8 +33,6 @@ from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 C1 = ContainerId("c1")
 
 

@@ -23,8 +23,6 @@ from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.server.local import RunningServer
 
-pytestmark = pytest.mark.anyio
-
 DEAD = "http://127.0.0.1:9"
 """Nobody listens there."""
 

@@ -20,8 +20,6 @@ from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import Channel
 from agentvm.server import serving as serving_module
 
-pytestmark = pytest.mark.anyio
-
 HEARTBEAT = 0.25
 PEERS = 8
 

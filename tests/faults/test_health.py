@@ -21,8 +21,6 @@ from agentvm.model.secret import Secret
 from agentvm.model.setting import ChangeRequest
 from agentvm.server.local import RunningServer
 
-pytestmark = pytest.mark.anyio
-
 OPERATOR = Principal(tenant_id=TenantId("default"), permissions=EVERYTHING)
 ATTACKER, VICTIM = TenantId("tnt_attacker"), TenantId("tnt_victim")
 NO_ACCESS: dict[str, object] = {

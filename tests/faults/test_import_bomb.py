@@ -15,11 +15,8 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import httpx2
-import pytest
 from tests.faults.process import Server, open_server, rss
 from tests.sessions.histories import archive, changed, filled
-
-pytestmark = pytest.mark.anyio
 
 BYTES = int(os.environ.get("AVM_FAULT_IMPORT_BYTES", "20000000"))
 WAIT = max(55.0, BYTES / 1_000_000)

@@ -10,8 +10,6 @@ from tests.runtime.fixtures import open_world, tool
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply, tool_calls
 
-pytestmark = pytest.mark.anyio
-
 ASKS: list[ScriptStep] = list(tool_calls(("c1", "hammer", {"size": 3}), text="Let me see."))
 ANSWERS: list[ScriptStep] = list(reply("All ", "is ", "well."))
 IN_TOOL = len(ASKS) + 1

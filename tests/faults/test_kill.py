@@ -16,8 +16,6 @@ from agentvm import AgentX, WireEvent, create_agentx, remote_runtime
 from agentvm.client import remote
 from agentvm.errors import ChannelClosed
 
-pytestmark = pytest.mark.anyio
-
 SESSIONS = 15
 TURNS = int(os.environ.get("AVM_FAULT_TURNS", "300")) // SESSIONS
 """Of each session."""

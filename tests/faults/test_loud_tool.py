@@ -18,8 +18,6 @@ from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_cal
 from agentvm.model.limits import Limits
 from agentvm.runtime.tools import Run
 
-pytestmark = pytest.mark.anyio
-
 LOUD = 100 * 1024 * 1024
 DEADLINE = 0.5
 KEPT = Limits().tool_output

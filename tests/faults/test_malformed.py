@@ -6,13 +6,10 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import pytest
 from tests.faults.frames import Fuzz, frame
 from tests.faults.process import OPENED_LATE, open_files, open_server, rss, until
 from tests.support.hostile import RawSocket
 from tests.support.wire import client
-
-pytestmark = pytest.mark.anyio
 
 FRAMES = int(os.environ.get("AVM_FAULT_FRAMES", "5000"))
 ATTACKERS = 8

@@ -4,11 +4,8 @@ import signal
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.faults.process import open_server
 from tests.support.wire import Browser, Client19, named, seqs
-
-pytestmark = pytest.mark.anyio
 
 
 async def all_of(one: Client19, session_id: str, turns: int = 1) -> list[int]:

@@ -40,8 +40,6 @@ from agentvm.storage.sql import sessions as session_store
 from agentvm.storage.sql.sessions import index, pending
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 NOISY, QUIET = TenantId("tnt_noisy"), TenantId("tnt_quiet")
 
 

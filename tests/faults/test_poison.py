@@ -12,8 +12,6 @@ from agentvm import create_agentx, remote_runtime
 from agentvm.client import remote
 from agentvm.errors import ChannelClosed, SessionQuarantined
 
-pytestmark = pytest.mark.anyio
-
 
 async def keep_alive(server: Server, starts: list[int]) -> None:
     """As an init system would: a server that died is started again."""

@@ -22,8 +22,6 @@ from agentvm.config import LlmSettings, SystemSettings
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
 
-pytestmark = pytest.mark.anyio
-
 LONGEST = 40.0
 STEPS = 4
 

@@ -32,8 +32,6 @@ from agentvm.tenants.keys import make_key
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE, check_may_assign
 from agentvm.vm import system_clock
 
-pytestmark = pytest.mark.anyio
-
 ROLES: tuple[UserRole, ...] = ("owner", "admin", "member", "viewer")
 ASKERS = ("operator", "tenant key", *ROLES)
 """A tenant's key is nobody's, reaches all of its tenant and may do everything in it."""

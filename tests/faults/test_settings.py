@@ -25,8 +25,6 @@ from agentvm.model.secret import Secret
 from agentvm.observability.console import configure_logs
 from agentvm.server.local import RunningServer
 
-pytestmark = pytest.mark.anyio
-
 PLANTED = "sk-planted-in-the-settings"
 
 

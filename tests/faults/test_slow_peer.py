@@ -14,8 +14,6 @@ from agentvm.drivers.scripted import reply
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import MAX_BYTES, MAX_FRAMES, Channel
 
-pytestmark = pytest.mark.anyio
-
 CHUNK = "x" * 16_000
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import pytest
 from tests.faults.process import OPENED_LATE, open_files, rss, until
 from tests.support.wire import client
 
@@ -16,8 +15,6 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import SystemSettings
 from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
-
-pytestmark = pytest.mark.anyio
 
 USERS = 20
 WARM = 3

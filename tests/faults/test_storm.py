@@ -7,13 +7,10 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import pytest
 from tests.faults.invariants import Frame, check_events
 from tests.faults.process import Server, open_server, read_log, rss
 from tests.support.wire import client
 from websockets.asyncio.client import ClientConnection, connect
-
-pytestmark = pytest.mark.anyio
 
 CLIENTS = int(os.environ.get("AVM_FAULT_CLIENTS", "100"))
 SESSIONS, TURNS = 15, 3

@@ -21,8 +21,6 @@ from agentvm.server import transport
 from agentvm.server.local import RunningServer
 from agentvm.server.pending_sockets import PENDING_PER_ORIGIN_MAX
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def serving(

@@ -1,14 +1,11 @@
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.runtime.fixtures import Ticking, open_world
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver
 from agentvm.observability.gauges import Instruments
 from agentvm.observability.sampler import Sampler
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_runs_and_what_waits_is_seen(tmp_path: Path) -> None:

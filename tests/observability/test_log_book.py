@@ -19,8 +19,6 @@ from agentvm.observability.log_entry import LEVELS, LogEntry
 from agentvm.observability.log_filter import EVERY, LogFilter, log_scope
 from agentvm.observability.redact import Redactor
 
-pytestmark = pytest.mark.anyio
-
 ALL = log_scope(Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING), None)
 logger = get_logger("agentvm.tests.book")
 

@@ -21,8 +21,6 @@ from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability import metrics as module
 from agentvm.observability.metrics import OTHER, Metrics, ModelCount
 
-pytestmark = pytest.mark.anyio
-
 
 def counting(*known: str) -> Metrics:
     names = known or ("scripted/scripted",)

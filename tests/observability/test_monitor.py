@@ -9,8 +9,6 @@ from agentvm.errors import NotAvailable
 from agentvm.observability.monitor import NO_SPACE, Monitor, known_models
 from agentvm.observability.sampler import DISK_FULL_BYTES
 
-pytestmark = pytest.mark.anyio
-
 
 def monitor(path: Path | None = None) -> Monitor:
     return Monitor(clock=Ticking(), known=lambda provider, model: True, database=path)

@@ -31,8 +31,6 @@ from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 
-pytestmark = pytest.mark.anyio
-
 SAID, RESULT, HEADER = "xyzzy-what-was-said", "plugh-what-a-tool-gave", "Bearer planted-collector-token"
 USED = Usage(input_tokens=11, output_tokens=7, cache_read_tokens=5, cache_write_tokens=3, thinking_tokens=2)
 

@@ -30,8 +30,6 @@ from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 KEY, SERVER_KEY = "sk-planted-provider-key", "A" * 43
 TENANT_RIGHTS = EVERYTHING - {"system:admin"}
 

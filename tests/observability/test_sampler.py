@@ -7,8 +7,6 @@ import pytest
 from agentvm.observability import sampler as module
 from agentvm.observability.sampler import DISK_FULL_BYTES, RECENT_SAMPLES_MAX, Sampler
 
-pytestmark = pytest.mark.anyio
-
 
 def test_the_worst_of_late_counts_and_is_forgotten() -> None:
     sampler = Sampler(lambda: None)

@@ -31,8 +31,6 @@ from agentvm.observability.telemetry import (
     open_telemetry,
 )
 
-pytestmark = pytest.mark.anyio
-
 NOTHING = Snapshot(0, 1, (), ())
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
-import pytest
 from tests.observability.scripts import plan, play
 from tests.observability.test_metrics import run
 from tests.runtime.fixtures import World, open_world, tool
@@ -18,8 +17,6 @@ from agentvm.events.base import Event
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.usage import NO_USAGE
 from agentvm.observability.timeline import Timeline, draw
-
-pytestmark = pytest.mark.anyio
 
 
 async def told(world: World) -> list[Event]:

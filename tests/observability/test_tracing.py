@@ -21,8 +21,6 @@ from agentvm.observability import tracing as module
 from agentvm.observability.spans import Span, TracedCall, span_of, trace_of
 from agentvm.observability.tracing import OTHER, UNKNOWN, Tracing
 
-pytestmark = pytest.mark.anyio
-
 
 def span(number: int) -> Span:
     return Span(f"chat {number}", trace_of("t"), span_of("t", str(number)), None, 1, 2, {})

@@ -4,8 +4,6 @@ from tests.operations.fixtures import open_desk
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 
-pytestmark = pytest.mark.anyio
-
 NEITHER = {"error": "Either imageId or agentId must be provided", "errorCode": "invalid_input"}
 
 

@@ -14,8 +14,6 @@ from agentvm.model.principal import MEMBER
 from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.vm import ATTACHMENT_GRACE_MS
 
-pytestmark = pytest.mark.anyio
-
 BODY = b"\x89PNG" + b"x" * CHUNK_BYTES
 DIGEST = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
 PNG = ((b"content-type", b"image/png"),)

@@ -1,7 +1,4 @@
-import pytest
 from tests.server.http.fixtures import open_world
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_was_done_is_listed_newest_first_with_who_and_from_where() -> None:

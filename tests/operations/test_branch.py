@@ -6,8 +6,6 @@ import anyio
 import pytest
 from tests.server.http.fixtures import World, open_world
 
-pytestmark = pytest.mark.anyio
-
 
 async def messages(world: World, session_id: str, query: str = "") -> list[Any]:
     return (await world.ask("GET", f"/v1/sessions/{session_id}/messages{query}", key=world.acme.admin)).items

@@ -1,12 +1,9 @@
-import pytest
 from tests.operations.fixtures import Desk, open_desk
 from tests.server.http.fixtures import open_world
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, reply
 from agentvm.model.limits import Compaction
-
-pytestmark = pytest.mark.anyio
 
 COMPACTION = Compaction(keep=2)
 

@@ -11,8 +11,6 @@ from agentvm.config import scope
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.edits import EDIT_KEYS_MAX, own_keys
 
-pytestmark = pytest.mark.anyio
-
 PLANTED = "sk-planted-0123456789"
 
 

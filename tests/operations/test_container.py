@@ -5,8 +5,6 @@ from tests.server.http.fixtures import open_world
 
 from agentvm.model.principal import MEMBER
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_container_is_created_once_and_its_creation_told_before_the_reply() -> None:
     async with open_desk() as desk:

@@ -6,8 +6,6 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.operations.context import Context, context_of
 
-pytestmark = pytest.mark.anyio
-
 
 def call(desk: Desk) -> Context:
     return context_of(desk.peer)

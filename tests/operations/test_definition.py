@@ -11,8 +11,6 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import SYSTEM_TENANT
 from agentvm.resources.registry import Author
 
-pytestmark = pytest.mark.anyio
-
 POET = {"name": "poet", "systemPrompt": "rhyme"}
 
 

@@ -15,8 +15,6 @@ from agentvm.operations.container import ContainerList
 from agentvm.operations.table import COMMANDS
 from agentvm.resources.centre import make_centre
 
-pytestmark = pytest.mark.anyio
-
 
 class Broken:
     """A store that fails whatever is asked of it."""

@@ -1,10 +1,7 @@
-import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.model.ids import ContainerId
 from agentvm.model.principal import MEMBER
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_draft_is_kept_changed_and_removed() -> None:

@@ -1,10 +1,7 @@
 """Deleting is deleting, as those see it who ask over HTTP."""
 
 import anyio
-import pytest
 from tests.server.http.fixtures import World, open_world
-
-pytestmark = pytest.mark.anyio
 
 
 async def erased(world: World) -> None:

@@ -1,9 +1,6 @@
-import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.log import get_logger
-
-pytestmark = pytest.mark.anyio
 
 logger = get_logger("agentvm.tests.http_errors")
 

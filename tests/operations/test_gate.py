@@ -8,8 +8,6 @@ from agentvm.operations.gate import carry_out
 from agentvm.operations.session import SessionPin
 from agentvm.operations.table import BY_NAME
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_outcome_of_a_write_is_audited_whichever_way_it_was_asked() -> None:
     async with open_world() as world:

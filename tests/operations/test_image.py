@@ -9,8 +9,6 @@ from tests.operations.fixtures import Vanishing, ask_at_once, open_desk
 from agentvm.blueprint.definition import DEFINITION_MAX_BYTES
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 
-pytestmark = pytest.mark.anyio
-
 NOT_FOUND = {"error": "Image not found: nope", "errorCode": "image_not_found"}
 
 

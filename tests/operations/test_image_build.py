@@ -1,9 +1,6 @@
-import pytest
 from tests.server.http.fixtures import World, open_world
 
 from agentvm.model.ids import ContainerId
-
-pytestmark = pytest.mark.anyio
 
 
 async def create(world: World, name: str, **about: object) -> str:

@@ -18,8 +18,6 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 
-pytestmark = pytest.mark.anyio
-
 IDS = ("containerId", "imageId", "sessionId", "agentId")
 STRANGERS = {
     "another tenant": Principal(tenant_id=TenantId("other"), permissions=EVERYTHING),

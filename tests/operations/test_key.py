@@ -6,8 +6,6 @@ from agentvm.model.ids import DEFAULT_TENANT, KeyId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS, TENANT_WIDE
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_key_is_shown_once_and_opens_the_door() -> None:
     async with open_world() as world:

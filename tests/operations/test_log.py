@@ -14,8 +14,6 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.log import concerning, get_logger
 from agentvm.server.local import RunningServer
 
-pytestmark = pytest.mark.anyio
-
 logger = get_logger("agentvm.tests.http_logs")
 
 

@@ -11,8 +11,6 @@ from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.limits import Limits
 from agentvm.storage.sql.store import TenantStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_message_to_a_cold_image_is_answered_before_its_turn_begins() -> None:
     async with open_desk() as desk:

@@ -13,8 +13,6 @@ from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
 from agentvm.version import VERSION
 
-pytestmark = pytest.mark.anyio
-
 SCRAPER = (b"accept", b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1")
 
 

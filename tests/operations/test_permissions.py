@@ -6,8 +6,6 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, PERMISSIONS, Principal
 from agentvm.operations.table import BY_COMMAND, COMMANDS
 
-pytestmark = pytest.mark.anyio
-
 NEEDS = {name: row.needs[0] for name, row in BY_COMMAND.items()}
 
 

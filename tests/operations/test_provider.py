@@ -1,9 +1,6 @@
-import pytest
 from tests.server.http.fixtures import NOON, open_world
 
 from agentvm.errors import ProviderOverloaded
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_who_may_see_it_sees_how_the_providers_are() -> None:

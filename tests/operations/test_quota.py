@@ -3,8 +3,6 @@ from tests.server.http.fixtures import open_world
 
 from agentvm.model.account import METRICS
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_limit_holds_from_the_next_request_on_and_says_when_to_come_back() -> None:
     async with open_world() as world:

@@ -9,8 +9,6 @@ from agentvm.model.account import Quota
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 
-pytestmark = pytest.mark.anyio
-
 GREETING = {
     "type": "prompt",
     "name": "greeting",

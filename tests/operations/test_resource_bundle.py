@@ -3,8 +3,6 @@ from typing import Any
 import pytest
 from tests.server.http.fixtures import World, open_world
 
-pytestmark = pytest.mark.anyio
-
 
 async def register(world: World, kind: str, name: str, content: dict[str, Any], **about: Any) -> Any:
     body = {"type": kind, "name": name, "content": content, **about}

@@ -5,8 +5,6 @@ from urllib.parse import urlencode
 import pytest
 from tests.server.http.fixtures import Reply, World, open_world
 
-pytestmark = pytest.mark.anyio
-
 
 async def register(world: World, name: str = "hello", text: str = "Hello {{name}}!", **about: Any) -> Any:
     body = {"type": "prompts", "name": name, "content": {"text": text}, **about}

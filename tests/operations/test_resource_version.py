@@ -1,9 +1,6 @@
 from typing import Any
 
-import pytest
 from tests.server.http.fixtures import World, open_world
-
-pytestmark = pytest.mark.anyio
 
 
 async def register(world: World, name: str, text: str, **about: Any) -> Any:

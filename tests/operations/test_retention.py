@@ -1,10 +1,7 @@
 import anyio
-import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.model.retention import DAY_MS
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_tenant_sees_its_policy_and_what_another_would_delete() -> None:

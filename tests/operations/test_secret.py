@@ -5,8 +5,6 @@ from agentvm.operations import secret
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.secret import SecretPut
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_secret_goes_in_and_never_comes_out() -> None:
     async with open_world() as world:

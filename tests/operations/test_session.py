@@ -6,8 +6,6 @@ from tests.operations.fixtures import Vanishing, open_desk
 from agentvm.model.account import Quota
 from agentvm.model.session import TITLE_MAX
 
-pytestmark = pytest.mark.anyio
-
 
 def about(command: str, session_id: str, image_id: str = "") -> dict[str, object]:
     """What the command takes to be about a session."""

@@ -1,9 +1,6 @@
-import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.model.limits import Limits
-
-pytestmark = pytest.mark.anyio
 
 DAY = 86_400_000
 

@@ -3,8 +3,6 @@ from tests.server.http.fixtures import open_world
 
 from agentvm.model.ids import DEFAULT_TENANT
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_operator_makes_changes_and_deletes_a_tenant() -> None:
     async with open_world() as world:

@@ -15,8 +15,6 @@ from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.sessions import import_queue
 from agentvm.tenants.quota import Quotas
 
-pytestmark = pytest.mark.anyio
-
 CLAUDE = json.dumps([{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]).encode()
 
 

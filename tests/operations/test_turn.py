@@ -1,7 +1,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 from tests.operations.test_metric import talk
 from tests.server.http.fixtures import World, open_world
 
@@ -10,8 +9,6 @@ from agentvm.model.principal import MEMBER, Principal
 from agentvm.operations.dispatch import answer
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend
-
-pytestmark = pytest.mark.anyio
 
 
 async def turns(world: World, session: str, key: str | None = None, more: str = "") -> list[Any]:

@@ -4,8 +4,6 @@ import io
 import pytest
 from tests.server.http.fixtures import NOON, World, open_world
 
-pytestmark = pytest.mark.anyio
-
 DAY = 86_400_000
 
 

@@ -5,8 +5,6 @@ from tests.server.http.fixtures import open_world
 
 from agentvm.tenants.rights import TENANT_WIDE
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_administrator_adds_changes_and_deletes_users() -> None:
     async with open_world() as world:

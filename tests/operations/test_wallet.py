@@ -2,8 +2,6 @@ import anyio
 import pytest
 from tests.server.http.fixtures import NOON, open_world
 
-pytestmark = pytest.mark.anyio
-
 CREDITS = "/v1/wallet/credits?tenant=acme"
 
 

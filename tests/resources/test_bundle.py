@@ -17,8 +17,6 @@ from agentvm.resources.bundle import export_bundle, import_bundle
 from agentvm.resources.registry import Author
 from agentvm.resources.shipped import publish_shipped
 
-pytestmark = pytest.mark.anyio
-
 AGENT = "resource://agents/seller"
 PICTURE = {"data": "AAECAw=="}
 

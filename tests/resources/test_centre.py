@@ -1,7 +1,4 @@
-import pytest
 from tests.resources.fixtures import open_world
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_is_registered_is_resolved_and_read_from_the_same_store() -> None:

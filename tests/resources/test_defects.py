@@ -16,8 +16,6 @@ from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge, ResourceV
 from agentvm.resources.bundle import import_bundle
 from agentvm.storage.resources import Search
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_1_two_owners_have_the_same_name() -> None:
     async with open_world() as world:

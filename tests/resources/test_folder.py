@@ -270,7 +270,6 @@ def test_another_version_is_all_that_is_written(tmp_path: Path) -> None:
     assert (raw["version"], raw["content"]) == ("1.0.1", {"text": {"$file": "prompt.md"}})
 
 
-@pytest.mark.anyio
 async def test_its_digest_is_what_a_server_says(tmp_path: Path) -> None:
     async with open_world() as world:
         await world.prompt("tone")

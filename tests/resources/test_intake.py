@@ -32,8 +32,6 @@ from agentvm.model.resource import canonical, digest_of
 from agentvm.resources.bundle import import_bundle
 from agentvm.resources.intake import ImportedEntry, OnConflict
 
-pytestmark = pytest.mark.anyio
-
 SECRET = b"a private picture"
 EVERY: tuple[OnConflict, ...] = ("fail", "skip", "newVersion")
 

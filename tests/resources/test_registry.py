@@ -20,8 +20,6 @@ from agentvm.model.resource import CONTENT_MAX_BYTES, digest_of
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.storage.resources import Changes
 
-pytestmark = pytest.mark.anyio
-
 READER = Author(tenant_id=ACME, actor="rita", may_publish=False)
 
 

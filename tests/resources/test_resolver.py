@@ -20,8 +20,6 @@ from agentvm.resources.registry import NewVersion
 from agentvm.resources.resolver import ARGS_MAX, CACHE_MS, INLINE_MAX_BYTES, WARNED_ARGS_MAX, Pinned
 from agentvm.storage.resources import Changes
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_ships_is_shadowed_by_an_own_name_and_reached_by_its_owner() -> None:
     async with open_world() as world:

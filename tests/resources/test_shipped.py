@@ -17,8 +17,6 @@ from agentvm.resources.shipped import AUTHOR, HOME, bundle_of, load, publish_shi
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.storage.resources import Search
 
-pytestmark = pytest.mark.anyio
-
 AGENTS = ("assistant", "translator", "summariser", "coding-helper")
 
 # A released version never changes. Who changes one gives it the next number, in its resource.json, and puts its digest here;

@@ -1,5 +1,4 @@
 import anyio
-import pytest
 
 from agentvm.errors import InboxFull, ProviderBadRequest, ProviderOverloaded
 from agentvm.events.base import EventScope
@@ -8,8 +7,6 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.runtime import turn
 from agentvm.runtime.accepted import Accepted, failure_of
 from agentvm.runtime.billing import Bill, Unmetered
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_turn_takes_as_long_as_the_loop_says_and_what_it_took_before() -> None:

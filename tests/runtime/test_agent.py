@@ -12,8 +12,6 @@ from agentvm.model.message import AssistantMessage, UserMessage
 from agentvm.runtime.history import Rewrite
 from agentvm.runtime.lifecycle import AgentState
 
-pytestmark = pytest.mark.anyio
-
 INTERRUPTED = ["message_stop", "conversation_end", "turn_response"]
 
 

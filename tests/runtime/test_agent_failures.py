@@ -13,8 +13,6 @@ from agentvm.errors import AgentVMError, ProviderAuthFailed, ProviderOverloaded,
 from agentvm.model.limits import Limits
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolResultMessage
 
-pytestmark = pytest.mark.anyio
-
 Heard = list[dict[str, object]]
 
 

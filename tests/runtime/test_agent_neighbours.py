@@ -17,8 +17,6 @@ from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
 from agentvm.runtime.recovery.progress import Done
 
-pytestmark = pytest.mark.anyio
-
 HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import anyio
 import msgspec
-import pytest
 from tests.runtime.fixtures import World, left, open_world, types
 
 from agentvm.blueprint.image import new_session
@@ -15,8 +14,6 @@ from agentvm.errors import ProviderOverloaded
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.recovery.progress import Done
-
-pytestmark = pytest.mark.anyio
 
 TURN = TurnId("turn_before")
 HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))

@@ -12,8 +12,6 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.recovery.progress import Done
 from agentvm.runtime.turn import PendingCall
 
-pytestmark = pytest.mark.anyio
-
 
 async def ok(arguments: dict[str, object]) -> object:
     return "fine"

@@ -26,8 +26,6 @@ from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
 from agentvm.runtime.recovery.progress import Cut, Done
 
-pytestmark = pytest.mark.anyio
-
 
 class Named(ScriptedDriver):
     def __init__(self, name: str, script: Script = echo, *, window: int = 100_000) -> None:

@@ -24,8 +24,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import AttachmentStore
 
-pytestmark = pytest.mark.anyio
-
 BODY, ABSENT = b"\x89PNG", f"sha256:{'0' * 64}"
 
 

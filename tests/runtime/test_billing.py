@@ -17,8 +17,6 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.billing import Bill, Unmetered
 from agentvm.runtime.recovery.progress import Cut, Done
 
-pytestmark = pytest.mark.anyio
-
 SCOPE = EventScope(container_id=ContainerId("c"), image_id=ImageId("i"), session_id=SessionId("s"), turn_id=TurnId("turn_1"))
 
 

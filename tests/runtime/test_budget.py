@@ -12,8 +12,6 @@ from agentvm.model.usage import Usage
 from agentvm.runtime import budget
 from agentvm.runtime.recovery.progress import Done
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = Limits(steps=5, turn_tokens=1_000, turn_cost=Decimal(2), repeats=3)
 
 

@@ -10,8 +10,6 @@ from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import MAX_EXPRESSION, builtin_tools, calculate, tell_time
 from agentvm.runtime.tools import ToolOutcome, ToolSet
 
-pytestmark = pytest.mark.anyio
-
 NOON = 1_794_744_000_000
 TOOLS = ToolSet(builtin_tools(lambda: NOON))
 

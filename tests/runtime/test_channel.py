@@ -21,8 +21,6 @@ from agentvm.runtime.channel import (
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import FREE_BYTES
 
-pytestmark = pytest.mark.anyio
-
 
 def open_channel() -> Channel:
     return Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event)

@@ -19,8 +19,6 @@ from agentvm.runtime.history import keep_to
 from agentvm.storage.base import Recalled
 from agentvm.storage.sql.log import LogStore
 
-pytestmark = pytest.mark.anyio
-
 S1 = SessionId("s1")
 
 

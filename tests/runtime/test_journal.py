@@ -28,8 +28,6 @@ from agentvm.runtime.session_log import SessionLog
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 C1 = ContainerId("c1")
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 USAGE = Usage(input_tokens=1, output_tokens=2)

@@ -1,12 +1,9 @@
 """Large messages wait for room, tenant by tenant; small ones for nothing."""
 
 import anyio
-import pytest
 
 from agentvm.model.ids import TenantId
 from agentvm.runtime.large import LARGE_BYTES, TOTAL_BYTES, LargeMessages
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_large_messages_wait_for_room_tenant_by_tenant_and_small_ones_for_none() -> None:

@@ -13,8 +13,6 @@ from agentvm.runtime import model_call
 from agentvm.runtime.attached import Filled
 from agentvm.runtime.provider_chain import Asked, ProviderChain
 
-pytestmark = pytest.mark.anyio
-
 PROMPT = Prompt(model="m", conversation=(UserEntry(content="hi"),), max_tokens=10, thinking=5)
 
 

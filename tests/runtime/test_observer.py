@@ -4,8 +4,6 @@ import pytest
 from agentvm.protocol.link import WireEvent
 from agentvm.runtime.observer import BACKLOG, Observer
 
-pytestmark = pytest.mark.anyio
-
 
 def event(kind: str, number: int = 0) -> WireEvent:
     return WireEvent(type=kind, timestamp=number)

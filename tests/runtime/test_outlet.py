@@ -19,8 +19,6 @@ from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.replay import Missed
 from agentvm.sharing.byte_budget import ByteBudget
 
-pytestmark = pytest.mark.anyio
-
 
 def connect(world: World, after: int | None = None, session_id: SessionId | None = None) -> tuple[Channel, Outlet]:
     channel = Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event)

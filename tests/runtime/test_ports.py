@@ -11,8 +11,6 @@ from agentvm.model.limits import Compaction
 from agentvm.model.message import UserMessage
 from agentvm.runtime import histories, ports
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("by", ["model", "off"])
 async def test_a_summary_is_recalled_where_the_tenant_wants_one(by: str) -> None:

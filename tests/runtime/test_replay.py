@@ -12,8 +12,6 @@ from agentvm.runtime.replay import Missed
 from agentvm.storage.base import LogChunk
 from agentvm.storage.sql.log import LogStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def read(world: World, after: int) -> Missed:
     image = world.image

@@ -1,11 +1,8 @@
-import pytest
 from tests.runtime.fixtures import open_world
 
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, SessionId, TenantId
 from agentvm.runtime.roster import Roster, Sleeper
-
-pytestmark = pytest.mark.anyio
 
 OTHER = TenantId("other")
 

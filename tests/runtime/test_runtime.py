@@ -11,8 +11,6 @@ from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, Ses
 from agentvm.model.limits import Limits
 from agentvm.runtime.channel import GOING_AWAY
 
-pytestmark = pytest.mark.anyio
-
 
 def held(gate: anyio.Event) -> ScriptedDriver:
     head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))

@@ -24,8 +24,6 @@ from agentvm.runtime.runtime import open_runtime
 from agentvm.runtime.tools import ServerTools
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 

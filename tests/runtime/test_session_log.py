@@ -1,4 +1,3 @@
-import pytest
 from tests.runtime.fixtures import open_world
 
 from agentvm.drivers.scripted import ScriptedDriver
@@ -114,7 +113,6 @@ def test_a_heavy_tail_does_not_wait_for_the_end_of_the_turn() -> None:
     assert ([event.seq for event in log.tail], log.weight) == ([4], 5)
 
 
-@pytest.mark.anyio
 async def test_a_journal_entry_comes_back_as_the_logs_it_carried() -> None:
     async with open_world(ScriptedDriver()) as world:
         here, gone = fresh(), SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("sess_gone"), 0)
@@ -129,7 +127,6 @@ async def test_a_journal_entry_comes_back_as_the_logs_it_carried() -> None:
         assert log.tail == [*first, *second]
 
 
-@pytest.mark.anyio
 async def test_an_unreadable_journal_entry_does_not_keep_the_others_from_coming_back() -> None:
     async with open_world(ScriptedDriver()) as world:
         here = fresh()

@@ -19,8 +19,6 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import ImagePart, TextPart, UserContent
 from agentvm.model.refused import RefusedPart
 
-pytestmark = pytest.mark.anyio
-
 CAT = ImagePart(data="aGk=", media_type="image/png", name="cat.png")
 NOTE = "[image cat.png: refused by the provider]"
 

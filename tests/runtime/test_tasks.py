@@ -4,8 +4,6 @@ import pytest
 from agentvm.errors import StoreFailed
 from agentvm.runtime.tasks import open_tasks
 
-pytestmark = pytest.mark.anyio
-
 
 async def fail(error: Exception) -> None:
     raise error

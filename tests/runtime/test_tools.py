@@ -14,8 +14,6 @@ from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.tools import ServerTools, ToolOutcome, ToolSet
 
-pytestmark = pytest.mark.anyio
-
 
 def giving(value: object) -> ToolSet:
     async def run(arguments: dict[str, object]) -> object:

@@ -2,7 +2,6 @@
 
 import anyio
 import anyio.lowlevel
-import pytest
 from tests.runtime.fixtures import open_world
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
@@ -10,8 +9,6 @@ from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.runtime.turn_log import TurnLog
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_events_of_a_turn_are_those_that_were_told_and_no_others() -> None:

@@ -5,8 +5,6 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.events.lifecycle import Interrupted
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_paid_first() -> None:
     broken = [False]

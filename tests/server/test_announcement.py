@@ -11,8 +11,6 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import SystemSettings
 from agentvm.server.announcement import FILE_NAME, announced, running_server
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_server_says_where_it_listens_while_it_does(tmp_path: Path) -> None:
     assert running_server(tmp_path) is None

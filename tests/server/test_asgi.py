@@ -8,8 +8,6 @@ from agentvm.server import writer
 from agentvm.server.asgi import SOCKET_PATHS
 from agentvm.version import VERSION
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_health_says_ok_and_the_version() -> None:
     async with open_listener() as (_, listener):

@@ -24,8 +24,6 @@ from agentvm.server import websocket
 from agentvm.server.local import RunningServer
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 OPERATOR = Principal(tenant_id=TenantId("default"), permissions=EVERYTHING)
 ACME = TenantId("acme")
 

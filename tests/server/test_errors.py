@@ -18,8 +18,6 @@ from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.router import HttpRoute
 
-pytestmark = pytest.mark.anyio
-
 
 def failing(error: Exception) -> ManagementApi:
     async def fail(_: HttpRequest) -> HttpResponse:

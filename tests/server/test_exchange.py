@@ -6,8 +6,6 @@ import pytest
 
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 
-pytestmark = pytest.mark.anyio
-
 
 def requested(*chunks: bytes, headers: tuple[tuple[bytes, bytes], ...] = (), max_body_bytes: int = 10) -> HttpRequest:
     waiting = list(chunks)

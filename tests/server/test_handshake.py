@@ -13,8 +13,6 @@ from agentvm.runtime.channel import Closing
 from agentvm.server import handshake
 from agentvm.server.handshake import SUBSCRIPTIONS_MAX, Handshake
 
-pytestmark = pytest.mark.anyio
-
 ALICE = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 
 

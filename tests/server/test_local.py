@@ -16,8 +16,6 @@ from agentvm.model.definition import Definition
 from agentvm.protocol.link import WireEvent
 from agentvm.server.local import LocalRuntime, local_runtime, start_server
 
-pytestmark = pytest.mark.anyio
-
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 
 

@@ -11,8 +11,6 @@ from agentvm.model.image import ImageConfig
 from agentvm.runtime.channel import GOING_AWAY, TOO_SLOW
 from agentvm.server.local_link import LocalLink
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def open_view() -> AsyncIterator[RuntimeView]:

@@ -1,12 +1,9 @@
 from contextlib import ExitStack
 
 import anyio
-import pytest
 
 from agentvm.runtime.channel import GOING_AWAY, Closing
 from agentvm.server.pending_sockets import CROWDED, PENDING_MAX, PENDING_PER_ORIGIN_MAX, PendingSocket, PendingSockets
-
-pytestmark = pytest.mark.anyio
 
 
 def gone(rooms: list[PendingSocket]) -> list[int]:

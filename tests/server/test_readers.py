@@ -15,8 +15,6 @@ from agentvm.server.readers import Reader, Readers, attach_reader, client_id_of
 from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("query", "client_id"),

@@ -12,8 +12,6 @@ from tests.server.fixtures import Socket, open_listener, open_socket
 from agentvm.drivers.scripted import ScriptedDriver, reply
 from agentvm.server.serving import Listener
 
-pytestmark = pytest.mark.anyio
-
 
 class Wanderer:
     """Reads as much as it likes, acknowledges what it reads, and loses the rest with its socket."""

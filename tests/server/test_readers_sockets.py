@@ -15,8 +15,6 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server import readers, writer
 from agentvm.storage.sql.store import TenantStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def fail(self: object, *given: object) -> NoReturn:
     raise StoreFailed("the disk is gone")

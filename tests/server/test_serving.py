@@ -15,8 +15,6 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.server.serving import bind
 
-pytestmark = pytest.mark.anyio
-
 
 def test_a_free_port_is_bound_and_listens() -> None:
     with bind("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname(), timeout=5):

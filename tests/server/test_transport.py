@@ -25,7 +25,6 @@ async def wait_closed(stream: anyio.abc.SocketStream, sent: bytes = b"") -> None
             pass
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", REQUEST[:-2], REQUEST + b"G"])
 async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.05)
@@ -35,7 +34,6 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monke
                 await wait_closed(stream, sent)
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(transport_module, "BODY_SECONDS", 0.5)
@@ -60,7 +58,6 @@ async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytes
 HALF = b"POST /v1/auth/keys HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900000\r\n\r\n"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", [b"/v1/auth/nowhere", b"/health", b"/ready"])
 async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_body(
     path: bytes, monkeypatch: pytest.MonkeyPatch
@@ -74,7 +71,6 @@ async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_
                 await wait_closed(stream, b"x")
 
 
-@pytest.mark.anyio
 async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     # The first must be long enough for a busy machine to begin to read.
     monkeypatch.setattr(transport_module, "BODY_SECONDS", 1.0)
@@ -86,7 +82,6 @@ async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.Mo
                 assert (await stream.receive()).startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.anyio
 async def test_a_whole_body_that_nobody_read_leaves_the_connection_open() -> None:
     whole = b"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\nabc"
     with anyio.fail_after(5):
@@ -97,7 +92,6 @@ async def test_a_whole_body_that_nobody_read_leaves_the_connection_open() -> Non
                     assert (await stream.receive()).startswith(b"HTTP/1.1 404")
 
 
-@pytest.mark.anyio
 async def test_a_body_that_came_after_its_answer_leaves_the_connection_open() -> None:
     # Most clients send head and body one by one, and a refusal may be faster.
     head, body = b"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\n", b"abc"
@@ -112,7 +106,6 @@ async def test_a_body_that_came_after_its_answer_leaves_the_connection_open() ->
                 assert (await stream.receive()).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.anyio
 async def test_a_request_whose_head_has_no_end_is_refused() -> None:
     async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -124,7 +117,6 @@ async def test_a_request_whose_head_has_no_end_is_refused() -> None:
                     await stream.receive()
 
 
-@pytest.mark.anyio
 async def test_a_large_body_is_no_large_head() -> None:
     async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -162,7 +154,6 @@ async def reserved(crowd: Crowd, least: int) -> None:
         await anyio.sleep(0.005)
 
 
-@pytest.mark.anyio
 async def test_an_unfinished_message_is_charged_until_there_is_no_room_and_freed_with_its_socket() -> None:
     async with open_crowd(1_100_000) as crowd:
         async with RawSocket.open(crowd.port) as first, RawSocket.open(crowd.port) as second:
@@ -182,7 +173,6 @@ async def until_free(crowd: Crowd) -> None:
         await anyio.sleep(0.005)
 
 
-@pytest.mark.anyio
 async def test_many_small_pieces_cost_more_than_their_bytes() -> None:
     async with open_crowd(1_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
         piece = b"\x00\x81" + b"\x00" * 4 + b" "
@@ -190,7 +180,6 @@ async def test_many_small_pieces_cost_more_than_their_bytes() -> None:
         assert await mallory.closed() in (1013, None)
 
 
-@pytest.mark.anyio
 async def test_a_large_message_that_does_not_go_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
     async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
@@ -198,7 +187,6 @@ async def test_a_large_message_that_does_not_go_on_is_not_waited_for(monkeypatch
         assert await mallory.closed() == 1008
 
 
-@pytest.mark.anyio
 async def test_a_large_message_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
     monkeypatch.setattr(transport_module, "FRAME_MIN_BYTES", 1)

@@ -13,8 +13,6 @@ from websockets.asyncio.client import connect
 from agentvm.server import handshake, pending_sockets
 from agentvm.server.transport import UNKNOWN_MAX_BYTES
 
-pytestmark = pytest.mark.anyio
-
 MASK = b"\0\0\0\0"
 
 

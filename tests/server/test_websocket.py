@@ -14,8 +14,6 @@ from agentvm.server import writer
 from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
 
-pytestmark = pytest.mark.anyio
-
 
 def the_channel(vm: AgentVM) -> Any:
     (channel,) = vm.runtime.broadcaster.channels

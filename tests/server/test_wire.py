@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server.wire import PlainWire
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_plain_wire_sends_one_message_per_text_and_nothing_without_waiting() -> None:

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import pytest
 from tests.server.fixtures import open_listener
 
 from agentvm.model.ids import TenantId
@@ -14,8 +13,6 @@ from agentvm.protocol.codec import Frame
 from agentvm.protocol.connection import PeerConnection
 from agentvm.runtime.channel import GOING_AWAY, GONE, LARGE, Channel
 from agentvm.server.writer import Writer, writing_context
-
-pytestmark = pytest.mark.anyio
 
 
 class FakeWire:

@@ -10,8 +10,6 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.sessions.attachments import AttachmentLibrary
 from agentvm.storage.attachments import Upload
 
-pytestmark = pytest.mark.anyio
-
 TEXT = Upload(media_type="text/plain")
 
 

@@ -1,12 +1,9 @@
 import anyio
-import pytest
 
 from agentvm.config import ServerConfig
 from agentvm.runtime.billing import Unmetered
 from agentvm.sessions.background import BackgroundWork
 from agentvm.storage.engine import open_store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_it_goes_on_until_it_is_cancelled() -> None:

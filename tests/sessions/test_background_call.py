@@ -22,8 +22,6 @@ from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 WORK = SessionWork(
     tenant_id=TenantId("acme"),
     container_id=ContainerId("home"),

@@ -11,8 +11,6 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
 from agentvm.runtime import agent
 from agentvm.runtime import history as history_module
 
-pytestmark = pytest.mark.anyio
-
 
 async def chat(desk: Desk, *texts: str) -> tuple[str, list[Any]]:
     """A session in which that was said; its messages."""

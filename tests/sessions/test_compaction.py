@@ -24,8 +24,6 @@ from agentvm.sessions.compaction import Compactor
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
 
-pytestmark = pytest.mark.anyio
-
 FACT = "My cat is called Schrödinger."
 WORDS = "and so the story goes on and on " * 8
 """About 90 tokens."""

@@ -9,8 +9,6 @@ from agentvm.model.ids import ContainerId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.sessions.containers import Containers
 
-pytestmark = pytest.mark.anyio
-
 TEAM = ContainerId("team")
 
 

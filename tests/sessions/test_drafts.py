@@ -1,12 +1,9 @@
-import pytest
 from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.sessions.drafts import DRAFT_MAX
 from agentvm.sessions.library import DEVICE_MAX
-
-pytestmark = pytest.mark.anyio
 
 
 def person(desk: Desk, name: str) -> Desk:

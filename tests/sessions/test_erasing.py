@@ -16,8 +16,6 @@ from agentvm.storage.erasing import Advanced, Breathe, Erasure
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:

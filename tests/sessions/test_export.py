@@ -17,8 +17,6 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_archive_says_everything_and_nothing_of_the_server() -> None:
     async with filled() as store:

@@ -18,8 +18,6 @@ from agentvm.model.limits import Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.resources.registry import Author
 
-pytestmark = pytest.mark.anyio
-
 SALES = "resource://prompts/sales"
 
 

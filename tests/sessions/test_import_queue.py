@@ -10,8 +10,6 @@ from agentvm.sessions import import_queue
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sharing.byte_budget import ByteBudget
 
-pytestmark = pytest.mark.anyio
-
 ACME, BOLT, CORE = TenantId("acme"), TenantId("bolt"), TenantId("core")
 WAIT = 30.0
 

@@ -15,8 +15,6 @@ from agentvm.sessions import import_reader
 from agentvm.sessions.import_reader import Orders, Reading, Refusal, read
 from agentvm.sessions.staged import Staged
 
-pytestmark = pytest.mark.anyio
-
 CLAUDE = json.dumps([{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]).encode()
 CHATGPT = json.dumps([{"title": "Hi", "mapping": {}}]).encode()
 OPENWEBUI = json.dumps([{"title": "Hi", "chat": {"messages": [{"role": "user", "content": "x"}]}}]).encode()

@@ -21,8 +21,6 @@ from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 HI = {"sender": "human", "text": "你好", "uuid": "m1"}
 NOTHING = Counts()
 

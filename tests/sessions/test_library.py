@@ -1,11 +1,8 @@
-import pytest
 from tests.operations.fixtures import open_desk
 
 from agentvm.model.limits import Limits
 from agentvm.model.session import SEARCH_MAX
 from agentvm.sessions.library import DEVICE_MAX
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_sessions_are_browsed_searched_and_read_by_page() -> None:

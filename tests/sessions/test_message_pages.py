@@ -8,8 +8,6 @@ from agentvm.model.message import Message
 from agentvm.sessions import message_pages
 from agentvm.sharing import reservation
 
-pytestmark = pytest.mark.anyio
-
 SIZE = 1_000
 
 

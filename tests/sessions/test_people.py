@@ -28,8 +28,6 @@ from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
 

@@ -43,8 +43,6 @@ from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import read_all
 
-pytestmark = pytest.mark.anyio
-
 FIRST, SECOND = "sessions/000001.jsonl", "sessions/000002.jsonl"
 
 

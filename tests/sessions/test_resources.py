@@ -9,8 +9,6 @@ from agentvm.resources.kind import check_selector, versioned_uri
 from agentvm.resources.registry import NewVersion
 from agentvm.sessions.resources import ResourceLibrary
 
-pytestmark = pytest.mark.anyio
-
 RESOURCE = Resource(
     resource_id=ResourceId("res_1"),
     tenant_id=TenantId("ten_acme"),

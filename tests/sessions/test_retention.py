@@ -24,8 +24,6 @@ from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 NOW = 400 * DAY_MS
 
 

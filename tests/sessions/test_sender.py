@@ -8,8 +8,6 @@ from agentvm.model.limits import Limits
 from agentvm.operations.context import context_of
 from agentvm.runtime.history import Rewrite
 
-pytestmark = pytest.mark.anyio
-
 
 async def nobody_is_in_the_way() -> None:
     pass

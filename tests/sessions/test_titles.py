@@ -2,7 +2,6 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import NoReturn
 
 import anyio
-import pytest
 from tests.operations.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import ModelOutput, Prompt
@@ -15,8 +14,6 @@ from agentvm.model.ledger import Planned
 from agentvm.model.usage import Usage
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.titles import SYSTEM, Titles
-
-pytestmark = pytest.mark.anyio
 
 ASKED = "How is the weather in Shanghai today?"
 

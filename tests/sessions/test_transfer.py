@@ -9,8 +9,6 @@ from agentvm.sessions.export import Selection, export_archive
 from agentvm.sessions.transfer import SessionExport, SessionImport
 from agentvm.tenants.quota import Quotas
 
-pytestmark = pytest.mark.anyio
-
 
 def export_of(world: World, principal: Principal | None = None) -> SessionExport:
     principal = principal or Principal(tenant_id=world.acme.tenant_id, permissions=EVERYTHING)

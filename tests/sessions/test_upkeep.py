@@ -14,8 +14,6 @@ from agentvm.sessions import upkeep
 from agentvm.sessions.upkeep import SearchUpkeep, purge
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 
 class Tended:
     """A store that counts how often it is tended, and fails once."""

@@ -5,8 +5,6 @@ from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.model.ids import ImageId, SessionId
 from agentvm.sessions.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
-
 
 def workspace(desk: Desk) -> Workspace:
     return desk.peer.workspace

@@ -1,14 +1,11 @@
 """Fair slots are never exceeded, are granted tenant by tenant, and never lost."""
 
 import anyio
-import pytest
 from anyio import wait_all_tasks_blocked
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.sharing.fair_slots import PASSES_MAX, FairSlots, HeldSlots
-
-pytestmark = pytest.mark.anyio
 
 
 class Crowd:

@@ -7,8 +7,6 @@ import pytest
 
 from agentvm.sharing.keyed_lock import KeyedLock
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_same_key_is_held_once_at_a_time_and_in_order() -> None:
     lock, order = KeyedLock[str](), list[str]()

@@ -74,7 +74,6 @@ def test_the_budget_holds_what_the_charge_holds(total: int, sizes: list[int]) ->
     assert budget.reserved == 0
 
 
-@pytest.mark.anyio
 async def test_a_reservation_grows_and_is_given_back() -> None:
     budget = ByteBudget(total_bytes=100)
     with RequestReservation(budget, A) as room:
@@ -84,7 +83,6 @@ async def test_a_reservation_grows_and_is_given_back() -> None:
     assert budget.reserved == 0
 
 
-@pytest.mark.anyio
 async def test_who_finds_no_room_waits_for_those_before() -> None:
     budget = ByteBudget(total_bytes=100)
     with anyio.fail_after(5), RequestReservation(budget, A) as first, RequestReservation(budget, B) as second:
@@ -98,7 +96,6 @@ async def test_who_finds_no_room_waits_for_those_before() -> None:
     assert budget.reserved == 0
 
 
-@pytest.mark.anyio
 async def test_who_finds_no_room_for_long_is_refused_and_holds_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservation, "WAIT_SECONDS", 0.01)
     budget = ByteBudget(total_bytes=100)

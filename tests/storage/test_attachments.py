@@ -10,8 +10,6 @@ from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import AttachmentStore, read_all
 
-pytestmark = pytest.mark.anyio
-
 
 def public(of: type) -> dict[str, inspect.Signature]:
     return {name: inspect.signature(member) for name, member in vars(of).items() if not name.startswith("_")}

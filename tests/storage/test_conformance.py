@@ -11,8 +11,6 @@ from tests.conformance.suite import CHECKS
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
     "sqlite": lambda folder: open_store(folder / "agentvm.db"),
 }

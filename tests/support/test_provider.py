@@ -5,8 +5,6 @@ import httpx2
 import pytest
 from tests.support.provider import Answer, Delay, Disconnect, ScriptedProvider, Stall, Wait, open_provider
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def provider() -> AsyncIterator[ScriptedProvider]:

@@ -16,8 +16,6 @@ from agentvm.tenants.metering import Metering, Terms
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 
-pytestmark = pytest.mark.anyio
-
 ACME = TenantId("acme")
 OWN = {"scripted": ModelRate(input=Decimal(1), output=Decimal(10)), "free": ModelRate(input=Decimal(0), output=Decimal(0))}
 

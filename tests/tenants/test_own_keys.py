@@ -18,8 +18,6 @@ from agentvm.tenants.own_keys import OwnKeys, secret_name
 from agentvm.tenants.price import Prices
 from agentvm.tenants.vault import Vault
 
-pytestmark = pytest.mark.anyio
-
 ACME, RIVAL = TenantId("acme"), TenantId("rival")
 
 

@@ -17,8 +17,6 @@ from agentvm.storage.sql.store import Store
 from agentvm.tenants import book, quota
 from agentvm.tenants.quota import Quotas, check_quota
 
-pytestmark = pytest.mark.anyio
-
 ACME, RIVAL = TenantId("acme"), TenantId("rival")
 ALICE, BOB = UserId("alice"), UserId("bob")
 

@@ -6,8 +6,6 @@ from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId
 from agentvm.tenants.quota import Quotas
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_left_by_exports_is_known_after_a_restart_and_to_a_limit_that_is_new() -> None:
     limit = Quota(metric="export_bytes_per_day", hard=10)

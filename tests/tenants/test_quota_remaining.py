@@ -11,8 +11,6 @@ from agentvm.tenants import quota
 from agentvm.tenants.book import release
 from agentvm.tenants.quota import QuotaRemaining, Quotas
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_was_really_used_is_charged_and_a_balance_below_zero_refuses_all_that_costs_something() -> None:
     async with opened(Quota(metric="budget_per_month", hard=2_000), credit=1_000) as (quotas, store, _):

@@ -8,8 +8,6 @@ from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engine import open_store
 from agentvm.tenants.scoped_store import ScopedStore
 
-pytestmark = pytest.mark.anyio
-
 BOUND = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING, containers=("user-alice", "team-*"))
 
 

@@ -4,8 +4,6 @@ from tests.server.http.fixtures import OPERATOR, open_world
 from agentvm.errors import NotFound
 from agentvm.model.principal import Principal
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_tenant_is_found_by_id_or_slug_and_others_by_the_operator_alone() -> None:
     async with open_world() as world:

@@ -1,5 +1,3 @@
-import pytest
-
 from agentvm.tools.base import (
     CallContext,
     Caller,
@@ -11,8 +9,6 @@ from agentvm.tools.base import (
     sound,
     text_result,
 )
-
-pytestmark = pytest.mark.anyio
 
 
 def test_a_tool_that_only_reads_may_be_called_again_and_any_other_may_not() -> None:

@@ -16,7 +16,6 @@ from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, Resu
 from agentvm.tools.http import HttpTool, pointed
 from agentvm.tools.safe_http import SafeHttp
 
-pytestmark = pytest.mark.anyio
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
 CONTEXT = CallContext(key="turn_1/call_1", caller=Caller("acme", "alice"), deadline=0)
 TRAITS = CallTraits()

@@ -100,7 +100,6 @@ def test_operations_become_http_tools() -> None:
         Tools().check(content)
 
 
-@pytest.mark.anyio
 async def test_a_tool_of_a_document_can_be_called() -> None:
     async def none(name: str, host: str) -> Secret:
         raise AssertionError

@@ -16,7 +16,6 @@ from agentvm.model.address import IpAddress
 from agentvm.model.public_address import AddressRules
 from agentvm.tools.safe_http import CheckedNetwork, Fetched, Outgoing, SafeHttp, parse_url
 
-pytestmark = pytest.mark.anyio
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
 
 FORBIDDEN = (

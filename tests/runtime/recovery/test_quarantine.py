@@ -6,8 +6,6 @@ from agentvm.errors import SessionQuarantined
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
 from agentvm.runtime.recovery.quarantine import Quarantine
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_session_that_is_set_aside_takes_nothing_until_it_is_released() -> None:
     async with open_world(ScriptedDriver()) as world:

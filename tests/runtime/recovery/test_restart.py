@@ -15,8 +15,6 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.message import UserMessage
 from agentvm.runtime.recovery import restart
 
-pytestmark = pytest.mark.anyio
-
 
 def gated(gates: dict[str, anyio.Event], *, begun: list[str]) -> ScriptedDriver:
     def script(prompt: Prompt) -> list[ScriptStep]:

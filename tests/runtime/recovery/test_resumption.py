@@ -20,8 +20,6 @@ from agentvm.runtime.recovery.resumption import take_up
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 READS = {"list_messages", "list_recent_messages", "recall", "list_turn_messages", "get_messages", "read", "messages", "history"}
 
 

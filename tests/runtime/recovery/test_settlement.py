@@ -1,4 +1,3 @@
-import pytest
 from tests.runtime.fixtures import World, left, open_world
 from tests.runtime.test_billing import Till, entries
 
@@ -9,8 +8,6 @@ from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime.recovery.progress import Cut, Done
 from agentvm.runtime.recovery.settlement import settle_left
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_call_whose_provider_had_not_said_what_it_read_is_billed_for_the_prompt() -> None:

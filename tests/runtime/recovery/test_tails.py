@@ -20,8 +20,6 @@ from agentvm.runtime.recovery import tails
 from agentvm.runtime.recovery.tails import fold_tails, read_tails
 from agentvm.runtime.session_log import SessionLog, pack
 
-pytestmark = pytest.mark.anyio
-
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 NOW = 5_000
 

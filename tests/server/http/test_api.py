@@ -8,8 +8,6 @@ from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.router import HttpRoute
 
-pytestmark = pytest.mark.anyio
-
 
 async def answer(request: HttpRequest) -> HttpResponse:
     return HttpResponse(content=b'{"name":"%b"}' % request.path_params["name"].encode())

@@ -14,8 +14,6 @@ from agentvm.server.http.body import PIECE_BYTES, Pace, pieces
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import ConnectionReservation
 
-pytestmark = pytest.mark.anyio
-
 UPLOAD = (
     b"POST /v1/attachments?container=c1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: a/b\r\nContent-Length: 1000000\r\n\r\n"
 )

@@ -19,8 +19,6 @@ from agentvm.server.http.api import PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.storage.sql.accounts import Accounts
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> None:
     async with open_world() as world:

@@ -16,8 +16,6 @@ from agentvm.server.http import FACES
 from agentvm.storage.resources import Search
 from agentvm.storage.sessions import SessionQuery
 
-pytestmark = pytest.mark.anyio
-
 ABSENT = "nope"
 BODIES: dict[str, object] = {
     "text": "x",

@@ -179,7 +179,6 @@ def test_statuses_follow_from_the_answer() -> None:
     assert [one.statuses for one in served] == [(204,), (200,), (200, 201)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
 async def test_the_document_is_for_everybody_and_sent_once(path: str) -> None:
     async with open_world() as world:

@@ -142,7 +142,6 @@ def test_the_examples_name_the_address_that_the_reader_has_used(scheme: str, hos
     assert addressed(b"curl 'http://localhost:8080/health'", scheme, host) == b"curl '" + shown + b"/health'"
 
 
-@pytest.mark.anyio
 async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser) -> None:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:

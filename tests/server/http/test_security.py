@@ -21,8 +21,6 @@ from agentvm.server.local import RunningServer
 from agentvm.tenants import tickets
 from agentvm.tenants.rights import TENANT_WIDE
 
-pytestmark = pytest.mark.anyio
-
 WHOAMI = "/v1/auth/whoami"
 HOST = (b"host", b"127.0.0.1:8080")
 

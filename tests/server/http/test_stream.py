@@ -10,8 +10,6 @@ from agentvm.operations.http_reply import Streamed, StreamSource
 from agentvm.server.http import stream
 from agentvm.server.http.stream import Streams
 
-pytestmark = pytest.mark.anyio
-
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 
 

@@ -23,8 +23,6 @@ from agentvm.storage.sql.connection import Database
 from agentvm.storage.sql.importing import import_archive
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 BODY = b"x" * 1_000
 ELSEWHERE = ContainerId("elsewhere")
 

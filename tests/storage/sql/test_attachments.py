@@ -28,8 +28,6 @@ from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, colle
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 T = TypeVar("T")
 GRACE = 10
 TEXT = Upload(media_type="text/plain")

@@ -16,8 +16,6 @@ from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_came_in_is_found_by_lists(tmp_path: Path) -> None:
     async with open_store(tmp_path / "x.db") as store:

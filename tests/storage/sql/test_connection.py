@@ -1,9 +1,5 @@
-import pytest
-
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.connection import Connection, snapshot, storable
-
-pytestmark = pytest.mark.anyio
 
 
 def test_arguments_without_a_nul_are_passed_on_as_they_are() -> None:

@@ -21,8 +21,6 @@ from agentvm.storage.sql import rows
 from agentvm.storage.sql.session_write import PIECE_MESSAGES
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[SqliteDatabase, set[str]]]:

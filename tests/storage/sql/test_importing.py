@@ -27,8 +27,6 @@ from agentvm.storage.sessions import MessageSearch, SessionQuery, TurnQuery
 from agentvm.storage.sql.importing import import_archive
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 Meanwhile = Callable[[], Coroutine[Any, Any, None]]
 
 TABLES = ("containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "arrivals")

@@ -1,13 +1,10 @@
 import apsw
-import pytest
 from tests.conformance.log import chunk, write
 from tests.conformance.records import SESSION, image
 from tests.conformance.store import settle
 
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDatabase, store: Store) -> None:

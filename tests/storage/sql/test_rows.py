@@ -8,8 +8,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 def run(sql: str) -> Work[None]:
     def work(connection: SqliteConnection) -> None:

@@ -1,10 +1,6 @@
-import pytest
-
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import search_index
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_words_are_found_until_they_are_dropped_and_the_index_is_merged(database: SqliteDatabase) -> None:

@@ -12,8 +12,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.session_write import PIECE_BYTES, PIECE_MESSAGES, cut, prepare
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 def turns(*given: object) -> SessionWrite:
     return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=7, turns=given)  # type: ignore[arg-type]

@@ -10,8 +10,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("statement", ["UPDATE setting_changes SET actor = 'nobody'", "DELETE FROM setting_changes"])
 async def test_the_database_refuses_to_change_a_change(statement: str, database: SqliteDatabase, store: Store) -> None:

@@ -24,8 +24,6 @@ from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 def many(first: int = 0, count: int = MANY) -> list[Message]:
     return [said(f"m{number}", f"hello number {number}", number) for number in range(first, first + count)]

@@ -22,8 +22,6 @@ from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def add_user(store: Store, count: int) -> None:
     """A user with many keys, containers that are theirs alone, and drafts in the sessions of another."""

@@ -3,7 +3,6 @@ from typing import Any
 
 import anyio
 import apsw
-import pytest
 from tests.conformance import readers
 from tests.conformance.records import IMAGE, SESSION, image
 from tests.conformance.store import ACME, bound_append_cost, settle
@@ -13,8 +12,6 @@ from agentvm.storage.base import ReaderPlace
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 def _scanned(event: dict[str, Any]) -> int:

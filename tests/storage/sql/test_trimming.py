@@ -6,8 +6,6 @@ from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql import trimming
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("page", [1, 2, 3, 100])
 async def test_pages_of_any_size_find_the_same_chunks(page: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,6 @@ from agentvm.errors import ProviderAuthFailed, ProviderOverloaded
 from agentvm.model.usage import NO_USAGE
 from agentvm.testing.conformance import driver as conformance
 
-pytestmark = pytest.mark.anyio
-
 START, END = MessageStarted("m", "x"), MessageStopped("end_turn")
 CALL: list[ModelOutput] = [ToolCallStarted("a", "n"), ToolInputChunk("{}"), ToolCallStopped()]
 

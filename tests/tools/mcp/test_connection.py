@@ -20,7 +20,6 @@ from agentvm.tools.base import (
 from agentvm.tools.mcp import connection as module
 from agentvm.tools.mcp.connection import McpConnection, dial_process
 
-pytestmark = pytest.mark.anyio
 CONTEXT = CallContext(key="turn_1/call_1", caller=Caller("acme", "alice"), deadline=0)
 
 

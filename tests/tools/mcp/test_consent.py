@@ -1,9 +1,6 @@
-import pytest
-
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.consent import MemoryCredentials, PendingConsent, TokenScope
 
-pytestmark = pytest.mark.anyio
 ALICE = TokenScope(Caller("acme", "alice"), "https://mcp.example/mcp")
 
 

@@ -21,7 +21,6 @@ from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import McpServers, McpTool, OAuthSettings
 from agentvm.tools.safe_http import SafeHttp
 
-pytestmark = pytest.mark.anyio
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
 REDIRECT = "https://avm.example/v1/mcp/callback"
 ALICE, BOB, EVE = Caller("acme", "alice"), Caller("acme", "bob"), Caller("globex", "alice")

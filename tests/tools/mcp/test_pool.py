@@ -13,8 +13,6 @@ from agentvm.tools.mcp.connection import McpConnection, dial_process
 from agentvm.tools.mcp.pool import McpPool, PoolKey
 from agentvm.tools.mcp.settings import McpServerSettings
 
-pytestmark = pytest.mark.anyio
-
 
 def key(user: str = "alice", server: str = "files") -> PoolKey:
     return PoolKey(server, user, "acme")

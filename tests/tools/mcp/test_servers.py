@@ -20,7 +20,6 @@ from agentvm.tools.mcp.servers import McpServers, McpTool
 from agentvm.tools.mcp.settings import McpServerSettings
 from agentvm.tools.safe_http import SafeHttp
 
-pytestmark = pytest.mark.anyio
 ALICE, BOB, EVE = Caller("acme", "alice"), Caller("acme", "bob"), Caller("globex", "eve")
 MODES = ("good", "rug-pull", "rename", "bad-list", "hang-call", "crash-call")
 

@@ -7,7 +7,6 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from agentvm.errors import ToolFailed
 from agentvm.tools.mcp.stdio import UNASKED_MAX_MESSAGES, stdio_transport
 
-pytestmark = pytest.mark.anyio
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message"}\n'
 

@@ -22,7 +22,6 @@ from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import McpServers, McpTool
 from agentvm.tools.safe_http import SafeHttp
 
-pytestmark = pytest.mark.anyio
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
 ALICE, BOB = Caller("acme", "alice"), Caller("acme", "bob")
 TOOLS = [{"name": "echo", "inputSchema": {"type": "object"}}]

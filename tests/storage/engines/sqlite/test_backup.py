@@ -25,8 +25,6 @@ from agentvm.storage.engines.sqlite.migrations import load_migrations
 from agentvm.tenants import server_key
 from agentvm.version import VERSION
 
-pytestmark = pytest.mark.anyio
-
 
 def count(database: Path) -> int:
     connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)

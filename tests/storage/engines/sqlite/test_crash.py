@@ -14,8 +14,6 @@ from tests.conformance.store import ACME
 
 from agentvm.storage.engine import open_store
 
-pytestmark = pytest.mark.anyio
-
 WRITER = """
 import sys
 from pathlib import Path

@@ -14,8 +14,6 @@ from agentvm.errors import ConstraintFailed, SessionNotFound, StoreFailed
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 
-pytestmark = pytest.mark.anyio
-
 
 def put(name: str) -> Work[None]:
     def work(connection: SqliteConnection) -> None:

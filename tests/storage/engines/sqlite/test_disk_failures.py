@@ -17,8 +17,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_databas
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 class Disk(apsw.VFS):
     """The default file system until `refuses` names what to fail: "sync", or "write"."""

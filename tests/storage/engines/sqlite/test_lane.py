@@ -16,8 +16,6 @@ from agentvm.storage.engines.sqlite import lane
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 
-pytestmark = pytest.mark.anyio
-
 A, B, C = TenantId("tnt_a"), TenantId("tnt_b"), TenantId("tnt_c")
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"

@@ -42,7 +42,6 @@ def test_every_earlier_schema_arrives_at_the_same_one(version: int) -> None:
     assert schema(old) == schema(fresh)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
 async def test_an_image_of_an_earlier_schema_is_read_and_can_be_locked(version: int, tmp_path: Path) -> None:
     old = apsw.Connection(str(tmp_path / "a.db"))
@@ -74,7 +73,6 @@ def test_what_was_migrated_is_not_migrated_again() -> None:
     assert connection.execute("SELECT count(*) FROM snapshots").get == 1
 
 
-@pytest.mark.anyio
 async def test_a_database_in_memory_has_the_schema_of_a_file_and_is_nobody_elses(tmp_path: Path) -> None:
     migrated = apsw.Connection(":memory:")
     migrate(migrated, MIGRATIONS)
@@ -99,7 +97,6 @@ def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
     assert connection.pragma("user_version") == 2
 
 
-@pytest.mark.anyio
 async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     newer = apsw.Connection(str(path))
@@ -113,7 +110,6 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_pa
     assert os.listdir(tmp_path) == ["a.db"]
 
 
-@pytest.mark.anyio
 async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     other = apsw.Connection(str(tmp_path / "a.db"))
     other.execute("CREATE TABLE images (x)")

@@ -9,8 +9,6 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId
 from agentvm.storage.engines.sqlite.opening import open_store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     with anyio.fail_after(5):

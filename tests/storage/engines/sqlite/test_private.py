@@ -48,7 +48,6 @@ def modes(directory: Path, name: str) -> dict[str, int]:
     return {path.name: mode(path) for path in directory.iterdir() if path.name.startswith(name)}
 
 
-@pytest.mark.anyio
 async def test_a_database_and_what_is_beside_it_are_private_in_an_open_directory(tmp_path: Path) -> None:
     prepare(tmp_path)
     with anyio.fail_after(10):

@@ -12,9 +12,6 @@ from agentvm.errors import NotFound, StoreFailed
 from agentvm.model.ids import ContainerId
 from agentvm.storage.engines.sqlite.reading import ReadStore, read_data_dir
 
-pytestmark = pytest.mark.anyio
-
-
 LATE = f"INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('{ACME}', 'late', 5, 5)"
 
 

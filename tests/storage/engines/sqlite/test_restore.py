@@ -21,8 +21,6 @@ from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite.restore import check_backup, restore_backup
 from agentvm.storage.sql.attachments import read_all
 
-pytestmark = pytest.mark.anyio
-
 
 async def made(tmp_path: Path, *, with_key: bool = False) -> Path:
     data_dir = await fill(tmp_path / "data")

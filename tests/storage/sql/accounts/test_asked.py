@@ -1,5 +1,4 @@
 import msgspec
-import pytest
 from tests.conformance.ledger import entry
 from tests.conformance.records import HOME, IMAGE, SESSION, image, turn
 from tests.conformance.store import ACME, RIVAL, settle
@@ -8,8 +7,6 @@ from agentvm.model.ids import SessionId, TurnId, UserId
 from agentvm.model.ledger import AskedCall
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 CALL = AskedCall(
     key="m1.1",

@@ -7,8 +7,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"])
 async def test_the_database_refuses_to_change_the_audit_log(statement: str, database: SqliteDatabase, store: Store) -> None:

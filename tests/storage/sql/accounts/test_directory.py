@@ -1,4 +1,3 @@
-import pytest
 from tests.conformance.accounts import key, tenant
 from tests.conformance.store import ACME
 
@@ -6,8 +5,6 @@ from agentvm.model.ids import KeyId, TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_deleted_tenant_is_only_marked(database: SqliteDatabase, store: Store) -> None:

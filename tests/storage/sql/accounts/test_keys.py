@@ -10,8 +10,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_found
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_row_becomes_the_key_that_was_stored(database: SqliteDatabase, store: Store) -> None:
     stored = structs.replace(key(), permissions=("agent:use",), containers=("a", "b-*"), last_used_at=3, revoked_at=4)

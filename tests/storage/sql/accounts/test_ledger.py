@@ -14,8 +14,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_databas
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, enter
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("table", ["ledger", "credits"])
 @pytest.mark.parametrize("statement", ["UPDATE {} SET at = 0", "DELETE FROM {}"])

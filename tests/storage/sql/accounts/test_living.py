@@ -8,8 +8,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store: Store) -> None:
     for each in (ACME, RIVAL):

@@ -15,8 +15,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_is_said_is_counted_to_the_byte(store: Store) -> None:
     built = image()

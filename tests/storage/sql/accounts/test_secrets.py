@@ -1,9 +1,6 @@
-import pytest
 from tests.conformance.store import ACME
 
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_names_are_told_without_what_is_sealed_in_them(store: Store) -> None:

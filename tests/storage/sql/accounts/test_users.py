@@ -8,8 +8,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_bindings_go_with_their_user(database: SqliteDatabase, store: Store) -> None:
     users = store.accounts(ACME).users

@@ -10,8 +10,6 @@ from agentvm.storage.sql.erasing import begin
 from agentvm.storage.sql.erasing.begin import begin_container, choose_home, mark_sessions, refuse_erasing
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 KEY = (ACME, HOME)
 
 

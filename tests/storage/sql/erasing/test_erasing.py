@@ -5,7 +5,6 @@ from pathlib import Path
 
 import anyio
 import apsw
-import pytest
 from tests.conformance import erasing as suite
 from tests.conformance.erasing import erase
 from tests.conformance.records import image, session
@@ -16,8 +15,6 @@ from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 VICTIM, NEIGHBOUR = ContainerId("victim"), ContainerId("neighbour")
 MESSAGES = 600

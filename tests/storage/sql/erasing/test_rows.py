@@ -16,8 +16,6 @@ from agentvm.storage.sql.erasing.rows import pseudonym
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",

@@ -1,12 +1,9 @@
-import pytest
 from tests.conformance.erasing import fill
 from tests.conformance.records import HOME, SESSION, image, message, session
 from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.model.ids import ContainerId
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_is_deleted_or_taken_back_counts_as_well(store: Store) -> None:

@@ -2,7 +2,6 @@
 
 import anyio
 import apsw
-import pytest
 from tests.conformance.resources import publication, put, resource_id, version_id
 from tests.conformance.store import ACME
 
@@ -10,8 +9,6 @@ from agentvm.model.resource import digest_of
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 def blobs(connection: SqliteConnection) -> dict[str, int | None]:

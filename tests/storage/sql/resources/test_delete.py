@@ -1,4 +1,3 @@
-import pytest
 from tests.conformance.accounts import tenant
 from tests.conformance.erasing import erase
 from tests.conformance.resource_life import locked
@@ -9,8 +8,6 @@ from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 TABLES = ("resources", "resource_versions", "version_blobs", "resource_tags", "resource_deps", "resource_words", "resource_fts")
 

@@ -11,8 +11,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import graph
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_closure_is_one_statement_that_looks_at_no_other_version(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication("0"))

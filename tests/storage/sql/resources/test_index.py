@@ -1,4 +1,3 @@
-import pytest
 from tests.conformance.resources import publication, put, resource_id
 from tests.conformance.store import ACME
 
@@ -6,8 +5,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.resources import Changes
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 def entries(connection: SqliteConnection) -> int:

@@ -9,8 +9,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 def held(connection: SqliteConnection) -> int:
     return int(connection.fetch("SELECT count(*) FROM image_refs")[0][0])

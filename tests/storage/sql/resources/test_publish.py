@@ -20,8 +20,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 # A row that points to nothing, in either direction; and a blob that nobody holds and nobody would ever drop.
 DANGLING = """
 SELECT (SELECT count(*) FROM resource_versions WHERE content NOT IN (SELECT digest FROM resource_blobs))

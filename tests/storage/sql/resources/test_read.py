@@ -1,5 +1,4 @@
 import apsw
-import pytest
 from tests.conformance.resources import publication, put
 from tests.conformance.store import ACME
 
@@ -7,8 +6,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import read
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_resource_is_found_and_counted_without_looking_at_others(database: SqliteDatabase, store: Store) -> None:

@@ -10,8 +10,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources.rows import tenant_of, uri_of
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_owner_is_a_slug_or_a_tenant_that_was_never_added(database: SqliteDatabase, store: Store) -> None:
     await store.directory.add_tenant(tenant(ACME, "shop"))

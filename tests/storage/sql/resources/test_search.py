@@ -4,7 +4,6 @@ from itertools import product
 
 import anyio
 import apsw
-import pytest
 from tests.conformance.resources import found, publication, put, resource_id
 from tests.conformance.store import ACME, RIVAL
 
@@ -12,8 +11,6 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.resources import Search
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 MANY = 3000
 

@@ -1,4 +1,3 @@
-import pytest
 from tests.conformance import drafts
 from tests.conformance.records import SESSION, image, session
 from tests.conformance.store import ACME, settle
@@ -7,8 +6,6 @@ from agentvm.model.ids import SessionId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: Store, database: SqliteDatabase) -> None:

@@ -10,8 +10,6 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.sessions import dropping
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_first_commit_of_a_deletion_hides_the_image_and_a_crash_leaves_the_rest_to_the_purge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

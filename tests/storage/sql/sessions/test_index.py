@@ -2,7 +2,6 @@ from pathlib import Path
 
 import anyio
 import apsw
-import pytest
 from msgspec import convert, to_builtins
 from tests.conformance.records import EVERY_KIND, HOME, SESSION, image, message
 from tests.conformance.store import ACME, settle
@@ -16,8 +15,6 @@ from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sql.sessions.index import PREVIEW_CHARACTERS, TOOL_CHARACTERS, entry_of, index_older, key_of, tend
 from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 def found(connection: SqliteConnection, word: str) -> list[int]:

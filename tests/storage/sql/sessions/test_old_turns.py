@@ -14,8 +14,6 @@ from agentvm.storage.sql.sessions import old_turns
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def old(store: Store, database: SqliteDatabase, before: int | None, *messages: Message) -> list[tuple[str, ...]]:
     home = await settle(store, image())

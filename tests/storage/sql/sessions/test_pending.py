@@ -18,8 +18,6 @@ from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, put_in, take_in
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 def pending(connection: SqliteConnection) -> list[int]:
     return [int(place) for (place,) in connection.fetch("SELECT position FROM search_pending ORDER BY position")]

@@ -11,8 +11,6 @@ from agentvm.storage.sql.sessions.places import write_place
 from agentvm.storage.sql.sessions.reading import find, mark, read_messages, standing
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_page_also_says_how_to_go_back(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())

@@ -1,4 +1,3 @@
-import pytest
 from tests.conformance.records import SESSION
 from tests.conformance.retention import cut, place, say, some
 
@@ -6,8 +5,6 @@ from agentvm.model.ids import SessionId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 def rows(connection: SqliteConnection) -> dict[str, int]:

@@ -20,8 +20,6 @@ from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 
 async def commit(store: Store, *messages: Message, rewind: Rewinding | None = None) -> None:
     write = SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=5, messages=messages, rewind=rewind)

@@ -22,8 +22,6 @@ from agentvm.storage.sql.sessions import rewinding, rewound_ranges
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.store import Store
 
-pytestmark = pytest.mark.anyio
-
 NAMES = [f"m{number}" for number in range(10)]
 
 

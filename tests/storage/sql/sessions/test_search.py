@@ -75,7 +75,6 @@ def test_every_part_of_a_chinese_sentence_finds_it(sentence: str, data: st.DataO
     anyio.run(run)
 
 
-@pytest.mark.anyio
 async def test_of_very_many_hits_the_newest_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentvm.storage.sql.sessions.search.RANKED_MAX", 5)
     async with open_store(None) as store:
@@ -86,7 +85,6 @@ async def test_of_very_many_hits_the_newest_are_ranked(monkeypatch: pytest.Monke
         assert [item.message_id for item in page.items] == ["m8", "m7", "m6", "m5", "m4"]
 
 
-@pytest.mark.anyio
 async def test_many_containers_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentvm.storage.sql.sessions.search.CONTAINERS_MAX", 2)
     async with open_store(None) as store:
@@ -103,7 +101,6 @@ def test_what_is_new_weighs_up_to_twice_as_much() -> None:
     assert -1.1 < weigh(-1.0, 100 * MONTH_MS) < -1.0
 
 
-@pytest.mark.anyio
 async def test_the_database_weighs_as_the_rule_says() -> None:
     async with open_store(None) as store:
         home = await settle(store, image())
@@ -114,7 +111,6 @@ async def test_the_database_weighs_as_the_rule_says() -> None:
             assert [weigh(-1.0, age) for age in ages] == sorted(weigh(-1.0, age) for age in ages)
 
 
-@pytest.mark.anyio
 async def test_the_number_of_a_hit_is_its_own_in_its_own_session_as_far_as_it_stands() -> None:
     async with open_store(None) as store:
         home = await settle(store, image())

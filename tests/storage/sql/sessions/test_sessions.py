@@ -1,12 +1,9 @@
-import pytest
 from tests.conformance.records import HOME, image, session, turn
 from tests.conformance.sessions import said
 from tests.conformance.store import ACME, settle
 
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.storage.engine import open_store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_of_a_deleted_session_neither_its_turns_nor_its_size_are_seen() -> None:

@@ -2,15 +2,12 @@ from pathlib import Path
 
 import anyio
 import apsw
-import pytest
 from tests.conformance import summaries as suite
 from tests.conformance.records import HOME, SESSION, image
 from tests.conformance.store import ACME
 from tests.conformance.summaries import exchanges, filled, sum_up
 
 from agentvm.storage.engine import open_store
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_summary_survives_and_only_what_it_does_not_cover_is_read(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.question import pieces_of
 from agentvm.storage.sql.sessions.titles import has_pieces
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("title", "found", "absent"),

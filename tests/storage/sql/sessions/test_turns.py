@@ -1,7 +1,6 @@
 from typing import Any
 
 import anyio
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -18,8 +17,6 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.store import Store
-
-pytestmark = pytest.mark.anyio
 
 
 async def run(store: Store, name: str, at: int, took: int | None, where: str = SESSION) -> Turn:
