@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Self
 
@@ -195,13 +196,19 @@ class SafeHttp:
     def _connections(self) -> httpcore2.AsyncConnectionPool:
         if self._pool is None:
             self._pool = httpcore2.AsyncConnectionPool(
-                ssl_context=self._ssl_context or httpx2.create_ssl_context(trust_env=False),
+                ssl_context=self._ssl_context or _trusted(),
                 max_connections=CONNECTIONS_MAX,
                 max_keepalive_connections=CONNECTIONS_MAX // 4,
                 keepalive_expiry=_KEPT_SECONDS,
                 network_backend=self.network,
             )
         return self._pool
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificate authorities that are trusted; reading them takes a tenth of a second."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 class SafeTransport(httpx2.AsyncBaseTransport):

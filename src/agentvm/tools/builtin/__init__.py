@@ -1,0 +1,1 @@
+"""Built-in tools — those that come with the server."""
