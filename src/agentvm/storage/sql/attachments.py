@@ -19,6 +19,7 @@ from agentvm.model.attachment import Attachment, reference_to
 from agentvm.storage.attachments import CHUNK_BYTES, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater
+from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Columns, Scope
 from agentvm.storage.sql.rows import Key, is_here
 
@@ -34,6 +35,7 @@ DROPPED_BYTES_MAX = 512 * 1024
 MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 """How much of what was stored and then not needed may wait for the next collection."""
 
+_KEY_MAX = 2**62
 GIVEN_UP_MS = 1
 """As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
 
@@ -171,11 +173,11 @@ class AttachmentStore(Scope):
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
         """`InvalidInput` for an `after` that is no `next`."""
-        place = _place(after)
+        place = _KEY_MAX if after is None else read_place(after, tuple[int])[0]
 
         def read(connection: Connection) -> AttachmentPage:
             found = connection.fetch(_LIST, (*self._key, place, limit + 1))
-            more = str(found[limit - 1][0]) if len(found) > limit else None
+            more = write_place(found[limit - 1][0]) if len(found) > limit else None
             return AttachmentPage(tuple(_ATTACHMENT.decode(row) for _, *row in found[:limit]), more)
 
         return await self._database.read(read)
@@ -372,14 +374,6 @@ def _read(file: BinaryIO) -> bytes:
         return file.read(CHUNK_BYTES)
     except OSError as error:
         raise StoreFailed(f"What was uploaded cannot be read again: {error}; try again") from error
-
-
-def _place(after: str | None) -> int:
-    if after is None:
-        return 2**62
-    if not after.isascii() or not after.isdigit() or len(after) > 18:
-        raise InvalidInput("`after` must be the `next` of another page of this list")
-    return int(after)
 
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:

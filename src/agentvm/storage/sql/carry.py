@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
-from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
-from agentvm.storage.sql.connection import Connection, Database, snapshot
+from agentvm.storage.sql.connection import Connection, snapshot
 from agentvm.storage.sql.importing import import_archive
+from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import TURNS, decode_turn
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -61,12 +62,8 @@ SELECT position, body FROM (
 """
 
 
-class Carrier:
+class Carrier(TenantScope):
     """The sessions of one tenant, for those who move them."""
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
 
     async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
         """Bytes of the messages in a container, or in one session of it."""

@@ -1,6 +1,7 @@
 """LogStore — the log of one session in SQLite."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
@@ -11,7 +12,8 @@ from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.rows import TURN_BY_KEY, Key, decode_turn, read_session, read_turns
+from agentvm.storage.sql.records import Scope
+from agentvm.storage.sql.rows import TURN_BY_KEY, TURNS, Key, decode_turn, read_session
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.sessions.summaries import read_turn, recall, refuse, store_summary
 
@@ -44,36 +46,31 @@ UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND conta
 """
 
 
-class LogStore:
+class LogStore(Scope):
     """The log of one session; `Store.commit` appends to many logs at once."""
 
     def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
-        self._database = database
+        super().__init__(database)
         self._session_id = session_id
         self._scope = (*key, session_id)
 
     async def range(self) -> tuple[int, int]:
         """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""
 
-        def read(connection: Connection) -> tuple[int, int]:
-            found = connection.fetch(LOG_RANGE, self._scope)
-            if not found:
-                raise SessionNotFound(self._session_id)
-            first, last = found[0]
-            return (1, 0) if last is None else (first, last)
-
-        return await self._database.read(read)
+        found = await self._first(tuple[Any, ...], LOG_RANGE, self._scope)
+        if found is None:
+            raise SessionNotFound(self._session_id)
+        first, last = found
+        return (1, 0) if last is None else (first, last)
 
     async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
         """The next chunks with an event after that seq, in order."""
 
-        def read(connection: Connection) -> tuple[LogChunk, ...]:
-            return tuple(
-                LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
-                for first_seq, last_seq, made_at, body in connection.fetch(LOG, (*self._scope, after, limit))
-            )
+        def decode(row: Sequence[Any]) -> LogChunk:
+            first_seq, last_seq, made_at, body = row
+            return LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
 
-        return await self._database.read(read)
+        return await self._all(decode, LOG, (*self._scope, after, limit))
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
         """The messages that exist, rewound ones as well."""
@@ -113,23 +110,16 @@ class LogStore:
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
 
-        def read(connection: Connection) -> Turn | None:
-            return next((decode_turn(row) for row in connection.fetch(TURN_BY_KEY, (*self._scope, client_key))), None)
-
-        return await self._database.read(read)
+        return await self._first(decode_turn, TURN_BY_KEY, (*self._scope, client_key))
 
     async def list_turns(self) -> tuple[Turn, ...]:
         """In the order they were accepted."""
-        tenant_id, container_id, session_id = self._scope
-        return await self._database.read(lambda connection: read_turns(connection, (tenant_id, container_id), session_id))
+        return await self._all(decode_turn, TURNS, self._scope)
 
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
 
-        def read(connection: Connection) -> int:
-            return int(connection.fetch(LAST_BEFORE, (*self._scope, at))[0][0])
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: int(connection.fetch(LAST_BEFORE, (*self._scope, at))[0][0]))
 
     async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""

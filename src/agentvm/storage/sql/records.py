@@ -4,7 +4,7 @@ Truth values are stored as numbers; tuples, dicts and structs as JSON. The field
 row.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin
@@ -108,3 +108,14 @@ class TenantScope(Scope):
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         super().__init__(database.of(tenant_id))
         self._tenant_id = tenant_id
+
+
+Conditions = Iterable[tuple[str, str, object]]
+"""Conditions of a query: the name of a parameter, the SQL, and the value; None for one that does not narrow."""
+
+
+def narrow(conditions: Conditions, values: dict[str, Any]) -> str:
+    """The conditions that narrow a query, each behind an AND; their values are added to `values`."""
+    given = [(name, sql, value) for name, sql, value in conditions if value is not None]
+    values |= {name: value for name, _, value in given}
+    return "".join(f" AND {sql}" for _, sql, _ in given)

@@ -186,10 +186,6 @@ def read_recent_messages(
     return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
 
 
-def read_turns(connection: Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
-    return tuple(decode_turn(row) for row in connection.fetch(TURNS, (*key, session_id)))
-
-
 def read_unfinished(connection: Connection) -> tuple[tuple[TenantId, Turn], ...]:
     return tuple(
         (TenantId(tenant_id), msgspec.structs.replace(decode_turn(tuple(row)), alongside=alongside))

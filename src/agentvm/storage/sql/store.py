@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from agentvm.errors import InvalidInput
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
@@ -24,6 +24,8 @@ from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.log import LOG_RANGE
+from agentvm.storage.sql.places import read_place, write_place
+from agentvm.storage.sql.records import Scope, TenantScope
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
 from agentvm.storage.sql.rows import (
@@ -88,52 +90,37 @@ _SHOWN_SESSION = (
 )
 
 
-class TenantStore:
+class TenantStore(TenantScope):
     """One tenant: finds in which of its containers a thing lives, and remembers how far its readers have read."""
 
-    __slots__ = ("_database", "_tenant_id")
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
+    __slots__ = ()
 
     def container(self, container_id: ContainerId) -> ContainerStore:
         return ContainerStore(self._database, self._tenant_id, container_id)
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
         """Oldest first."""
-
-        def read(connection: Connection) -> tuple[ContainerId, ...]:
-            rows = connection.fetch(
-                f"SELECT container_id FROM containers WHERE {_OF_TENANT} ORDER BY created_at, position",
-                (self._tenant_id,),
-            )
-            return tuple(ContainerId(container_id) for (container_id,) in rows)
-
-        return await self._database.read(read)
+        query = f"SELECT container_id FROM containers WHERE {_OF_TENANT} ORDER BY created_at, position"
+        return await self._all(_container_id, query, (self._tenant_id,))
 
     async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
         """A page of them, oldest first, and the cursor of the next page if there is one. `InvalidInput` for another cursor."""
-        created_at, position = (0, 0) if cursor is None else _place(cursor)
+        created_at, position = (0, 0) if cursor is None else read_place(cursor, tuple[int, int])
 
-        def read(connection: Connection) -> tuple[tuple[ContainerId, ...], str | None]:
-            rows = connection.fetch(
-                f"SELECT container_id, created_at, position FROM containers WHERE {_OF_TENANT}"
-                " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
-                (self._tenant_id, created_at, position, limit + 1),
-            )
-            more = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
-            return tuple(ContainerId(str(row[0])) for row in rows[:limit]), more
-
-        return await self._database.read(read)
+        query = (
+            f"SELECT container_id, created_at, position FROM containers WHERE {_OF_TENANT}"
+            " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?"
+        )
+        rows = await self._all(tuple[Any, ...], query, (self._tenant_id, created_at, position, limit + 1))
+        more = write_place(*rows[limit - 1][1:]) if len(rows) > limit else None
+        return tuple(map(_container_id, rows[:limit])), more
 
     async def find_image(self, image_id: ImageId) -> ContainerId | None:
-        return await self._find(
-            f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}", image_id
-        )
+        query = f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}"
+        return await self._first(_container_id, query, (self._tenant_id, image_id))
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._find(_SHOWN_SESSION, session_id)
+        return await self._first(_container_id, _SHOWN_SESSION, (self._tenant_id, session_id))
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
@@ -148,10 +135,7 @@ class TenantStore:
         return RetentionStore(self._database, self._tenant_id)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
-        def read(connection: Connection) -> Turn | None:
-            return next((decode_turn(row) for row in connection.fetch(TURN, (turn_id, self._tenant_id))), None)
-
-        return await self._database.read(read)
+        return await self._first(decode_turn, TURN, (turn_id, self._tenant_id))
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, ReaderPlace]) -> None:
         """In place of what was saved of the reader before. Sessions that are gone are passed over."""
@@ -176,19 +160,16 @@ class TenantStore:
 
         return await self._database.write(work)
 
-    async def _find(self, query: str, wanted: str) -> ContainerId | None:
-        def read(connection: Connection) -> ContainerId | None:
-            rows = connection.fetch(query, (self._tenant_id, wanted))
-            return ContainerId(str(rows[0][0])) if rows else None
 
-        return await self._database.read(read)
+def _container_id(row: Sequence[Any]) -> ContainerId:
+    return ContainerId(row[0])
 
 
-class Store:
+class Store(Scope):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self.directory: Directory = Directory(database)
         self.erasing: Erasing = Erasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
@@ -370,11 +351,3 @@ def _last_entry(connection: Connection, after: int, max_bytes: int | None) -> in
             break
         last = entry
     return last
-
-
-def _place(cursor: str) -> tuple[int, int]:
-    created_at, _, position = cursor.partition("-")
-    for number in (created_at, position):
-        if not (number.isascii() and number.isdigit() and len(number) < 19):
-            raise InvalidInput("Invalid cursor: pass the `nextCursor` of a previous page unchanged")
-    return int(created_at), int(position)

@@ -7,7 +7,7 @@ from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageQuery
-from agentvm.storage.sql.sessions.places import write_place
+from agentvm.storage.sql.places import write_place
 from agentvm.storage.sql.sessions.reading import find, mark, read_messages, standing
 from agentvm.storage.sql.store import Store
 

@@ -10,6 +10,7 @@ then have ended; until then an erasure stays pending.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
@@ -18,6 +19,7 @@ from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
 from agentvm.storage.sql.erasing.rows import advance
 from agentvm.storage.sql.erasing.weigh import weigh_container, weigh_tenant, weigh_user
+from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import Key
 
 MERGED_PAGES = 16
@@ -39,11 +41,11 @@ class _Cleaning:
     page: int | None = 1
 
 
-class Erasing:
+class Erasing(Scope):
     """The erasures of a whole server."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._cleaning = _Cleaning()
 
     async def weigh(
@@ -76,21 +78,7 @@ class Erasing:
 
     async def pending(self) -> tuple[Erasure, ...]:
         """The oldest first. Deleting a tenant or a user notes erasures as well."""
-
-        def read(connection: Connection) -> tuple[Erasure, ...]:
-            return tuple(
-                Erasure(
-                    erasure_id=erasure_key,
-                    tenant_id=TenantId(tenant_id),
-                    container_id=container_id,
-                    user_id=user_id,
-                    asked_at=asked_at,
-                    emptied=bool(emptied),
-                )
-                for erasure_key, tenant_id, container_id, user_id, asked_at, emptied in connection.fetch(_PENDING)
-            )
-
-        return await self._database.read(read)
+        return await self._all(_decode, _PENDING, ())
 
     async def advance(self, erasure: Erasure) -> Advanced:
         """Erases some of the rows, in one small commit."""
@@ -135,10 +123,20 @@ class Erasing:
                 await breathe()
 
     async def _is_told_of(self, erasure_id: int) -> bool:
-        return await self._database.read(lambda connection: bool(connection.fetch(_IS_TOLD_OF, (erasure_id,))))
+        return await self._first(bool, _IS_TOLD_OF, (erasure_id,)) is not None
 
     async def _forget(self, erasure_ids: Iterable[int]) -> None:
-        def write(connection: Connection) -> None:
-            connection.many("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
+        keys = [(erasure_id,) for erasure_id in erasure_ids]
+        await self._database.write(lambda connection: connection.many("DELETE FROM erasures WHERE erasure_key = ?", keys))
 
-        await self._database.write(write)
+
+def _decode(row: Sequence[Any]) -> Erasure:
+    erasure_key, tenant_id, container_id, user_id, asked_at, emptied = row
+    return Erasure(
+        erasure_id=erasure_key,
+        tenant_id=tenant_id,
+        container_id=container_id,
+        user_id=user_id,
+        asked_at=asked_at,
+        emptied=bool(emptied),
+    )

@@ -1,6 +1,7 @@
 """Weigh — counts what would go with a container, a user or a tenant."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -72,7 +73,7 @@ def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> 
         return None
     theirs = alone_in(connection, tenant_id, user_id)
     own = _weigh(connection, tenant_id, [name for name in theirs if connection.fetch(_HAS, (tenant_id, name))])
-    return _with(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
+    return replace(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
 
 
 def weigh_tenant(connection: Connection, tenant_id: TenantId) -> Owned | None:
@@ -80,7 +81,7 @@ def weigh_tenant(connection: Connection, tenant_id: TenantId) -> Owned | None:
         return None
     own = _weigh(connection, tenant_id, [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))])
     resources, kept, users, keys, secrets = connection.fetch(_COUNTS, (tenant_id,))[0]
-    return _with(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
+    return replace(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
 
 
 def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> Owned:
@@ -89,15 +90,4 @@ def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[Con
     attachments, files = connection.fetch(_FILES, scope)[0]
     return Owned(
         containers=tuple(containers), sessions=sessions, messages=messages, bytes=size + files, attachments=attachments
-    )
-
-
-def _with(own: Owned, **more: int) -> Owned:
-    return Owned(
-        containers=own.containers,
-        sessions=own.sessions,
-        messages=own.messages,
-        bytes=own.bytes,
-        attachments=own.attachments,
-        **more,
     )

@@ -12,7 +12,8 @@ import anyio.to_thread
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId
 from agentvm.storage.resources import Changes, Dependents, Hits, Node, Publication, Published, Search, VersionHistory
-from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.resources import change, delete, graph, publish, read
 from agentvm.storage.sql.resources.search import search as find_hits
 
@@ -24,12 +25,8 @@ _INLINE_CHARACTERS = 20_000
 """Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""
 
 
-class ResourceStore:
+class ResourceStore(TenantScope):
     """One tenant's view."""
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
 
     async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
         """The resource of that owner, if visible; without an owner the tenant's own, then the server's. Never a deleted one."""

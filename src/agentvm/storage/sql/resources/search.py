@@ -5,23 +5,20 @@ words, where that was is looked up again: the weight of a hit depends on all oth
 For the same reason a weight is shown to nobody: it would tell how many texts of other tenants have the word.
 """
 
-import base64
-import binascii
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from agentvm.errors import InvalidInput
 from agentvm.model.ids import TenantId
 from agentvm.storage.resources import Hit, Hits, Search
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
+from agentvm.storage.sql.places import read_place, write_place
+from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.resources.rows import RESOURCE_COLUMNS, RESOURCES, decode_resource, tenant_of
 from agentvm.storage.sql.resources.words import WEIGHTS, query
 from agentvm.storage.sql.search_index import AFTER_RESOURCE, RESOURCE_HITS, SKIP_RESOURCES
 
-_by_name = msgspec.json.Decoder(tuple[str, str])
-_by_rank = msgspec.json.Decoder(tuple[Annotated[int, msgspec.Meta(ge=1, le=2**53)], str])
 _encode = msgspec.json.Encoder().encode
 
 _USES = f"""
@@ -63,41 +60,32 @@ def search(connection: Connection, tenant_id: TenantId, wanted: Search) -> Hits:
     narrow = _narrow(connection, wanted, values)
     if wanted.text is None or not wanted.text.strip():
         found, total = _list(connection, tenant_id, wanted, narrow, values)
-        places = [_encode(each) for each in found]
+        places: list[tuple[object, str]] = [*found]
     else:
-        before, resource_id = (0, "") if wanted.after is None else _place(wanted.after, _by_rank)
-        values["before"], values["id"] = before, resource_id
+        before, resource_id = (0, "") if wanted.after is None else read_place(wanted.after, tuple[int, str])
+        values["before"], values["id"] = max(before, 1), resource_id
         ranked, total = _rank(connection, tenant_id, wanted, narrow, values)
         found = [("", resource_id) for resource_id in ranked]
-        places = [_encode((before + number, resource_id)) for number, resource_id in enumerate(ranked, 1)]
+        places = [(before + number, resource_id) for number, resource_id in enumerate(ranked, 1)]
     page = [resource_id for _, resource_id in found[: wanted.limit]]
     goes_on = len(found) > len(page) > 0
     return Hits(
         items=_items(connection, page, with_content=wanted.with_content),
         total=total,
-        next=base64.urlsafe_b64encode(places[len(page) - 1]).decode() if goes_on else None,
+        next=write_place(*places[len(page) - 1]) if goes_on else None,
     )
 
 
 def _narrow(connection: Connection, wanted: Search, values: dict[str, Any]) -> str:
     """The SQL conditions of a search; their values are added to `values`."""
-    terms = []
-    if wanted.type is not None:
-        values["type"] = wanted.type
-        terms.append("r.type = :type")
-    if wanted.tag is not None:
-        values["tag"] = wanted.tag
-        terms.append("r.resource_key IN (SELECT resource_key FROM resource_words WHERE word = :tag)")
-    if wanted.owner is not None:
-        values["owner"] = tenant_of(connection, wanted.owner)
-        terms.append("r.tenant_id = :owner")
-    if wanted.visibility is not None:
-        values["visibility"] = wanted.visibility
-        terms.append("r.visibility = :visibility")
-    if wanted.depends_on is not None:
-        values["depends_on"] = wanted.depends_on
-        terms.append(_DEPENDS)
-    return "".join(f" AND {term}" for term in terms)
+    conditions = (
+        ("type", "r.type = :type", wanted.type),
+        ("tag", "r.resource_key IN (SELECT resource_key FROM resource_words WHERE word = :tag)", wanted.tag),
+        ("owner", "r.tenant_id = :owner", None if wanted.owner is None else tenant_of(connection, wanted.owner)),
+        ("visibility", "r.visibility = :visibility", wanted.visibility),
+        ("depends_on", _DEPENDS, wanted.depends_on),
+    )
+    return narrow(conditions, values)
 
 
 def _list(
@@ -107,7 +95,7 @@ def _list(
     sides = {"own": (_OWN,), "public": (_OPEN,), "all": (_OWN, _OPEN)}[wanted.scope]
     beyond = ""
     if wanted.after is not None:
-        values["name"], values["id"] = _place(wanted.after, _by_name)
+        values["name"], values["id"] = read_place(wanted.after, tuple[str, str])
         beyond = " AND (r.name, r.resource_id) > (:name, :id)"
     total = 0
     found: list[Any] = []
@@ -142,13 +130,3 @@ def _items(connection: Connection, page: list[str], *, with_content: bool) -> tu
         for row in connection.fetch(_ITEMS, named)
     }
     return tuple(found[each] for each in page if each in found)
-
-
-def _place(after: str, decoder: msgspec.json.Decoder[Any]) -> tuple[Any, str]:
-    try:
-        where, resource_id = decoder.decode(base64.b64decode(after.encode(), altchars=b"-_", validate=True))
-    except (binascii.Error, msgspec.DecodeError, UnicodeError):
-        raise InvalidInput(
-            "This is no place where a search goes on: `cursor` is the `nextCursor` of the page before, as it was"
-        ) from None
-    return where, resource_id

@@ -1,7 +1,7 @@
 """SessionStore — the sessions of some containers of one tenant in SQLite."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message
@@ -28,6 +28,8 @@ from agentvm.storage.sql.sessions.rewinding import list_rewinds, read_as_it_stoo
 from agentvm.storage.sql.sessions.search import search_messages
 from agentvm.storage.sql.sessions.summaries import list_summaries
 from agentvm.storage.sql.sessions.turns import list_turns
+
+T = TypeVar("T")
 
 # The oldest that is left takes the place of an image's default session; without one the image is not shown any more.
 _SUCCEED = f"""
@@ -144,29 +146,17 @@ class SessionStore:
     async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
         """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
 
-        def read(connection: Connection) -> MessagePage | None:
-            key, found = self._find(connection, session_id)
-            return None if found is None else read_messages(connection, key, wanted)
-
-        return await self._database.read(read)
+        return await self._look(session_id, lambda connection, key: read_messages(connection, key, wanted))
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
         """The rewinds of a session, the latest first, at most 200; None when there is no such session."""
 
-        def read(connection: Connection) -> tuple[Rewind, ...] | None:
-            key, found = self._find(connection, session_id)
-            return None if found is None else list_rewinds(connection, key)
-
-        return await self._database.read(read)
+        return await self._look(session_id, lambda connection, key: list_rewinds(connection, key))
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
         """The valid summaries, the newest first, at most 200; None when there is no such session."""
 
-        def read(connection: Connection) -> tuple[Summary, ...] | None:
-            key, found = self._find(connection, session_id)
-            return None if found is None else list_summaries(connection, key)
-
-        return await self._database.read(read)
+        return await self._look(session_id, lambda connection, key: list_summaries(connection, key))
 
     async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
         """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
@@ -175,11 +165,9 @@ class SessionStore:
         None when there is no such session or message.
         """
 
-        def read(connection: Connection) -> tuple[Message, ...] | None:
-            key, found = self._find(connection, session_id)
-            return None if found is None else read_as_it_stood(connection, key, message_id, max_bytes)
-
-        return await self._database.read(read, heavy=True)
+        return await self._look(
+            session_id, lambda connection, key: read_as_it_stood(connection, key, message_id, max_bytes), heavy=True
+        )
 
     async def turns(self, wanted: TurnQuery) -> TurnPage:
         """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
@@ -199,6 +187,15 @@ class SessionStore:
             return found
 
         return await self._database.write(work)
+
+    async def _look(self, session_id: SessionId, read: Callable[[Connection, int], T], *, heavy: bool = False) -> T | None:
+        """The result of a read in a session; None when there is no such session."""
+
+        def work(connection: Connection) -> T | None:
+            key, session = self._find(connection, session_id)
+            return None if session is None else read(connection, key)
+
+        return await self._database.read(work, heavy=heavy)
 
     def _find(self, connection: Connection, session_id: SessionId, *, deleted: bool = False) -> tuple[int, Session | None]:
         values: dict[str, Any] = {"session": session_id}

@@ -65,17 +65,7 @@ class DraftStore:
                 connection.execute(_DROP_OLDEST, (key, self._author, DEVICES_MAX))
             elif saved:
                 connection.execute(_REMOVE, place)
-            drafts = [
-                Draft(
-                    session_id=session_id,
-                    container_id=container_id,
-                    image_id=image_id,
-                    device=device or None,
-                    text=found,
-                    updated_at=when,
-                )
-                for found, when in connection.fetch(_FIND, place)
-            ]
+            drafts = [_decode((session_id, container_id, image_id, device, *row)) for row in connection.fetch(_FIND, place)]
             freed = len(before[0][0].encode()) if saved and before else 0
             changed = saved and bool(text or before)
             return Drafted(container_id, image_id, at, saved, changed, drafts[0] if drafts else None, freed)
@@ -99,19 +89,7 @@ class DraftStore:
     def _read(self, connection: Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:
         wanted: dict[str, Any] = {"author": self._author, "limit": limit, **values}
         where = scope(*self._scope, wanted) + narrow
-        return tuple(
-            Draft(
-                session_id=session_id,
-                container_id=container_id,
-                image_id=image_id,
-                device=device or None,
-                text=text,
-                updated_at=updated_at,
-            )
-            for session_id, container_id, image_id, device, text, updated_at in connection.fetch(
-                _DRAFTS.format(where=where), wanted
-            )
-        )
+        return tuple(map(_decode, connection.fetch(_DRAFTS.format(where=where), wanted)))
 
     def _find(self, connection: Connection, session_id: SessionId) -> tuple[int, Any, Any] | None:
         values: dict[str, Any] = {"session": session_id}
@@ -119,3 +97,15 @@ class DraftStore:
         for key, container_id, image_id in connection.fetch(f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, container_id, image_id
         return None
+
+
+def _decode(row: Sequence[Any]) -> Draft:
+    session_id, container_id, image_id, device, text, updated_at = row
+    return Draft(
+        session_id=session_id,
+        container_id=container_id,
+        image_id=image_id,
+        device=device or None,
+        text=text,
+        updated_at=updated_at,
+    )

@@ -13,8 +13,9 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.sessions import Listed, SessionPage, SessionQuery, SessionReader
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import contains_folded, items_of
+from agentvm.storage.sql.places import read_place, write_place
+from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
-from agentvm.storage.sql.sessions.places import read_place, write_place
 
 UNREAD_MAX = 1_000
 
@@ -54,7 +55,7 @@ def list_sessions(
     reader: SessionReader,
 ) -> SessionPage:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": wanted.limit + 1}
-    where = scope(tenant_id, containers, values) + _narrow(connection, wanted, values)
+    where = scope(tenant_id, containers, values) + _narrow(wanted, values)
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
     total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
     if wanted.after is not None:
@@ -83,25 +84,20 @@ def read_listed(
     return _listed(rows[0]) if rows else None
 
 
-def _narrow(connection: Connection, wanted: SessionQuery, values: dict[str, Any]) -> str:
-    terms = []
-    if wanted.image_id is not None:
-        values["image"] = wanted.image_id
-        terms.append("s.image_id = :image")
-    if wanted.archived is not None:
-        terms.append("s.archived_at IS NOT NULL" if wanted.archived else "s.archived_at IS NULL")
-    if wanted.pinned is not None:
-        terms.append(f"s.is_pinned = {int(wanted.pinned)}")
-    if wanted.since is not None:
-        values["since"] = wanted.since
-        terms.append("s.active_at >= :since")
-    if wanted.until is not None:
-        values["until"] = wanted.until
-        terms.append("s.active_at < :until")
-    if wanted.title is not None:
-        values["title"] = wanted.title.casefold()
-        terms.append(contains_folded("s.title", ":title"))
-    return "".join(f" AND {term}" for term in terms)
+def archived(wanted: bool | None) -> str:
+    """The condition that only archived sessions are listed, or only the others; None for both."""
+    return "" if wanted is None else f" AND s.archived_at IS {'NOT ' if wanted else ''}NULL"
+
+
+def _narrow(wanted: SessionQuery, values: dict[str, Any]) -> str:
+    conditions = (
+        ("image", "s.image_id = :image", wanted.image_id),
+        ("pinned", "s.is_pinned = :pinned", None if wanted.pinned is None else int(wanted.pinned)),
+        ("since", "s.active_at >= :since", wanted.since),
+        ("until", "s.active_at < :until", wanted.until),
+        ("title", contains_folded("s.title", ":title"), None if wanted.title is None else wanted.title.casefold()),
+    )
+    return narrow(conditions, values) + archived(wanted.archived)
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:

@@ -8,8 +8,8 @@ from agentvm.model.message import Message, decode_message
 from agentvm.storage.sessions import MessagePage, MessageQuery, SessionReader
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
+from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.sessions.index import COUNTED
-from agentvm.storage.sql.sessions.places import read_place, write_place
 
 # Sizes are known without reading the bodies; a body that does not fit is not read.
 _PAGE = """

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
-from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of
+from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
@@ -131,12 +132,8 @@ _CLEARED_TABLES = ("rewinds", "rewound_ranges", "summaries", "turns", "read_mark
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 
-class RetentionStore:
+class RetentionStore(TenantScope):
     """One tenant's."""
-
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database.of(tenant_id)
-        self._tenant_id = tenant_id
 
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         """Sessions that go, or are emptied; only if their turns have ended."""

@@ -16,11 +16,12 @@ from agentvm.model.message import decode_message
 from agentvm.storage.sessions import Found, FoundPage, MessageSearch, Role
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN
+from agentvm.storage.sql.places import read_place, write_place
+from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.search_index import MESSAGE_HITS
 from agentvm.storage.sql.sessions.index import entry_of, key_of
-from agentvm.storage.sql.sessions.listing import scope
-from agentvm.storage.sql.sessions.places import read_place, write_place
+from agentvm.storage.sql.sessions.listing import archived, scope
 from agentvm.storage.sql.sessions.question import SearchPiece, match_of, pieces_of
 from agentvm.storage.sql.sessions.rewound_ranges import HIDDEN_HIT
 from agentvm.storage.sql.sessions.snippet import snippet
@@ -114,8 +115,7 @@ def _hits(
 
 
 def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
-    terms = []
-    given: tuple[tuple[str, str, object], ...] = (
+    conditions = (
         ("image", "s.image_id = :image", wanted.image_id),
         ("session", "s.session_id = :session", wanted.session_id),
         ("kind", "f.kind = :kind", None if wanted.role is None else _KINDS[wanted.role]),
@@ -123,13 +123,7 @@ def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
         ("since", "f.at >= :since", wanted.since),
         ("until", "f.at < :until", wanted.until),
     )
-    for name, term, value in given:
-        if value is not None:
-            values[name] = value
-            terms.append(term)
-    if wanted.archived is not None:
-        terms.append("s.archived_at IS NOT NULL" if wanted.archived else "s.archived_at IS NULL")
-    return "".join(f" AND {term}" for term in terms)
+    return narrow(conditions, values) + archived(wanted.archived)
 
 
 def _beyond(hits: Sequence[Weighed], after: Weighed) -> Sequence[Weighed]:

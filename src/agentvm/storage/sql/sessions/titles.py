@@ -9,8 +9,9 @@ from typing import Any
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import FoundTitle, MessageSearch
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
-from agentvm.storage.sql.sessions.listing import scope
+from agentvm.storage.sql.sessions.listing import archived, scope
 from agentvm.storage.sql.sessions.question import SearchPiece
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.words import terms
@@ -59,17 +60,13 @@ def has_pieces(title: str, pieces: Sequence[SearchPiece]) -> bool:
 
 
 def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
-    given: tuple[tuple[str, str, object], ...] = (
+    conditions = (
         ("image", "s.image_id = :image", wanted.image_id),
         ("session", "s.session_id = :session", wanted.session_id),
         ("since", "s.active_at >= :since", wanted.since),
         ("until", "s.active_at < :until", wanted.until),
     )
-    terms_of = [term for _, term, value in given if value is not None]
-    values |= {name: value for name, _, value in given if value is not None}
-    if wanted.archived is not None:
-        terms_of.append("s.archived_at IS NOT NULL" if wanted.archived else "s.archived_at IS NULL")
-    return "".join(f" AND {term}" for term in terms_of)
+    return narrow(conditions, values) + archived(wanted.archived)
 
 
 def _found(connection: Connection, session_key: int, pieces: Sequence[SearchPiece]) -> FoundTitle:

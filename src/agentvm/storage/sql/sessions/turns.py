@@ -7,9 +7,10 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import TurnPage, TurnQuery
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater
+from agentvm.storage.sql.places import read_place, write_place
+from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import TURN_COLUMNS, decode_turn, is_here
 from agentvm.storage.sql.sessions.listing import scope
-from agentvm.storage.sql.sessions.places import read_place, write_place
 
 # Only sessions in which something was said since then are looked at: a turn begins with something that is said.
 _TURNS = f"""
@@ -26,22 +27,18 @@ def list_turns(
 ) -> TurnPage:
     values: dict[str, Any] = {"now": wanted.now, "limit": wanted.limit + 1}
     by = _RANKS[wanted.order]
-    terms = [scope(tenant_id, containers, values), is_here("t")]
-    given: tuple[tuple[str, str, object], ...] = (
+    conditions = (
         ("session", "s.session_id = :session", wanted.session_id),
         ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", wanted.since),
         ("until", "t.accepted_at < :until", wanted.until),
         ("outcome", "t.outcome = :outcome" if wanted.outcome != "running" else "t.outcome IS NULL", wanted.outcome),
     )
-    for name, term, value in given:
-        if value is not None:
-            values[name] = value
-            terms.append(term)
+    where = f"{scope(tenant_id, containers, values)} AND {is_here('t')}{narrow(conditions, values)}"
     if wanted.after is not None:
         # All pages have the same now, or those that run would come again.
         values["now"], values["rank"], values["position"] = read_place(wanted.after, tuple[int, int, int])
-        terms.append(f"({by}, t.position) < (:rank, :position)")
-    found = connection.fetch(_TURNS.format(by=by, where=" AND ".join(terms)), values)
+        where += f" AND ({by}, t.position) < (:rank, :position)"
+    found = connection.fetch(_TURNS.format(by=by, where=where), values)
     page = found[: wanted.limit]
     following = write_place(values["now"], *page[-1][-2:]) if len(found) > len(page) > 0 else None
     return TurnPage(tuple(decode_turn(row[:-2]) for row in page), following)

@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.errors import InvalidInput
-from agentvm.storage.sql.sessions.places import read_place, write_place
+from agentvm.storage.sql.places import read_place, write_place
 
 
 def test_a_place_comes_back_as_it_was() -> None:

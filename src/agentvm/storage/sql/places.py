@@ -1,4 +1,4 @@
-"""Places — the cursors of lists: where a page ended, as text that means nothing to who carries it back."""
+"""Places — the cursors of lists: where a page ended, as an opaque text."""
 
 import base64
 import binascii
