@@ -1,11 +1,11 @@
 """Replay — a storm: thousands of clients come back at once, each with a cursor somewhere in the past of a session.
 
-    python -m bench.replay [--clients 10000] [--sessions 200]
+    python -m bench.replay [--clients 10000] [--sessions 200] [--rounds 1]
 
 Each session has one turn of 100 deltas in its log; a client lacks about half of it. Measured is the time from the first
 `subscribe` of all until a client has its last event. Clients look for that event in the bytes and parse nothing, since they
 share the machine with the server. The floor is sent the same number of frames of about the same size from memory.
-Goal: p99 of a second.
+Goal: 1.5 times the floor's CPU.
 """
 
 import argparse
@@ -87,8 +87,18 @@ async def write_logs(server: Server, sessions: int) -> list[Session]:
     return written
 
 
-async def storm(kind: str, clients: int, sessions: int) -> tuple[list[float], float, float, int]:
-    """Seconds until each has caught up, the server's memory before and its peak afterwards in MiB, and the bytes sent."""
+class Storm(NamedTuple):
+    seconds: list[float]
+    """Until each client has caught up."""
+    cpu: float
+    """Seconds of the server."""
+    before: int
+    after: int
+    """Resident memory of the server."""
+    sent: int
+
+
+async def storm(kind: str, clients: int, sessions: int) -> Storm:
     loop, chance = asyncio.get_running_loop(), random.Random(1)
     with running(kind) as server:
         logs = await write_logs(server, sessions) if kind == "agentvm" else [Session("", 110)]
@@ -104,30 +114,33 @@ async def storm(kind: str, clients: int, sessions: int) -> tuple[list[float], fl
         async with anyio.create_task_group() as tasks:
             for _ in range(clients):
                 tasks.start_soon(one)
-        before, started = server.rss, time.monotonic()
+        before, cpu, started = server.rss, server.cpu, time.monotonic()
         for client in sockets:
             session = chance.choice(logs)
-            after = chance.randrange(session.last)
-            subscribe = {"type": "subscribe", "sessionId": session.session_id, "afterCursor": str(after)}
-            client.say(json.dumps(subscribe) if kind == "agentvm" else str(session.last - after))
+            seen = chance.randrange(session.last)
+            subscribe = {"type": "subscribe", "sessionId": session.session_id, "afterCursor": str(seen)}
+            client.say(json.dumps(subscribe) if kind == "agentvm" else str(session.last - seen))
         for client in sockets:
             await client.done.wait()
-        peak = server.rss
+        cpu, after = server.cpu - cpu, server.rss
         for client in sockets:
             client.close()
         sent = sum(client.bytes for client in sockets)
-        return [client.ended - started for client in sockets], before / 2**20, peak / 2**20, sent
+        return Storm([client.ended - started for client in sockets], cpu, before, after, sent)
 
 
-async def main(clients: int, sessions: int) -> None:
-    rows = [["", "clients", "p50 s", "p99 s", "x floor", "MB sent", "RSS before MiB", "after MiB"]]
-    floor = 0.0
+async def main(clients: int, sessions: int, rounds: int) -> None:
+    rows = [["", "clients", "CPU x floor", "p99 x floor", "CPU s", "p50 s", "p99 s", "MB sent", "RSS before MiB", "after MiB"]]
+    floor: Storm | None = None
     for kind in ("floor", "agentvm"):
-        times, before, peak, sent = await storm(kind, clients, sessions)
-        last = percentile(times, 0.99)
-        floor = floor or last
-        numbers = [f"{percentile(times, 0.5):.2f}", f"{last:.2f}", f"{last / floor:.1f}", f"{sent / 1e6:.0f}"]
-        rows.append([kind, str(clients), *numbers, f"{before:.0f}", f"{peak:.0f}"])
+        storms = [await storm(kind, clients, sessions) for _ in range(rounds)]
+        best = min(storms, key=lambda measured: measured.cpu)
+        floor = floor or best
+        last, floor_last = percentile(best.seconds, 0.99), percentile(floor.seconds, 0.99)
+        ratios = [f"{best.cpu / floor.cpu:.2f}", f"{last / floor_last:.2f}"]
+        times = [f"{best.cpu:.2f}", f"{percentile(best.seconds, 0.5):.2f}", f"{last:.2f}"]
+        memory = [f"{size / 2**20:.0f}" for size in (best.before, best.after)]
+        rows.append([kind, str(clients), *ratios, *times, f"{best.sent / 1e6:.0f}", *memory])
     print(table(rows))
     print(f"{os.cpu_count()} CPUs, shared by the server and its clients")
 
@@ -136,6 +149,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     most = raise_file_limit() - _SPARE_FILES
-    anyio.run(main, min(options.clients, most), options.sessions, backend_options={"use_uvloop": True})
+    anyio.run(main, min(options.clients, most), options.sessions, options.rounds, backend_options={"use_uvloop": True})

@@ -145,7 +145,7 @@ async def test_many_who_come_back_at_once_are_read_for_once(monkeypatch: pytest.
             first = missed.events[0].seq
             assert [(event.seq, event.data.type) for event in missed.events] == told[first - 1 :]
         # And what they are sent is encoded once.
-        last = [missed.frame(missed.events[-1], encode_event) for missed in found]
+        last = [missed.frames(encode_event)[-1] for missed in found]
         assert all(frame is last[0] for frame in last)
 
 

@@ -153,7 +153,8 @@ class Channel:
             weight += len(bare) if bare.isascii() else len(bare) * _CHARACTER_BYTES
         weight += self._weight
         fits = size <= LARGE and self._bytes + size <= MAX_BYTES and len(self._frames) + len(frames) <= MAX_FRAMES
-        if self._closing is None and self.mirror is None and fits and weight + self._taken <= self._allowed:
+        fits = fits and self._closing is None and self.mirror is None
+        if fits and (weight + self._taken <= self._allowed or self._reserve(weight + self._taken)):
             if not self._frames:
                 self.since = time.monotonic()
             self._frames += frames

@@ -13,7 +13,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import FAILED, SERVER_BUSY, Channel, Subscription
-from agentvm.runtime.replay import Replay
+from agentvm.runtime.replay import Missed, Replay
 
 logger = get_logger(__name__)
 
@@ -59,6 +59,14 @@ class Outlet:
                 else:
                     await anyio.sleep(RETRY_SECONDS)
 
+    def feed_nowait(self) -> None:
+        """Feeds the first subscription that is behind one page, if that is in memory; others need more than one look."""
+        subscription = next(iter(self._channel.lagging))
+        tenant_id, after = self._channel.principal.tenant_id, subscription.cursor or 0
+        missed = self._replay.read_nowait(tenant_id, subscription.session_id, after)
+        if missed is not None:
+            self._feed(subscription, missed)
+
     async def _catch_up(self, subscription: Subscription) -> bool:
         """Feeds it one page; whether there is room for more."""
         tenant_id = self._channel.principal.tenant_id
@@ -76,22 +84,34 @@ class Outlet:
         if subscription.cursor != after:
             # It asked for another part of the past meanwhile.
             return True
+        return self._feed(subscription, missed)
+
+    def _feed(self, subscription: Subscription, missed: Missed) -> bool:
+        """Queues what it has missed; whether there is room for more."""
+        channel = self._channel
         if missed.lost:
             if (resync := self._resync(subscription, missed.last)) is not None:
-                self._channel.send(resync)
+                channel.send(resync)
             subscription.cursor = missed.last
-        for event in missed.events:
-            frame = missed.frame(event, self._channel.encode)
-            if frame is not None and not self._channel.offer(frame):
+        frames = missed.frames(channel.encode)
+        told = [frame for frame in frames if frame is not None]
+        if told and len(told) == len(frames):
+            if count := channel.offer_all(told):
+                subscription.cursor = missed.events[count - 1].seq
+            if count < len(told):
                 return False
-            subscription.cursor = event.seq
+        else:
+            for event, frame in zip(missed.events, frames, strict=True):
+                if frame is not None and not channel.offer(frame):
+                    return False
+                subscription.cursor = event.seq
         cursor = subscription.cursor or 0
-        if self._replay.is_current(tenant_id, subscription.session_id, cursor, missed.last):
-            self._channel.lagging.pop(subscription, None)
-        elif subscription in self._channel.lagging:
+        if self._replay.is_current(channel.principal.tenant_id, subscription.session_id, cursor, missed.last):
+            channel.lagging.pop(subscription, None)
+        elif subscription in channel.lagging:
             # The others come first now.
-            del self._channel.lagging[subscription]
-            self._channel.lagging[subscription] = None
+            del channel.lagging[subscription]
+            channel.lagging[subscription] = None
         return True
 
     def _resync(self, subscription: Subscription, last: int) -> Frame | None:

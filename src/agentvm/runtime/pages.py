@@ -7,6 +7,7 @@ from agentvm.events.base import Event
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Encode
+from agentvm.runtime.session_log import SessionLog
 
 MOST_BYTES = 32 * 1024 * 1024
 """Kept of all pages together, about; a page of more than a quarter of it is not kept."""
@@ -18,24 +19,37 @@ COPIES = 3
 """How often the text of an event is held: in the event and in both of its frames."""
 
 
+_UNMADE = Frame("")
+"""Stands for a frame that nobody has asked for."""
+
+
 class Page:
     """The events of one chunk of a log, and their frames as far as somebody has asked for them."""
 
-    __slots__ = ("_frames", "events", "size")
+    __slots__ = ("_frames", "_log", "events", "size")
 
-    def __init__(self, events: list[Event], content: int) -> None:
-        """`content` is how many bytes of text, pictures and the like the events hold."""
+    def __init__(self, events: list[Event], content: int, log: SessionLog | None = None) -> None:
+        """`content` is how many bytes of text, pictures and the like the events hold.
+
+        A `log` stays in memory as long as the page does, so that it is known where the log ends without a look at the store.
+        """
         self.events = events
         self.size = EVENT_BYTES * len(events) + COPIES * content
         """Bytes that it takes at most, about: frames are made later, and counted from the beginning."""
-        self._frames: dict[Encode, dict[int, Frame | None]] = {}
+        self._log = log
+        self._frames: dict[Encode, list[Frame | None]] = {}
 
-    def frame(self, event: Event, encode: Encode) -> Frame | None:
-        """One of its events in a dialect, encoded when it is first asked for."""
-        frames = self._frames.setdefault(encode, {})
-        if event.seq not in frames:
-            frames[event.seq] = encode(event)
-        return frames[event.seq]
+    def frames(self, start: int, stop: int, encode: Encode) -> list[Frame | None]:
+        """Returns these of its events in a dialect, each encoded when it is first asked for."""
+        frames = self._frames.get(encode)
+        if frames is None:
+            frames = self._frames[encode] = [_UNMADE] * len(self.events)
+        part = frames[start:stop]
+        if _UNMADE in part:
+            part = frames[start:stop] = [
+                encode(event) if frame is _UNMADE else frame for frame, event in zip(part, self.events[start:stop], strict=True)
+            ]
+        return part
 
 
 class Pages:

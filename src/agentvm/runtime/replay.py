@@ -1,11 +1,9 @@
 """Replay — the events a subscriber has missed, from memory while the turn runs and from the log afterwards."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
-import anyio
 import msgspec
 
 from agentvm.errors import RecordUnreadable, SessionNotFound
@@ -18,6 +16,7 @@ from agentvm.runtime.channel import Encode
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.pages import Page, Pages
 from agentvm.runtime.session_log import SessionLog
+from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import LogChunk
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
@@ -36,27 +35,46 @@ class Missed:
     last: int
     lost: bool = False
     """The events right after the cursor are no longer there, or the cursor is from another history."""
-    frame: Callable[[Event, Encode], Frame | None] = lambda event, encode: encode(event)
-    """One of the events in a dialect."""
+    page: Page | None = None
+    """The page that the events are from."""
 
-
-class _Reading:
-    """Lets one at a time read a session's log; forgotten with the last who waits."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = anyio.Lock(fast_acquire=True)
+    def frames(self, encode: Encode) -> list[Frame | None]:
+        """Returns the events in a dialect."""
+        if self.page is None or not self.events:
+            return [encode(event) for event in self.events]
+        start = self.events[0].seq - self.page.events[0].seq
+        return self.page.frames(start, start + len(self.events), encode)
 
 
 class Replay:
     """Reads what happened after a cursor."""
 
-    def __init__(self, store: Store, find_log: Callable[[TenantId, SessionId], SessionLog | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        find_log: Callable[[TenantId, SessionId], SessionLog | None],
+        open_log: Callable[[TenantId, ContainerId, SessionId], Awaitable[SessionLog]] | None = None,
+    ) -> None:
+        """With `open_log`, logs that were read a moment ago stay in memory, and are read again without the store."""
         self._store = store
         self._find_log = find_log
+        self._open_log = open_log
         self._pages = Pages()
-        self._reading: WeakValueDictionary[tuple[TenantId, SessionId], _Reading] = WeakValueDictionary()
+        self._reading: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
+
+    def read_nowait(self, tenant_id: TenantId, session_id: SessionId, after: int) -> Missed | None:
+        """Returns the next page after the cursor if it is in memory."""
+        log = self._find_log(tenant_id, session_id)
+        if log is None:
+            return None
+        if after == log.committed:
+            return Missed([], after)
+        if log.tail and log.tail[0].seq <= after + 1 <= log.committed:
+            start = after + 1 - log.tail[0].seq
+            told = [event for event in log.tail[start : start + PAGE] if event.seq <= log.committed]
+            return Missed(told, log.committed)
+        page = self._pages.find(tenant_id, session_id, after + 1)
+        return None if page is None else _part(page, after, log.committed)
 
     async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
         """The next page after the cursor. `SessionNotFound` if the session is gone."""
@@ -68,9 +86,17 @@ class Replay:
 
     async def _read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed | None:
         """None when it is in neither place, though something follows the cursor."""
-        found = self._from_memory(tenant_id, session_id, after)
-        if found is not None:
-            return found
+        missed = self.read_nowait(tenant_id, session_id, after)
+        if missed is not None:
+            return missed
+        # One reads, the others wait and find it read.
+        async with self._reading.hold((tenant_id, session_id)):
+            missed = self.read_nowait(tenant_id, session_id, after)
+            return missed or await self._read_stored(tenant_id, container_id, session_id, after)
+
+    async def _read_stored(
+        self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int
+    ) -> Missed | None:
         log = self._store.tenant(tenant_id).container(container_id).log(session_id)
         first, last = await log.range()
         live = self._find_log(tenant_id, session_id)
@@ -78,7 +104,12 @@ class Replay:
         if after > end or after < first - 1:
             return Missed([], end, lost=True)
         try:
-            page = await self._page(log, tenant_id, session_id, after)
+            page = self._pages.find(tenant_id, session_id, after + 1)
+            if page is None:
+                live = None if self._open_log is None else await self._open_log(tenant_id, container_id, session_id)
+                for chunk in await log.read(after, 1):
+                    page = await _decode(log, chunk, tenant_id, session_id, live)
+                    self._pages.add(tenant_id, session_id, page)
         except RecordUnreadable as error:
             logger.error("log_unreadable", session_id=session_id, after=after, error=str(error))
             return Missed([], end, lost=True)
@@ -91,20 +122,7 @@ class Replay:
         if page.events[0].seq > after + 1:
             # Something in between could not be read.
             return Missed([], end, lost=True)
-        start = after + 1 - page.events[0].seq
-        return Missed(page.events[start : start + PAGE], end, frame=page.frame)
-
-    async def _page(self, log: LogStore, tenant_id: TenantId, session_id: SessionId, after: int) -> Page | None:
-        key = (tenant_id, session_id)
-        # One reads, the others wait and find it read.
-        reading = self._reading.setdefault(key, _Reading())
-        async with reading.lock:
-            page = self._pages.find(tenant_id, session_id, after + 1)
-            if page is None:
-                for chunk in await log.read(after, 1):
-                    page = await _decode(log, chunk, tenant_id, session_id)
-                    self._pages.add(tenant_id, session_id, page)
-        return page
+        return _part(page, after, end)
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session was deleted: nothing of it is kept."""
@@ -120,20 +138,13 @@ class Replay:
         log = self._find_log(tenant_id, session_id)
         return None if log is None else log.committed
 
-    def _from_memory(self, tenant_id: TenantId, session_id: SessionId, after: int) -> Missed | None:
-        log = self._find_log(tenant_id, session_id)
-        if log is None:
-            return None
-        if after == log.committed:
-            return Missed([], after)
-        if not log.tail or not log.tail[0].seq <= after + 1 <= log.committed:
-            return None
-        start = after + 1 - log.tail[0].seq
-        told = [event for event in log.tail[start : start + PAGE] if event.seq <= log.committed]
-        return Missed(told, log.committed)
+
+def _part(page: Page, after: int, last: int) -> Missed:
+    start = after + 1 - page.events[0].seq
+    return Missed(page.events[start : start + PAGE], last, page=page)
 
 
-async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> Page:
+async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId, live: SessionLog | None) -> Page:
     """`RecordUnreadable` when what the disk gave back means nothing; `SessionNotFound` when what it tells of is gone."""
     if not chunk.body:
         raise SessionNotFound(session_id)
@@ -148,6 +159,6 @@ async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_i
         raise SessionNotFound(session_id)
     content = len(body) + sum(len(encode_message(message)) for message in messages.values())
     try:
-        return Page(decode_events(body, tenant_id, messages), content)
+        return Page(decode_events(body, tenant_id, messages), content, live)
     except (msgspec.DecodeError, KeyError, IndexError) as error:
         raise RecordUnreadable(f"A part of the log cannot be read: {error!r}") from error

@@ -57,7 +57,7 @@ class Runtime:
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
-        self.replay = Replay(ports.store, ports.journal.find)
+        self.replay = Replay(ports.store, ports.journal.find, ports.journal.open)
         self.histories = ports.histories
 
     @property

@@ -2,7 +2,8 @@
 
 Most peers are idle most of the time, and most of what they are sent is small. So there is no task for it: small frames are
 written by a callback at the end of the loop's tick. A task is started only for what must wait, which is a peer that does not
-read, a large frame, a subscription that is fed from the log, or a channel that ends; it ends when nothing is left to wait for.
+read, a large frame, a subscription that is fed from the disk, or a channel that ends; it ends when nothing is left to wait
+for.
 """
 
 import asyncio
@@ -90,6 +91,8 @@ class Writer:
         if channel.on_ready is None:
             return
         try:
+            if channel.lagging and channel.closing is None:
+                self._peer.outlet().feed_nowait()
             since, frames = channel.since, channel.take_small(WRITE_MAX_BYTES)
             if not frames:
                 self._tasks.start_soon(self._write)
