@@ -17,7 +17,7 @@ from agentvm.operations.table import http_face
 
 KEY = "avm_secret_key"
 CLI = Path(api_module.__file__).parent
-METHODS = {"call", "call_model", "call_bytes", "items", "lines", "download", "upload"}
+METHODS = {"call", "page", "call_model", "call_bytes", "items", "lines", "download", "upload"}
 
 
 def test_the_key_goes_in_the_header_and_the_names_into_the_path_each_as_one_part() -> None:

@@ -129,6 +129,8 @@ async def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
         assert world.vm.settings.settings_of(None).limits.steps == 25
         assert await world.vm.tenancy.store.read_settings() == ()
         assert (await put(world, {"limits.steps": 0}, dryRun=True)).status == 400
+        results = [result for action, _, result in await world.audit() if action == "config.change"]
+        assert results == ["refused:invalid_input"]
 
 
 async def test_of_many_who_have_seen_the_same_revision_one_wins() -> None:

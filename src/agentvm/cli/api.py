@@ -104,20 +104,24 @@ class Api:
         """Like `call`, for a response that is not JSON."""
         return self._send(self._request(operation, path, fields))
 
-    def items(self, operation: str, /, *path: str, at_most: int | None = None, **fields: Any) -> Iterator[Item]:
-        """Every item of a list, page by page, up to `at_most`."""
+    def page(self, operation: str, /, *path: str, at_most: int | None = None, **fields: Any) -> Item:
+        """The first page of a list, or the one at a `cursor`; as large as the operation allows, up to `at_most`."""
         page_max = _face(operation).page_max
         if page_max is not None:
             fields = {"limit": page_max if at_most is None else min(at_most, page_max), **fields}
-        return islice(self._items(operation, path, fields), at_most)
+        page = self.call(operation, *path, **fields)
+        if not isinstance(page.get("items"), list):
+            raise RequestFailed(f"{self.url} does not answer like AgentVM: its response holds no list.")
+        return page
 
-    def _items(self, operation: str, path: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Item]:
+    def items(self, operation: str, /, *path: str, at_most: int | None = None, **fields: Any) -> Iterator[Item]:
+        """Every item of a list, page by page, up to `at_most`."""
+        return islice(self._items(operation, path, at_most, fields), at_most)
+
+    def _items(self, operation: str, path: tuple[str, ...], at_most: int | None, fields: dict[str, Any]) -> Iterator[Item]:
         while True:
-            page = self.call(operation, *path, **fields)
-            items = page.get("items")
-            if not isinstance(items, list):
-                raise RequestFailed(f"{self.url} does not answer like AgentVM: its response holds no list.")
-            yield from items
+            page = self.page(operation, *path, at_most=at_most, **fields)
+            yield from page["items"]
             fields["cursor"] = page.get("nextCursor")
             if fields["cursor"] is None:
                 return

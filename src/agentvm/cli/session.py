@@ -23,7 +23,6 @@ Examples:
   avm session delete sess_… && avm session restore sess_…
 """
 
-SEARCH_PAGE_MAX = 100
 _PREVIEW_CHARACTERS_MAX = 50
 
 COLUMNS: Columns = {
@@ -102,8 +101,11 @@ def show_session(api: Api, show: Show, session_id: str) -> None:
 @tenant_command
 def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | None, rewind: str | None, limit: int) -> None:
     """Print the messages of a session."""
-    order = None if around is not None else "newest" if newest else "oldest"
-    items = list(api.items("session.history", session_id, at_most=limit, around=around, order=order, rewind=rewind))
+    if around is not None:
+        items = api.page("session.history", session_id, at_most=limit, around=around, rewind=rewind)["items"]
+    else:
+        order = "newest" if newest else "oldest"
+        items = list(api.items("session.history", session_id, at_most=limit, order=order, rewind=rewind))
     if show.as_json:
         show.json(items)
         return
@@ -144,8 +146,8 @@ def search(api: Api, show: Show, /, limit: int, **query: Any) -> None:
 
 
 def _search(api: Api, query: Item, limit: int) -> tuple[list[Item], list[Item]]:
-    page = api.call("session.search", **query, limit=min(limit, SEARCH_PAGE_MAX))
-    titles, items = page.get("titles", []), page.get("items", [])
+    page = api.page("session.search", **query, at_most=limit)
+    titles, items = page.get("titles", []), page["items"]
     if len(items) < limit and page.get("nextCursor") is not None:
         items += api.items("session.search", **query, cursor=page["nextCursor"], at_most=limit - len(items))
     return titles[:limit], items[:limit]

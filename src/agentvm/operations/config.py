@@ -287,6 +287,7 @@ def _revision(if_match: str | None) -> int | None:
 
 def _outcome(context: Context, request: ConfigEdit, scope: "SettingsScope", result: ChangeResult) -> HttpReply[OutcomeView]:
     context.target = scope.describe(result.changed)
+    context.is_dry_run = request.dry_run
     view = OutcomeView(
         revision=result.revision,
         changed=_changes(result.changed),
