@@ -292,3 +292,15 @@ async def test_a_rewind_during_the_import_is_seen_too(store: Store) -> None:
     with anyio.fail_after(20), pytest.raises(Conflict, match="went on meanwhile"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
+
+
+async def test_turns_alone_leave_the_time_of_a_continued_session_as_it_was(store: Store) -> None:
+    home = await settle(store, image())
+    await home.log(SESSION).record(messages=messages(0, 2), now=2)
+    ended = turn("t1", outcome="completed", ended=2)
+    load = (Present(image()), Continued(default_session(image()), MessageId("m1")), Said((), (ended,)))
+    await store.carrier(ACME).add(lambda: iter(load), 7)
+    session = await home.get_session(SESSION)
+    assert session is not None
+    assert (session.last_message_at, session.preview) == (1, "heron 1")
+    assert [each.turn_id for each in await home.log(SESSION).list_turns()] == ["t1"]

@@ -31,7 +31,8 @@ SELECT updated_at, last_message_at, preview, session_key FROM arriving_messages 
 """
 _CONTINUE = f"""
 UPDATE sessions
-SET updated_at = {greater("updated_at", "?1")}, last_message_at = {greater("coalesce(last_message_at, 0)", "?2")},
+SET updated_at = {greater("updated_at", "?1")},
+    last_message_at = coalesce({greater("coalesce(last_message_at, 0)", "?2")}, last_message_at),
     preview = coalesce(?3, preview)
 WHERE session_key = ?4
 """
@@ -118,21 +119,21 @@ def settle_slice(connection: Connection, arrival_key: int) -> bool:
 
 def drop_arrival_slice(connection: Connection, arrival_key: int) -> bool:
     """Deletes some rows of an arrival that is given up; whether there may be more. What refers to a row goes before it."""
-    some = (arrival_key, ROWS_MAX)
-    if sessions := [SessionRow(*row) for row in connection.fetch(_SESSIONS, some)]:
+    slice_args = (arrival_key, ROWS_MAX)
+    if sessions := [SessionRow(*row) for row in connection.fetch(_SESSIONS, slice_args)]:
         drop_slice(connection, sessions)
         return True
     for session_key, first, last in connection.fetch(_RANGES, (arrival_key,)):
         if connection.execute(_DROP_MESSAGES, (session_key, first, last, ROWS_MAX)) < ROWS_MAX:
             connection.execute(_DROP_RANGE, (session_key, arrival_key))
         return True
-    if connection.execute(_DROP_TURNS, some):
+    if connection.execute(_DROP_TURNS, slice_args):
         return True
-    if images := connection.fetch(_DROP_IMAGES, some):
+    if images := connection.fetch(_DROP_IMAGES, slice_args):
         for (digest,) in images:
             drop_snapshot(connection, digest)
         return True
-    if drop_arriving_attachments(connection, arrival_key) or connection.execute(_DROP_CONTAINERS, some):
+    if drop_arriving_attachments(connection, arrival_key) or connection.execute(_DROP_CONTAINERS, slice_args):
         return True
     connection.execute(_END, (arrival_key,))
     return False

@@ -18,7 +18,7 @@ from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.storage.attachments import CHUNK_BYTES, AttachmentPage, Upload
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import greater
+from agentvm.storage.sql.dialect import greater, total
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Columns, Scope
 from agentvm.storage.sql.rows import Key, is_here
@@ -58,7 +58,7 @@ _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ?
 _GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE digest = ?"
 _COMPLETE_KEY = f"UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at > {GIVEN_UP_MS}"
 _GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key = ? AND begun_at IS NOT NULL"
-_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP_MS}"
+_ALL_GIVEN_UP = f"SELECT {total('size')} FROM blobs WHERE begun_at = {GIVEN_UP_MS}"
 _GIVE_UP_OLD = f"""
 UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key IN (
     SELECT blob_key FROM blobs WHERE begun_at > {GIVEN_UP_MS} AND begun_at <= ? LIMIT {NOTED_MAX}
@@ -176,9 +176,9 @@ class AttachmentStore(Scope):
         place = _KEY_MAX if after is None else read_place(after, tuple[int])[0]
 
         def read(connection: Connection) -> AttachmentPage:
-            found = connection.fetch(_LIST, (*self._key, place, limit + 1))
-            more = write_place(found[limit - 1][0]) if len(found) > limit else None
-            return AttachmentPage(tuple(_ATTACHMENT.decode(row) for _, *row in found[:limit]), more)
+            rows = connection.fetch(_LIST, (*self._key, place, limit + 1))
+            more = write_place(rows[limit - 1][0]) if len(rows) > limit else None
+            return AttachmentPage(tuple(_ATTACHMENT.decode(row) for _, *row in rows[:limit]), more)
 
         return await self._database.read(read)
 
@@ -194,11 +194,8 @@ class AttachmentStore(Scope):
         """Returns the digests that the container has. `Store.collect` spares them for a grace from now."""
 
         def write(connection: Connection) -> frozenset[str]:
-            found = set()
-            for digest in digests:
-                if connection.execute(_CLAIM, (max(now, 1), *self._key, digest)):
-                    found.add(digest)
-            return frozenset(found)
+            claimed = (digest for digest in digests if connection.execute(_CLAIM, (max(now, 1), *self._key, digest)))
+            return frozenset(claimed)
 
         return await self._database.write(write)
 
@@ -219,12 +216,12 @@ class AttachmentStore(Scope):
         """True when it was there. `AttachmentInUse` while a message refers to it, also one that was taken back."""
 
         def write(connection: Connection) -> bool:
-            found = connection.fetch(_KEYS, (*self._key, digest))
-            for attachment_key, blob_key, used in found:
+            rows = connection.fetch(_KEYS, (*self._key, digest))
+            for attachment_key, blob_key, used in rows:
                 if used:
                     raise AttachmentInUse(f"A message refers to {reference_to(digest)}; it goes with the last such message")
                 _drop(connection, attachment_key, blob_key)
-            return bool(found)
+            return bool(rows)
 
         deleted = await self._database.write(write)
         await drop_given_up(self._database)
@@ -378,9 +375,9 @@ def _read(file: BinaryIO) -> bytes:
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
     """All of it, in memory. None when it is not there, or goes meanwhile."""
-    found: list[bytes] = []
-    while chunk := await store.read(digest, len(found)):
-        found.append(chunk)
+    chunks: list[bytes] = []
+    while chunk := await store.read(digest, len(chunks)):
+        chunks.append(chunk)
         if len(chunk) < CHUNK_BYTES:
             break
-    return None if chunk is None else b"".join(found)
+    return None if chunk is None else b"".join(chunks)

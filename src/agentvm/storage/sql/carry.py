@@ -8,6 +8,7 @@ from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
 from agentvm.storage.sql.connection import Connection, snapshot
+from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.importing import import_archive
 from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import TURNS, decode_turn
@@ -19,13 +20,13 @@ IMAGES_MAX = 500
 SESSIONS_MAX = 50
 """Sessions looked for at a time: their messages are counted, and a reader is somebody else's as well."""
 
-_MEASURE = """
+_MEASURE = f"""
 WITH said AS (
     SELECT position, body FROM sessions JOIN messages USING (session_key)
     WHERE tenant_id = ?1 AND container_id = ?2 AND (CAST(?3 AS TEXT) IS NULL OR session_id = ?3) AND deleted_at IS NULL
 )
-SELECT (SELECT coalesce(sum(length(body)), 0) FROM said)
-     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (
+SELECT (SELECT {total("length(body)")} FROM said)
+     + (SELECT {total("size")} FROM blobs WHERE blob_key IN (
             SELECT blob_key FROM said JOIN message_attachments USING (position) JOIN attachments USING (attachment_key)))
 """
 _LAST = """
@@ -89,43 +90,43 @@ class Carrier(TenantScope):
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE_MESSAGES, PAGE_BYTES)
 
         def read(connection: Connection) -> MessagePart:
-            found = connection.fetch(_PAGE, scope)
-            messages = (decode_message(body) for _, body in found)
+            rows = connection.fetch(_PAGE, scope)
+            messages = (decode_message(body) for _, body in rows)
             kept = tuple(message for message in messages if message.turn_id not in history.running)
-            return MessagePart(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
+            return MessagePart(kept, int(rows[-1][0]) if rows and rows[-1][0] < history.last else None)
 
         return await self._database.read(read, heavy=True)
 
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
         """The images that the tenant has already, with the container of each."""
-        wanted = sorted(image_ids)
+        names = sorted(image_ids)
 
         def read(connection: Connection) -> dict[str, ContainerId]:
-            found: dict[str, ContainerId] = {}
-            for at in range(0, len(wanted), IMAGES_MAX):
-                some = wanted[at : at + IMAGES_MAX]
-                query = _IMAGES_HERE.format(marks=", ".join("?" * len(some)))
-                rows = connection.fetch(query, (self._tenant_id, *some))
-                found.update((str(image_id), ContainerId(where)) for image_id, where in rows)
-            return found
+            present: dict[str, ContainerId] = {}
+            for at in range(0, len(names), IMAGES_MAX):
+                batch = names[at : at + IMAGES_MAX]
+                query = _IMAGES_HERE.format(marks=", ".join("?" * len(batch)))
+                rows = connection.fetch(query, (self._tenant_id, *batch))
+                present.update((str(image_id), ContainerId(where)) for image_id, where in rows)
+            return present
 
         return await self._database.read(read)
 
-    async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+    async def sessions_here(self, names: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
         """The sessions that the tenant has already, deleted ones as well. `wanted` names a message to look for in each."""
-        found: dict[str, SessionHere] = {}
-        for at in range(0, len(wanted), SESSIONS_MAX):
-            some = list(islice(wanted.items(), at, at + SESSIONS_MAX))
-            found |= await self._database.read(partial(self._find, wanted=some))
-        return found
+        present: dict[str, SessionHere] = {}
+        for at in range(0, len(names), SESSIONS_MAX):
+            batch = list(islice(names.items(), at, at + SESSIONS_MAX))
+            present |= await self._database.read(partial(self._find, names=batch))
+        return present
 
-    def _find(self, connection: Connection, wanted: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
-        found = {}
-        for session_id, message_id in wanted:
+    def _find(self, connection: Connection, names: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
+        present = {}
+        for session_id, message_id in names:
             for row in connection.fetch(_SESSION_HERE, (self._tenant_id, session_id, message_id)):
                 where, image_id, messages, turns, last, deleted, rewound, reached = row
-                found[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
-        return found
+                present[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
+        return present
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
         """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.

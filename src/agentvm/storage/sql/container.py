@@ -130,13 +130,13 @@ class ContainerStore:
         build = _encode_build(image)
 
         def write(connection: Connection) -> bool:
-            found = connection.fetch(_PLACE_OF_IMAGE, (*self._key, image.image_id))
-            for position, digest in found:
+            places = connection.fetch(_PLACE_OF_IMAGE, (*self._key, image.image_id))
+            for position, digest in places:
                 connection.execute(_ADD_SNAPSHOT, (image.digest, body))
                 connection.execute(_REBUILD_IMAGE, (*build, image.updated_at, *self._key, image.image_id))
                 rows.drop_snapshot(connection, digest)
                 lock_image(connection, self._key[0], position, image.lock)
-            return bool(found)
+            return bool(places)
 
         return await self._database.write(write)
 
@@ -222,11 +222,11 @@ class ContainerStore:
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
         # Most histories are short; one that is not is read again as what it is.
-        some = await self._database.read(
+        history = await self._database.read(
             lambda connection: rows.read_messages(connection, self._key, session_id, LIGHT_MESSAGES + 1)
         )
-        if len(some) <= LIGHT_MESSAGES:
-            return some
+        if len(history) <= LIGHT_MESSAGES:
+            return history
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
     async def list_recent_messages(
@@ -240,11 +240,11 @@ class ContainerStore:
         # As above: what is short is read like anything else.
         few = LIGHT_MESSAGES if limit is None else min(limit, LIGHT_MESSAGES)
         size = min(max_bytes, LIGHT_BYTES)
-        some, truncated = await self._database.read(
+        history, truncated = await self._database.read(
             lambda connection: rows.read_recent_messages(connection, self._key, session_id, size, limit=few, strict=strict)
         )
-        if not truncated or (size == max_bytes and (few == limit or len(some) < few)):
-            return some, truncated
+        if not truncated or (size == max_bytes and (few == limit or len(history) < few)):
+            return history, truncated
         return await self._database.read(
             lambda connection: rows.read_recent_messages(
                 connection, self._key, session_id, max_bytes, limit=limit, strict=strict

@@ -8,11 +8,12 @@ from agentvm.errors import Refused
 from agentvm.model.definition import Definition
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import TenantScope
 
 _GET = "SELECT body FROM definitions WHERE tenant_id = ? AND name = ?"
 _LIST = "SELECT body FROM definitions WHERE tenant_id = ? ORDER BY created_at, name"
-_USED = "SELECT count(*), coalesce(sum(size), 0) FROM definitions WHERE tenant_id = ?"
+_USED = f"SELECT count(*), {total('size')} FROM definitions WHERE tenant_id = ?"
 _ADD = "INSERT INTO definitions (tenant_id, name, body, size, created_at) VALUES (?, ?, ?, ?, ?)"
 
 

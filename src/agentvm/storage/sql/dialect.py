@@ -32,11 +32,16 @@ def contains_folded(column: str, parameter: str) -> str:
     return f"instr(casefold({column}), {parameter}) > 0"
 
 
-def greater(one: str, other: str) -> str:
-    """The greater of two values, or `other` if one is NULL. Standard SQL, unlike `max` of two values."""
-    return f"CASE WHEN {one} > {other} THEN {one} ELSE {other} END"
+def greater(first: str, second: str) -> str:
+    """The greater of two values, or the second if one is NULL. Standard SQL, unlike `max` of two values."""
+    return f"CASE WHEN {first} > {second} THEN {first} ELSE {second} END"
 
 
-def lesser(one: str, other: str) -> str:
-    """The lesser of two values, or `other` if one is NULL."""
-    return f"CASE WHEN {one} < {other} THEN {one} ELSE {other} END"
+def lesser(first: str, second: str) -> str:
+    """The lesser of two values, or the second if one is NULL."""
+    return f"CASE WHEN {first} < {second} THEN {first} ELSE {second} END"
+
+
+def total(expression: str) -> str:
+    """The sum of an expression over rows, 0 without any. Not every engine gives a whole number for a sum of whole numbers."""
+    return f"CAST(coalesce(sum({expression}), 0) AS BIGINT)"

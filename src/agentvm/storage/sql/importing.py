@@ -125,7 +125,7 @@ async def import_archive(database: Database, tenant_id: TenantId, load: Callable
 
 
 def _containers(connection: Connection, tenant_id: TenantId) -> Containers:
-    return {ContainerId(name): (number, made) for name, number, made in connection.fetch(_CONTAINERS, (tenant_id,))}
+    return {ContainerId(name): (number, created_at) for name, number, created_at in connection.fetch(_CONTAINERS, (tenant_id,))}
 
 
 def _all(piece: Piece) -> Work[None]:
@@ -223,8 +223,8 @@ class _Import:
         key = (self._tenant_id, container_id)
         refuse_erasing(connection, key)
         rows = connection.fetch(_CONTAINER, key)
-        known = self._containers.get(container_id)
-        if known is not None and rows != [known]:
+        container = self._containers.get(container_id)
+        if container is not None and rows != [container]:
             raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
         if is_retired(connection, key):
             message = f"The container {container_id} was deleted with its user; nothing was imported. Name another container"
@@ -287,11 +287,11 @@ class _Import:
             session_key = place[0][0]
             if isinstance(item, Continued) and connection.fetch(_HAS_LATER, place[0]):
                 _refuse([(session.session_id,)])
-            said = _SAID_IN_RANGE if isinstance(item, Continued) else _SAID_IN_SESSION
+            update = _SAID_IN_RANGE if isinstance(item, Continued) else _SAID_IN_SESSION
             entries = self._add(connection, session_key, session, prepared, extend=isinstance(item, Continued))
             if entries:
                 about = (max(entry.at for entry in entries), preview_of(entries))
-                connection.execute(said, (*about, session_key, self._arrival_key))
+                connection.execute(update, (*about, session_key, self._arrival_key))
             connection.many(_ADD_TURN, ((session_key, self._arrival_key, *row) for row in turn_rows))
 
         return work

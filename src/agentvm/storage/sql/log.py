@@ -57,10 +57,10 @@ class LogStore(Scope):
     async def range(self) -> tuple[int, int]:
         """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""
 
-        found = await self._first(tuple[Any, ...], LOG_RANGE, self._scope)
-        if found is None:
+        row = await self._first(tuple[Any, ...], LOG_RANGE, self._scope)
+        if row is None:
             raise SessionNotFound(self._session_id)
-        first, last = found
+        first, last = row
         return (1, 0) if last is None else (first, last)
 
     async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:

@@ -116,6 +116,6 @@ Conditions = Iterable[tuple[str, str, object]]
 
 def narrow(conditions: Conditions, values: dict[str, Any]) -> str:
     """The conditions that narrow a query, each behind an AND; their values are added to `values`."""
-    given = [(name, sql, value) for name, sql, value in conditions if value is not None]
-    values |= {name: value for name, _, value in given}
-    return "".join(f" AND {sql}" for _, sql, _ in given)
+    narrowing = [(name, sql, value) for name, sql, value in conditions if value is not None]
+    values |= {name: value for name, _, value in narrowing}
+    return "".join(f" AND {sql}" for _, sql, _ in narrowing)

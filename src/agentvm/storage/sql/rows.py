@@ -182,8 +182,8 @@ def read_recent_messages(
     connection: Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
 ) -> tuple[tuple[Message, ...], bool]:
     bounds = (max_bytes if strict else _SIZE_MAX, max_bytes, _SIZE_MAX if limit is None else limit)
-    (_, _, truncated), *found = connection.fetch(RECENT_MESSAGES, (*key, session_id, *bounds))
-    return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
+    (_, _, truncated), *rows = connection.fetch(RECENT_MESSAGES, (*key, session_id, *bounds))
+    return tuple(decode_message(body) for _, body, _ in rows), bool(truncated)
 
 
 def read_unfinished(connection: Connection) -> tuple[tuple[TenantId, Turn], ...]:

@@ -80,16 +80,16 @@ PIECE_MESSAGES = 128
 def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """In pieces that the writer can take at a time."""
     pieces: list[tuple[Message, ...]] = []
-    some: list[Message] = []
+    piece: list[Message] = []
     size = 0
     for message in messages:
         weight = len(encode_message(message))
-        if some and (size + weight > PIECE_BYTES or len(some) >= PIECE_MESSAGES):
-            pieces.append(tuple(some))
-            some, size = [], 0
-        some.append(message)
+        if piece and (size + weight > PIECE_BYTES or len(piece) >= PIECE_MESSAGES):
+            pieces.append(tuple(piece))
+            piece, size = [], 0
+        piece.append(message)
         size += weight
-    return [*pieces, tuple(some)] if some else pieces
+    return [*pieces, tuple(piece)] if piece else pieces
 
 
 class RepeatedMessage(Exception):
@@ -135,8 +135,8 @@ class PreparedWrite:
         if not self._bodies or self.write.rewind is not None:
             self(connection)
             return
-        said = (*_summary([body.entry for body in self._bodies]), self.write.now)
-        self._add(connection, self._touch(connection, _TOUCH_AND_SAID, said), certain=True)
+        summary = (*_summary([body.entry for body in self._bodies]), self.write.now)
+        self._add(connection, self._touch(connection, _TOUCH_AND_SAID, summary), certain=True)
         self._bill(connection)
         self._ask(connection)
 
@@ -224,10 +224,10 @@ def find_gone(connection: Connection, writes: Sequence[SessionWrite]) -> set[Ses
     for write in writes:
         by_tenant.setdefault(write.tenant_id, []).append(write)
     gone: set[SessionId] = set()
-    for tenant_id, some in by_tenant.items():
-        named = msgspec.json.encode([write.session_id for write in some]).decode()
+    for tenant_id, piece in by_tenant.items():
+        named = msgspec.json.encode([write.session_id for write in piece]).decode()
         there = set(connection.fetch(_SESSIONS, (tenant_id, named)))
-        gone.update(write.session_id for write in some if (write.container_id, write.session_id) not in there)
+        gone.update(write.session_id for write in piece if (write.container_id, write.session_id) not in there)
     return gone
 
 

@@ -154,9 +154,9 @@ class TenantStore(TenantScope):
 
         # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
         def work(connection: Connection) -> dict[SessionId, ReaderPlace]:
-            found = connection.fetch(_PLACES, (self._tenant_id, client_id))
+            rows = connection.fetch(_PLACES, (self._tenant_id, client_id))
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
-            return {SessionId(session_id): ReaderPlace(seq, saved_at) for session_id, seq, saved_at in found}
+            return {SessionId(session_id): ReaderPlace(seq, saved_at) for session_id, seq, saved_at in rows}
 
         return await self._database.write(work)
 
@@ -310,8 +310,8 @@ class Store(Scope):
         more = True
         while more and len(gone) < limit:
             left = limit - len(gone)
-            some, more = await self._database.write(partial(purge_slice, deleted_before=deleted_before, limit=left))
-            gone += some
+            purged, more = await self._database.write(partial(purge_slice, deleted_before=deleted_before, limit=left))
+            gone += purged
         return tuple((session.tenant_id, session.session_id) for session in gone)
 
     def _forget(self, connection: Connection, before: int) -> bool:

@@ -70,20 +70,20 @@ async def _drop_until(database: Database, last: Place) -> int:
 
 async def _slices(database: Database, last: Place) -> AsyncGenerator[list[int]]:
     place = (-_POSITION_MAX, -1)
-    some: list[int] = []
+    positions: list[int] = []
     total = 0
     while page := await database.read(partial(_read, query=_OLDEST_FIRST, values=(*place, *last, PAGE_ROWS_MAX))):
         for made_at, position, size, is_old in page:
             place = (made_at, position)
             if not is_old:
                 continue
-            if some and (len(some) >= SLICE_ROWS_MAX or total + size > SLICE_BYTES_MAX):
-                yield some
-                some, total = [], 0
-            some.append(position)
+            if positions and (len(positions) >= SLICE_ROWS_MAX or total + size > SLICE_BYTES_MAX):
+                yield positions
+                positions, total = [], 0
+            positions.append(position)
             total += size
-    if some:
-        yield some
+    if positions:
+        yield positions
 
 
 def _read(connection: Connection, query: str, values: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -42,20 +42,20 @@ def terms(text: str) -> list[str]:
     if text.isascii():
         return _shorten(_PLAIN.findall(text.lower()))
     # People say the same words again and again.
-    known: dict[str, list[str]] = {}
-    found: list[str] = []
+    cache: dict[str, list[str]] = {}
+    all_terms: list[str] = []
     for piece in text.split(" "):
-        cut = known.get(piece)
+        cut = cache.get(piece)
         if cut is None:
-            cut = known[piece] = _shorten(_terms_of(piece))
-        found += cut
-    return found
+            cut = cache[piece] = _shorten(_terms_of(piece))
+        all_terms += cut
+    return all_terms
 
 
-def _shorten(found: list[str]) -> list[str]:
-    if max(map(len, found), default=0) <= WORD_CHARACTERS:
-        return found
-    return [term[:WORD_CHARACTERS] for term in found]
+def _shorten(all_terms: list[str]) -> list[str]:
+    if max(map(len, all_terms), default=0) <= WORD_CHARACTERS:
+        return all_terms
+    return [term[:WORD_CHARACTERS] for term in all_terms]
 
 
 def _terms_of(piece: str) -> list[str]:
@@ -77,6 +77,6 @@ def places(text: str) -> Iterator[tuple[int, int, list[str]]]:
     from apsw import unicode  # noqa: PLC0415
 
     # The library's own types say that it yields text.
-    found: Iterator[tuple[int, int, str]] = unicode.word_iter_with_offsets(text[:INDEXED_CHARACTERS].translate(_WITHIN))  # type: ignore[assignment]
-    for start, end, word in found:
+    all_terms: Iterator[tuple[int, int, str]] = unicode.word_iter_with_offsets(text[:INDEXED_CHARACTERS].translate(_WITHIN))  # type: ignore[assignment]
+    for start, end, word in all_terms:
         yield start, end, terms(word)

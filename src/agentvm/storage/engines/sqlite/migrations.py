@@ -68,8 +68,8 @@ def schema_at(version: int) -> Schema:
 
 def read_schema(connection: apsw.Connection) -> Schema:
     """The schema of a database, without SQLite's own statistics."""
-    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
-    return frozenset((kind, name, table, sql) for kind, name, table, sql in found) - _STATISTICS
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
+    return frozenset((kind, name, table, sql) for kind, name, table, sql in rows) - _STATISTICS
 
 
 def create(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:

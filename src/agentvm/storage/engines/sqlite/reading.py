@@ -46,9 +46,9 @@ class ReadStore(Store):
     async def owners_of_session(self, session_id: str) -> tuple[TenantId, ...]:
         return await self._owners(_OF_SESSION, session_id)
 
-    async def _owners(self, query: str, wanted: str) -> tuple[TenantId, ...]:
+    async def _owners(self, query: str, name: str) -> tuple[TenantId, ...]:
         def read(connection: Connection) -> tuple[TenantId, ...]:
-            return tuple(TenantId(found) for (found,) in connection.fetch(query, (wanted,)))
+            return tuple(TenantId(result) for (result,) in connection.fetch(query, (name,)))
 
         return await self._reading.read(read)
 
@@ -64,13 +64,13 @@ async def read_data_dir(data_dir: Path, look: Callable[[ReadStore], Awaitable[T]
     if not _has_log(path):
         try:
             async with _opened(path, "immutable=1") as store:
-                found = await look(store)
+                result = await look(store)
         except StoreFailed:
             if not _has_log(path):
                 raise
         else:
             if not _has_log(path):
-                return found
+                return result
     async with _opened(path, "readonly_shm=1") as store:
         return await look(store)
 
@@ -125,16 +125,16 @@ def _connect(path: Path, how: str) -> apsw.Connection:
         version = int(connection.pragma("user_version"))
     except apsw.Error as error:
         raise StoreFailed(f"Cannot read the database {path}: {error}") from error
-    known = len(load_migrations())
-    if version == known:
+    newest = len(load_migrations())
+    if version == newest:
         return connection
     connection.close()
-    if version > known:
+    if version > newest:
         raise MigrationUnknown(
-            f"The database {path} has schema version {version}, but this AgentVM knows only versions up to {known}. "
+            f"The database {path} has schema version {version}, but this AgentVM knows only versions up to {newest}. "
             "Use the newer AgentVM that wrote it."
         )
     raise Conflict(
-        f"The database {path} has schema version {version}, and this AgentVM reads version {known}. Reading upgrades nothing. "
+        f"The database {path} has schema version {version}, and this AgentVM reads version {newest}. Reading upgrades nothing. "
         "Start this server on it once, or use the AgentVM that wrote it."
     )

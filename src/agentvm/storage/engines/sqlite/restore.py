@@ -155,8 +155,8 @@ def _manifest(archive: zipfile.ZipFile) -> BackupManifest:
     try:
         raw = msgspec.json.decode(body)
         if isinstance(raw, dict) and raw.get("format") != FORMAT:
-            said = shorten(repr(raw.get("format")))
-            raise BackupInvalid(f"The format of the backup is {said}; this server reads only {FORMAT}: use a newer AgentVM")
+            stated = shorten(repr(raw.get("format")))
+            raise BackupInvalid(f"The format of the backup is {stated}; this server reads only {FORMAT}: use a newer AgentVM")
         manifest = msgspec.convert(raw, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupInvalid(f"Its {MANIFEST} cannot be read: {shorten(str(error))}") from None
@@ -193,7 +193,7 @@ def _extract(archive: zipfile.ZipFile, part: Part, target: Path, progress: Progr
 
 def _check_database(path: Path, manifest: BackupManifest, progress: Progress) -> None:
     progress("checking", 0, 1)
-    known = len(load_migrations())
+    expected = len(load_migrations())
     try:
         connection = apsw.Connection(str(path.absolute()), flags=apsw.SQLITE_OPEN_READONLY)
         try:
@@ -201,9 +201,9 @@ def _check_database(path: Path, manifest: BackupManifest, progress: Progress) ->
             version = int(connection.pragma("user_version"))
             if version != manifest.schema or version < 1:
                 raise BackupInvalid(f"Its database has schema version {version}, and its {MANIFEST} says {manifest.schema}")
-            if version > known:
+            if version > expected:
                 raise MigrationUnknown(
-                    f"The backup has schema version {version}, but this AgentVM knows only versions up to {known}. "
+                    f"The backup has schema version {version}, but this AgentVM knows only versions up to {expected}. "
                     f"Restore it with AgentVM {shorten(manifest.agentvm)} or newer."
                 )
             _check_schema(connection, version)
@@ -216,16 +216,16 @@ def _check_database(path: Path, manifest: BackupManifest, progress: Progress) ->
 
 
 def _check_schema(connection: apsw.Connection, version: int) -> None:
-    found, known = read_schema(connection), schema_at(version)
-    for kind, name, *_ in sorted(found - known, key=repr):
+    present, expected = read_schema(connection), schema_at(version)
+    for kind, name, *_ in sorted(present - expected, key=repr):
         raise BackupInvalid(f"Its database has been tampered with: the {kind} {shorten(name)!r} is not what AgentVM makes")
-    for kind, name, *_ in sorted(known - found, key=repr):
+    for kind, name, *_ in sorted(expected - present, key=repr):
         raise BackupInvalid(f"Its database has been tampered with: the {kind} {name!r} is missing")
 
 
 def _check_rows(connection: apsw.Connection) -> None:
-    found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(1)")]
-    if found != ["ok"]:
-        raise BackupInvalid(f"Its database is damaged: {shorten(found[0])}")
+    present = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(1)")]
+    if present != ["ok"]:
+        raise BackupInvalid(f"Its database is damaged: {shorten(present[0])}")
     for table, *_ in connection.execute("PRAGMA foreign_key_check"):
         raise BackupInvalid(f"Its database is damaged: a row of {table} refers to one that is not there")

@@ -16,7 +16,7 @@ from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of
+from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of, total
 from agentvm.storage.sql.records import Columns, TenantScope
 
 _ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
@@ -32,7 +32,7 @@ WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ? ORDER BY position 
 _OF_TURN = f"SELECT {_STORED.text} FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
 _USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
 _TURN_TOTAL = f"""
-SELECT {", ".join(f"coalesce({'max' if name == 'estimated' else 'sum'}({name}), 0)" for name in (*_USAGE.names, "price"))}
+SELECT {", ".join("coalesce(max(estimated), 0)" if name == "estimated" else total(name) for name in (*_USAGE.names, "price"))}
 FROM ledger WHERE tenant_id = ? AND turn_id = ?
 """
 _GET_WALLET = f"SELECT {_WALLET.text} FROM wallets WHERE tenant_id = ?"
@@ -53,17 +53,14 @@ DIMENSIONS: dict[str, tuple[str, str]] = {
 }
 """Dimensions of usage: the field of `UsageRow` and its SQL expression. No other text gets into a query."""
 
+_TOKENS = tuple(name for name in _USAGE.names if name != "estimated")
 _SUMS: dict[str, str] = {
     "calls": "count(*)",
-    "input_tokens": "coalesce(sum(input_tokens), 0)",
-    "output_tokens": "coalesce(sum(output_tokens), 0)",
-    "cache_read_tokens": "coalesce(sum(cache_read_tokens), 0)",
-    "cache_write_tokens": "coalesce(sum(cache_write_tokens), 0)",
-    "thinking_tokens": "coalesce(sum(thinking_tokens), 0)",
-    "estimated_calls": "coalesce(sum(estimated), 0)",
+    **{name: total(name) for name in _TOKENS},
+    "estimated_calls": total("estimated"),
     "unpriced_calls": "count(*) - count(price)",
-    "cost": "coalesce(sum(cost), 0)",
-    "price": "coalesce(sum(price), 0)",
+    "cost": total("cost"),
+    "price": total("price"),
 }
 _TIME_MAX = 2**63 - 1
 
@@ -106,8 +103,8 @@ class LedgerStore(TenantScope):
             parameters.append(msgspec.json.encode(containers).decode())
 
         def read(connection: Connection) -> tuple[UsageRow, ...]:
-            found = connection.fetch(query, tuple(parameters))
-            return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in found)
+            rows = connection.fetch(query, tuple(parameters))
+            return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in rows)
 
         # One sum is part of admitting a turn; a table of them is a report.
         return await self._database.read(read, heavy=bool(by))

@@ -4,6 +4,7 @@ from agentvm.model.account import Quota
 from agentvm.model.ids import UserId
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import is_here
 
@@ -15,32 +16,35 @@ _QUOTAS = f"SELECT {_QUOTA.text} FROM quotas WHERE tenant_id = ? ORDER BY user_i
 # Not =, because the tenant's own quotas have no user.
 _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS NOT DISTINCT FROM ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
+_IMAGE_BYTES = f"""
+length(config) + coalesce(length(source), 0) + coalesce(length(lock), 0) + octet_length(name)
++ coalesce(octet_length(description), 0) + {ROW_BYTES}
+"""
 # What several tenants share (a snapshot, an attachment, a part of a resource) counts for each: none can know of the others.
 _STORAGE_BYTES = f"""
-SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN summaries USING (session_key) WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN drafts USING (session_key) WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
-     + (SELECT coalesce(sum(length(body)), 0) FROM resource_blobs WHERE digest IN (
+SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT {total("length(body)")} FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT {total("octet_length(text)")} FROM sessions JOIN summaries USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT {total("octet_length(text)")} FROM sessions JOIN drafts USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT {total("length(body)")} FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
+     + (SELECT {total("length(body)")} FROM resource_blobs WHERE digest IN (
             SELECT content FROM resources JOIN resource_versions USING (resource_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL
             UNION
             SELECT version_blobs.digest
             FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL))
-     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
-     + (SELECT coalesce(sum(length(config) + coalesce(length(source), 0) + coalesce(length(lock), 0) + octet_length(name)
-                            + coalesce(octet_length(description), 0) + {ROW_BYTES}), 0) FROM images WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(coalesce(octet_length(title), 0) + coalesce(octet_length(preview), 0) + {ROW_BYTES}), 0)
+     + (SELECT {total("size")} FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
+     + (SELECT {total(_IMAGE_BYTES)} FROM images WHERE tenant_id = ?1)
+     + (SELECT {total(f"coalesce(octet_length(title), 0) + coalesce(octet_length(preview), 0) + {ROW_BYTES}")}
         FROM sessions WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(octet_length(reader) + octet_length(device) + {ROW_BYTES}), 0)
+     + (SELECT {total(f"octet_length(reader) + octet_length(device) + {ROW_BYTES}")}
         FROM sessions JOIN read_marks USING (session_key) WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(octet_length(client_id) + {ROW_BYTES}), 0) FROM readers WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(length(sealed) + octet_length(name) + {ROW_BYTES}), 0) FROM secrets WHERE tenant_id = ?1)
-     + (SELECT coalesce(sum(length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}), 0)
+     + (SELECT {total(f"octet_length(client_id) + {ROW_BYTES}")} FROM readers WHERE tenant_id = ?1)
+     + (SELECT {total(f"length(sealed) + octet_length(name) + {ROW_BYTES}")} FROM secrets WHERE tenant_id = ?1)
+     + (SELECT {total(f"length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}")}
         FROM setting_changes WHERE scope = ?1)
-     + (SELECT coalesce(sum(octet_length(target) + {ROW_BYTES}), 0) FROM audit WHERE tenant_id = ?1)
+     + (SELECT {total(f"octet_length(target) + {ROW_BYTES}")} FROM audit WHERE tenant_id = ?1)
 """
 _CONTAINERS = f"SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL AND {is_here('containers')}"
 _ADD_EXPORTED = """

@@ -70,8 +70,8 @@ class Erasing(Scope):
         if not await self._database.write(lambda connection: begin_container(connection, key, now)):
             return None
         unbound: list[UserId] = []
-        while some := await self._database.write(lambda connection: unbind_others(connection, key)):
-            unbound += some
+        while users := await self._database.write(lambda connection: unbind_others(connection, key)):
+            unbound += users
         while await self._database.write(lambda connection: mark_sessions(connection, key)):
             pass
         return tuple(unbound)

@@ -209,14 +209,14 @@ def _drop_accounts(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 def _rename_in_ledger(connection: Connection, job: ErasureJob) -> Advanced | None:
-    found = connection.fetch(_LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
-    if not found:
+    entries = connection.fetch(_LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
+    if not entries:
         _rename_asked(connection, job)
         return None
-    for position, container_id in found:
+    for position, container_id in entries:
         if _is_to_rename(job, container_id):
             connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
-    connection.execute(_SET_LEDGER_PLACE, (found[-1][0], job.erasure_key))
+    connection.execute(_SET_LEDGER_PLACE, (entries[-1][0], job.erasure_key))
     return MORE
 
 

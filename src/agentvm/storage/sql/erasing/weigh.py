@@ -8,7 +8,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.erasing import Owned
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import items_of
+from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.erasing.begin import alone_in
 from agentvm.storage.sql.rows import is_here
 
@@ -26,13 +26,13 @@ WITH own AS (
 )
 SELECT (SELECT count(*) FROM own),
        (SELECT count(*) FROM own JOIN all_messages USING (session_key)),
-       (SELECT coalesce(sum(length(body)), 0) FROM own JOIN all_messages USING (session_key))
-     + (SELECT coalesce(sum(length(body)), 0) FROM own JOIN log USING (session_key))
-     + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN summaries USING (session_key))
-     + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN drafts USING (session_key))
+       (SELECT {total("length(body)")} FROM own JOIN all_messages USING (session_key))
+     + (SELECT {total("length(body)")} FROM own JOIN log USING (session_key))
+     + (SELECT {total("octet_length(text)")} FROM own JOIN summaries USING (session_key))
+     + (SELECT {total("octet_length(text)")} FROM own JOIN drafts USING (session_key))
 """
 _FILES = f"""
-SELECT count(*), coalesce(sum(size), 0) FROM attachments JOIN blobs USING (blob_key)
+SELECT count(*), {total("size")} FROM attachments JOIN blobs USING (blob_key)
 WHERE tenant_id = ?1 AND container_id IN ({items_of("?2")})
 """
 _IS_LOCKED_BY_OTHERS = """
@@ -64,15 +64,15 @@ _KEYS = "SELECT count(*) FROM api_keys WHERE tenant_id = ? AND user_id = ?"
 
 
 def weigh_container(connection: Connection, tenant_id: TenantId, container_id: ContainerId) -> Owned | None:
-    found = connection.fetch(_HAS, (tenant_id, container_id))
-    return _weigh(connection, tenant_id, (container_id,)) if found else None
+    rows = connection.fetch(_HAS, (tenant_id, container_id))
+    return _weigh(connection, tenant_id, (container_id,)) if rows else None
 
 
 def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> Owned | None:
     if not connection.fetch(_IS_USER, (tenant_id, user_id)):
         return None
-    theirs = alone_in(connection, tenant_id, user_id)
-    own = _weigh(connection, tenant_id, [name for name in theirs if connection.fetch(_HAS, (tenant_id, name))])
+    homes = alone_in(connection, tenant_id, user_id)
+    own = _weigh(connection, tenant_id, [name for name in homes if connection.fetch(_HAS, (tenant_id, name))])
     return replace(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
 
 

@@ -19,10 +19,10 @@ _BRING_BACK = "UPDATE resource_versions SET yanked_at = NULL WHERE version_key =
 
 
 def change(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
-    found = connection.fetch(_OWN, (resource_id, tenant_id))
-    if not found:
+    rows = connection.fetch(_OWN, (resource_id, tenant_id))
+    if not rows:
         return None
-    resource_key, before = found[0]
+    resource_key, before = rows[0]
     visibility = None if tenant_id == SYSTEM_TENANT else changes.visibility
     connection.execute(UPDATE_RESOURCE, (changes.description, changes.deprecated, visibility, now, resource_key))
     if changes.tags is not None:
@@ -73,5 +73,5 @@ def yank(
 def _find(connection: Connection, resource_key: int, version: str) -> int | None:
     if not is_version(version):
         return None
-    found = connection.fetch(_VERSION, (resource_key, str(parse_version(version))))
-    return int(found[0][0]) if found else None
+    rows = connection.fetch(_VERSION, (resource_key, str(parse_version(version))))
+    return int(rows[0][0]) if rows else None

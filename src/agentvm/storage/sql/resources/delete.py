@@ -70,12 +70,12 @@ def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
     Nobody can reach its images any more, so they hold nothing.
     """
     released = connection.execute(_RELEASE, (tenant_id, RELEASED_MAX))
-    found = connection.fetch(_SOME_OWN, (tenant_id, BURIED_MAX))
-    for (resource_key,) in found:
+    rows = connection.fetch(_SOME_OWN, (tenant_id, BURIED_MAX))
+    for (resource_key,) in rows:
         _bury(connection, resource_key, now)
         connection.execute(_FORGET_WORDING, (encode(()), resource_key))
     forgotten = connection.execute(_FORGET_TEXTS, (tenant_id, RELEASED_MAX))
-    return bool(released or found or forgotten)
+    return bool(released or rows or forgotten)
 
 
 def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool:
@@ -83,10 +83,10 @@ def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool
 
     What others are locked to stays for them. What is left without a version goes as well.
     """
-    found = connection.fetch(unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
-    for (version_key,) in found:
+    rows = connection.fetch(unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
+    for (version_key,) in rows:
         drop_version(connection, version_key)
-    return bool(found or connection.execute(_DROP_EMPTY, (tenant_id, limit)))
+    return bool(rows or connection.execute(_DROP_EMPTY, (tenant_id, limit)))
 
 
 def _bury(connection: Connection, resource_key: int, now: int) -> None:
@@ -96,14 +96,16 @@ def _bury(connection: Connection, resource_key: int, now: int) -> None:
         connection.execute(statement, (resource_key,))
 
 
-def _refuse_in_use(tenant_id: TenantId, found: Dependents) -> None:
-    if not (found.resources or found.images or found.foreign):
+def _refuse_in_use(tenant_id: TenantId, dependents: Dependents) -> None:
+    if not (dependents.resources or dependents.images or dependents.foreign):
         return
-    uris = [uri_of(tenant_id, each.tenant_id, each.owner, each.type, each.name, version) for each, version in found.resources]
-    named = [*uris, *(f"image {image}" for image in found.images)]
-    if found.foreign:
-        named.append(f"{found.foreign} of other tenants")
+    uris = [
+        uri_of(tenant_id, each.tenant_id, each.owner, each.type, each.name, version) for each, version in dependents.resources
+    ]
+    named = [*uris, *(f"image {image}" for image in dependents.images)]
+    if dependents.foreign:
+        named.append(f"{dependents.foreign} of other tenants")
     raise ResourceInUse(
         f"The resource is in use by {', '.join(named)}. Delete these first, or delete it by force",
-        details={"referrers": [*uris, *found.images], "foreign": found.foreign},
+        details={"referrers": [*uris, *dependents.images], "foreign": dependents.foreign},
     )

@@ -158,66 +158,67 @@ def _uri(publication: Publication) -> str:
 
 
 def _enter(connection: Connection, tenant_id: TenantId, prepared: _Prepared) -> _Entered:
-    wanted = prepared.publication
-    found = connection.fetch(_FIND, (tenant_id, wanted.type, wanted.name))
-    resource_key, visibility, latest_key = found[0] if found else (None, None, None)
-    if wanted.expected is not None:
-        _check_latest(connection, wanted, latest_key)
+    publication = prepared.publication
+    rows = connection.fetch(_FIND, (tenant_id, publication.type, publication.name))
+    resource_key, visibility, latest_key = rows[0] if rows else (None, None, None)
+    if publication.expected is not None:
+        _check_latest(connection, publication, latest_key)
     if resource_key is None:
-        resource_key = _add_resource(connection, tenant_id, wanted)
+        resource_key = _add_resource(connection, tenant_id, publication)
     for version_key, version, digest in connection.fetch(_SAME_RANK, (resource_key, prepared.rank)):
-        if digest != wanted.digest:
-            if wanted.is_new:
+        if digest != publication.digest:
+            if publication.is_new:
                 break
             raise ResourceVersionExists(
-                f"{_uri(wanted)} has a version {version} already, with other content: choose another version"
+                f"{_uri(publication)} has a version {version} already, with other content: choose another version"
             )
         return _Entered(resource_key, version_key, created=False)
-    if found and wanted.is_new:
+    if rows and publication.is_new:
         raise ResourceExists(
-            f"There is already {_uri(wanted)}; to publish another version of it: PUT /v1/resources/{{id}}, resource_publish "
-            "on a socket, or avm resource push --bump patch"
+            f"There is already {_uri(publication)}; to publish another version of it: PUT /v1/resources/{{id}}, "
+            "resource_publish on a socket, or avm resource push --bump patch"
         )
-    target = "public" if tenant_id == SYSTEM_TENANT else wanted.visibility
-    about = (wanted.description, wanted.deprecated, target, wanted.now)
+    target = "public" if tenant_id == SYSTEM_TENANT else publication.visibility
+    about = (publication.description, publication.deprecated, target, publication.now)
     connection.execute(UPDATE_RESOURCE, (*about, resource_key))
-    if wanted.tags is not None:
-        set_tags(connection, resource_key, wanted.tags)
+    if publication.tags is not None:
+        set_tags(connection, resource_key, publication.tags)
     version_key = _add_version(connection, tenant_id, resource_key, prepared)
     put_latest(connection, resource_key, latest_key, version_key)
-    if wanted.pointer is not None:
-        connection.execute(PUT_TAG, (resource_key, wanted.pointer, version_key))
+    if publication.pointer is not None:
+        connection.execute(PUT_TAG, (resource_key, publication.pointer, version_key))
     return _Entered(resource_key, version_key, created=True, turned_public=target == "public" != visibility)
 
 
-def _check_latest(connection: Connection, wanted: Publication, latest_key: int | None) -> None:
+def _check_latest(connection: Connection, publication: Publication, latest_key: int | None) -> None:
     latest = "none" if latest_key is None else connection.fetch(_DIGEST, (latest_key,))[0][0]
-    if latest != wanted.expected:
-        raise PreconditionFailed(f"{_uri(wanted)} has changed: its latest version has the digest {latest}. Read it again")
+    if latest != publication.expected:
+        raise PreconditionFailed(f"{_uri(publication)} has changed: its latest version has the digest {latest}. Read it again")
 
 
-def _add_resource(connection: Connection, tenant_id: TenantId, wanted: Publication) -> int:
-    if connection.fetch(_RESERVED, (tenant_id, wanted.type, wanted.name, wanted.now - RESERVED_MS)):
+def _add_resource(connection: Connection, tenant_id: TenantId, publication: Publication) -> int:
+    if connection.fetch(_RESERVED, (tenant_id, publication.type, publication.name, publication.now - RESERVED_MS)):
         raise Conflict(
-            f"{_uri(wanted)} was deleted by force less than 30 days ago, while others may depend on it: choose another name"
+            f"{_uri(publication)} was deleted by force less than 30 days ago, while others may depend on it: "
+            "choose another name"
         )
-    name = (wanted.resource_id, tenant_id, wanted.type, wanted.name)
-    return int(connection.fetch(_ADD_RESOURCE, (*name, "private", encode(()), wanted.now, wanted.now))[0][0])
+    name = (publication.resource_id, tenant_id, publication.type, publication.name)
+    return int(connection.fetch(_ADD_RESOURCE, (*name, "private", encode(()), publication.now, publication.now))[0][0])
 
 
 def _add_version(connection: Connection, tenant_id: TenantId, resource_key: int, prepared: _Prepared) -> int:
-    wanted = prepared.publication
-    blobs = {digest: len(body) for digest, body in wanted.blobs.items()}
-    for digest in wanted.kept_blobs - wanted.blobs.keys():
+    publication = prepared.publication
+    blobs = {digest: len(body) for digest, body in publication.blobs.items()}
+    for digest in publication.kept_blobs - publication.blobs.keys():
         kept = readable_blob_size(connection, tenant_id, digest)
         if kept is None:
             raise ResourceNotFound(digest)
         blobs[digest] = kept
-    connection.many(_ADD_BLOB, [(prepared.content_digest, wanted.content), *wanted.blobs.items()])
-    about = (wanted.version_id, resource_key, wanted.version, prepared.rank, wanted.digest, prepared.content_digest)
-    size = len(wanted.content) + sum(blobs.values())
-    made = (size, prepared.schema, prepared.words, wanted.created_by, wanted.now)
-    version_key = int(connection.fetch(_ADD_VERSION, (*about, *made))[0][0])
+    connection.many(_ADD_BLOB, [(prepared.content_digest, publication.content), *publication.blobs.items()])
+    name = (publication.version_id, resource_key, publication.version, prepared.rank, publication.digest)
+    size = len(publication.content) + sum(blobs.values())
+    about = (prepared.content_digest, size, prepared.schema, prepared.words, publication.created_by, publication.now)
+    version_key = int(connection.fetch(_ADD_VERSION, (*name, *about))[0][0])
     connection.many(_ADD_VERSION_BLOB, [(version_key, digest) for digest in blobs])
     return version_key
 
@@ -233,10 +234,10 @@ def _lock(
         if isinstance(each.target, int):
             target_key = entered[each.target].version_key
         else:
-            found = connection.fetch(_TARGET, (tenant_id, each.target))
-            if not found:
+            rows = connection.fetch(_TARGET, (tenant_id, each.target))
+            if not rows:
                 raise ResourceNotFound(each.uri)
-            target_key = found[0][0]
+            target_key = rows[0][0]
         connection.execute(_ADD_DEPENDENCY, (place.version_key, each.alias, each.uri, target_key, each.floating))
 
 

@@ -115,8 +115,8 @@ def find_locked(
 
 
 def blob(connection: Connection, tenant_id: TenantId, version_id: VersionId, digest: str) -> bytes | None:
-    found = connection.fetch(_BLOB, (version_id, digest))
-    return bytes(found[0][0]) if found and is_readable(connection, tenant_id, version_id) else None
+    rows = connection.fetch(_BLOB, (version_id, digest))
+    return bytes(rows[0][0]) if rows and is_readable(connection, tenant_id, version_id) else None
 
 
 def count(connection: Connection, tenant_id: TenantId) -> int:
@@ -124,8 +124,8 @@ def count(connection: Connection, tenant_id: TenantId) -> int:
 
 
 def dependents(connection: Connection, tenant_id: TenantId, resource_id: ResourceId) -> Dependents:
-    found = connection.fetch(_KEY, (tenant_id, resource_id))
-    return read_dependents(connection, tenant_id, found[0][0]) if found else Dependents(resources=(), images=(), foreign=0)
+    rows = connection.fetch(_KEY, (tenant_id, resource_id))
+    return read_dependents(connection, tenant_id, rows[0][0]) if rows else Dependents(resources=(), images=(), foreign=0)
 
 
 def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: int) -> Dependents:

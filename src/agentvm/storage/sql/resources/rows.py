@@ -81,9 +81,9 @@ def tenant_of(connection: Connection, slug: str) -> TenantId:
     """The tenant that an owner's name means; for an unknown name, a tenant without resources."""
     if slug == SYSTEM:
         return SYSTEM_TENANT
-    found = connection.fetch(_TENANT_BY_SLUG, (slug,))
-    if found:
-        return TenantId(found[0][0])
+    rows = connection.fetch(_TENANT_BY_SLUG, (slug,))
+    if rows:
+        return TenantId(rows[0][0])
     # An id is a name only for a tenant that has no other.
     return TenantId("") if connection.fetch(_IS_IN_TABLE, (slug,)) else TenantId(slug)
 

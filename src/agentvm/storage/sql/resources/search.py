@@ -54,68 +54,68 @@ r.resource_key IN (
 """
 
 
-def search(connection: Connection, tenant_id: TenantId, wanted: Search) -> Hits:
+def search(connection: Connection, tenant_id: TenantId, search_for: Search) -> Hits:
     """`InvalidInput` for an `after` that is no `next`. A text of spaces is none; one without any word finds nothing."""
-    values: dict[str, Any] = {"asks": tenant_id, "limit": wanted.limit + 1}
-    narrow = _narrow(connection, wanted, values)
-    if wanted.text is None or not wanted.text.strip():
-        found, total = _list(connection, tenant_id, wanted, narrow, values)
-        places: list[tuple[object, str]] = [*found]
+    values: dict[str, Any] = {"asks": tenant_id, "limit": search_for.limit + 1}
+    narrow = _narrow(connection, search_for, values)
+    if search_for.text is None or not search_for.text.strip():
+        hits, total = _list(connection, tenant_id, search_for, narrow, values)
+        places: list[tuple[object, str]] = [*hits]
     else:
-        before, resource_id = (0, "") if wanted.after is None else read_place(wanted.after, tuple[int, str])
+        before, resource_id = (0, "") if search_for.after is None else read_place(search_for.after, tuple[int, str])
         values["before"], values["id"] = max(before, 1), resource_id
-        ranked, total = _rank(connection, tenant_id, wanted, narrow, values)
-        found = [("", resource_id) for resource_id in ranked]
+        ranked, total = _rank(connection, tenant_id, search_for, narrow, values)
+        hits = [("", resource_id) for resource_id in ranked]
         places = [(before + number, resource_id) for number, resource_id in enumerate(ranked, 1)]
-    page = [resource_id for _, resource_id in found[: wanted.limit]]
-    goes_on = len(found) > len(page) > 0
+    page = [resource_id for _, resource_id in hits[: search_for.limit]]
+    goes_on = len(hits) > len(page) > 0
     return Hits(
-        items=_items(connection, page, with_content=wanted.with_content),
+        items=_items(connection, page, with_content=search_for.with_content),
         total=total,
         next=write_place(*places[len(page) - 1]) if goes_on else None,
     )
 
 
-def _narrow(connection: Connection, wanted: Search, values: dict[str, Any]) -> str:
+def _narrow(connection: Connection, search_for: Search, values: dict[str, Any]) -> str:
     """The SQL conditions of a search; their values are added to `values`."""
     conditions = (
-        ("type", "r.type = :type", wanted.type),
-        ("tag", "r.resource_key IN (SELECT resource_key FROM resource_words WHERE word = :tag)", wanted.tag),
-        ("owner", "r.tenant_id = :owner", None if wanted.owner is None else tenant_of(connection, wanted.owner)),
-        ("visibility", "r.visibility = :visibility", wanted.visibility),
-        ("depends_on", _DEPENDS, wanted.depends_on),
+        ("type", "r.type = :type", search_for.type),
+        ("tag", "r.resource_key IN (SELECT resource_key FROM resource_words WHERE word = :tag)", search_for.tag),
+        ("owner", "r.tenant_id = :owner", None if search_for.owner is None else tenant_of(connection, search_for.owner)),
+        ("visibility", "r.visibility = :visibility", search_for.visibility),
+        ("depends_on", _DEPENDS, search_for.depends_on),
     )
     return narrow(conditions, values)
 
 
 def _list(
-    connection: Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
+    connection: Connection, tenant_id: TenantId, search_for: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[tuple[str, str]], int]:
     """By name. Own ones and those of others come from an index each, already in order."""
-    sides = {"own": (_OWN,), "public": (_OPEN,), "all": (_OWN, _OPEN)}[wanted.scope]
+    sides = {"own": (_OWN,), "public": (_OPEN,), "all": (_OWN, _OPEN)}[search_for.scope]
     beyond = ""
-    if wanted.after is not None:
-        values["name"], values["id"] = read_place(wanted.after, tuple[str, str])
+    if search_for.after is not None:
+        values["name"], values["id"] = read_place(search_for.after, tuple[str, str])
         beyond = " AND (r.name, r.resource_id) > (:name, :id)"
     total = 0
-    found: list[Any] = []
+    hits: list[Any] = []
     for side in sides:
         total += connection.fetch(f"SELECT count(*) FROM resources AS r WHERE {side}{narrow}", values)[0][0]
         page = f"WHERE {side}{narrow}{beyond} ORDER BY r.name, r.resource_id LIMIT :limit"
-        found += connection.fetch(f"SELECT r.name, r.resource_id FROM resources AS r {page}", values)
-    return sorted(found)[: wanted.limit + 1], total
+        hits += connection.fetch(f"SELECT r.name, r.resource_id FROM resources AS r {page}", values)
+    return sorted(hits)[: search_for.limit + 1], total
 
 
 def _rank(
-    connection: Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
+    connection: Connection, tenant_id: TenantId, search_for: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[str], int]:
     """The best first. The index knows who may find what; the rows are asked again, because they decide."""
-    values["query"] = query(wanted.text or "", tenant_id, wanted.scope)
+    values["query"] = query(search_for.text or "", tenant_id, search_for.scope)
     if values["query"] is None:
         return [], 0
-    side = {"own": _OWN, "public": _OPEN, "all": f"({_OWN} OR {_OPEN})"}[wanted.scope]
+    side = {"own": _OWN, "public": _OPEN, "all": f"({_OWN} OR {_OPEN})"}[search_for.scope]
     # Where the last one was; if it is gone, so many as came before it.
-    beyond, skip = ("true", "0") if wanted.after is None else (AFTER_RESOURCE, SKIP_RESOURCES)
+    beyond, skip = ("true", "0") if search_for.after is None else (AFTER_RESOURCE, SKIP_RESOURCES)
     query_text = RESOURCE_HITS.format(weights=WEIGHTS, where=f"{side}{narrow}", beyond=beyond, skip=skip)
     rows = connection.fetch(query_text, values)
     return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
@@ -125,8 +125,8 @@ def _items(connection: Connection, page: list[str], *, with_content: bool) -> tu
     """The hits of the page that still exist, in its order."""
     named = (_encode(page).decode(),)
     contents: dict[str, bytes] = dict(connection.fetch(_CONTENTS, named)) if with_content else {}
-    found = {
+    hits = {
         row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1], content=contents.get(row[0]))
         for row in connection.fetch(_ITEMS, named)
     }
-    return tuple(found[each] for each in page if each in found)
+    return tuple(hits[each] for each in page if each in hits)

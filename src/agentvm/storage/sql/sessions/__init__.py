@@ -52,16 +52,14 @@ class SessionStore:
         self._database = database.of(tenant_id)
         self._scope = (tenant_id, None if containers is None else tuple(containers))
 
-    async def list(self, wanted: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
+    async def list(self, query: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
         """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
 
         `InvalidInput` for an `after` that is no `next`.
         """
         # A title is looked for in every session, and several containers' sessions are sorted together.
-        heavy = wanted.title is not None or self._scope[1] is None or len(self._scope[1]) > 1
-        return await self._database.read(
-            lambda connection: list_sessions(connection, *self._scope, wanted, reader), heavy=heavy
-        )
+        heavy = query.title is not None or self._scope[1] is None or len(self._scope[1]) > 1
+        return await self._database.read(lambda connection: list_sessions(connection, *self._scope, query, reader), heavy=heavy)
 
     async def get(self, session_id: SessionId, reader: SessionReader = ANYBODY) -> Listed | None:
         return await self._database.read(lambda connection: read_listed(connection, *self._scope, session_id, reader))
@@ -70,9 +68,9 @@ class SessionStore:
         self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
     ) -> Session | None:
         """Changes what is not None; as it is now, or None when there is none. What is so already keeps its time."""
-        given = (("pinned_at", pinned), ("archived_at", archived))
+        columns = (("pinned_at", pinned), ("archived_at", archived))
         changes = [
-            (column, f"coalesce({column}, {int(now)})" if wanted else "NULL") for column, wanted in given if wanted is not None
+            (column, f"coalesce({column}, {int(now)})" if query else "NULL") for column, query in columns if query is not None
         ]
         return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
 
@@ -80,8 +78,8 @@ class SessionStore:
         """Gives a session a title that has none; None when it has one, or is gone."""
 
         def work(connection: Connection) -> Session | None:
-            key, found = self._find(connection, session_id)
-            if found is None or found.title is not None:
+            key, session = self._find(connection, session_id)
+            if session is None or session.title is not None:
                 return None
             connection.execute("UPDATE sessions SET title = ?, updated_at = ? WHERE session_key = ?", (title, now, key))
             return self._find(connection, session_id)[1]
@@ -96,8 +94,8 @@ class SessionStore:
         """
 
         def work(connection: Connection) -> Session | None:
-            key, found = self._find(connection, session_id)
-            if found is None:
+            key, session = self._find(connection, session_id)
+            if session is None:
                 return None
             connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
             connection.execute(_SUCCEED, (self._scope[0], session_id))
@@ -109,13 +107,13 @@ class SessionStore:
         """Brings back one that was deleted after then; one that was not deleted is returned as it is."""
 
         def work(connection: Connection) -> Session | None:
-            key, found = self._find(connection, session_id, deleted=True)
-            if found is None or found.deleted_at is None:
+            key, session = self._find(connection, session_id, deleted=True)
+            if session is None or session.deleted_at is None:
                 return self._find(connection, session_id)[1]
-            if found.deleted_at <= deleted_after:
+            if session.deleted_at <= deleted_after:
                 return None
             connection.execute("UPDATE sessions SET deleted_at = NULL, updated_at = ? WHERE session_key = ?", (now, key))
-            connection.execute(_LEAD, (session_id, self._scope[0], found.image_id))
+            connection.execute(_LEAD, (session_id, self._scope[0], session.image_id))
             return self._find(connection, session_id)[1]
 
         return await self._database.write(work)
@@ -135,18 +133,18 @@ class SessionStore:
         """
 
         def work(connection: Connection) -> Listed | None:
-            key, found = self._find(connection, session_id)
-            if found is None:
+            key, session = self._find(connection, session_id)
+            if session is None:
                 return None
             mark(connection, key, reader, now, cursor=cursor, message_id=message_id)
             return read_listed(connection, *self._scope, session_id, reader)
 
         return await self._database.write(work)
 
-    async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
+    async def messages(self, session_id: SessionId, query: MessageQuery) -> MessagePage | None:
         """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
 
-        return await self._look(session_id, lambda connection, key: read_messages(connection, key, wanted))
+        return await self._look(session_id, lambda connection, key: read_messages(connection, key, query))
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
         """The rewinds of a session, the latest first, at most 200; None when there is no such session."""
@@ -169,22 +167,22 @@ class SessionStore:
             session_id, lambda connection, key: read_as_it_stood(connection, key, message_id, max_bytes), heavy=True
         )
 
-    async def turns(self, wanted: TurnQuery) -> TurnPage:
+    async def turns(self, query: TurnQuery) -> TurnPage:
         """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
-        return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
+        return await self._database.read(lambda connection: list_turns(connection, *self._scope, query))
 
-    async def search(self, wanted: MessageSearch) -> FoundPage:
+    async def search(self, query: MessageSearch) -> FoundPage:
         """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""
         await take_in_all(self._database, *self._scope)
-        return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
+        return await self._database.read(lambda connection: search_messages(connection, *self._scope, query), heavy=True)
 
     async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
         def work(connection: Connection) -> Session | None:
-            key, found = self._find(connection, session_id)
-            if found is not None and changes:
+            key, session = self._find(connection, session_id)
+            if session is not None and changes:
                 connection.execute(f"UPDATE sessions SET {changes}, updated_at = ? WHERE session_key = ?", (now, key))
-                found = self._find(connection, session_id)[1]
-            return found
+                session = self._find(connection, session_id)[1]
+            return session
 
         return await self._database.write(work)
 

@@ -50,10 +50,10 @@ class DraftStore:
         """
 
         def work(connection: Connection) -> Drafted | None:
-            found = self._find(connection, session_id)
-            if found is None:
+            session = self._find(connection, session_id)
+            if session is None:
                 return None
-            key, container_id, image_id = found
+            key, container_id, image_id = session
             place = (key, self._author, device)
             before = connection.fetch(_FIND, place)
             updated_at = before[0][1] if before else 0
@@ -87,9 +87,9 @@ class DraftStore:
         return await self._database.read(lambda connection: self._read(connection, "", limit, {}))
 
     def _read(self, connection: Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:
-        wanted: dict[str, Any] = {"author": self._author, "limit": limit, **values}
-        where = scope(*self._scope, wanted) + narrow
-        return tuple(map(_decode, connection.fetch(_DRAFTS.format(where=where), wanted)))
+        args: dict[str, Any] = {"author": self._author, "limit": limit, **values}
+        where = scope(*self._scope, args) + narrow
+        return tuple(map(_decode, connection.fetch(_DRAFTS.format(where=where), args)))
 
     def _find(self, connection: Connection, session_id: SessionId) -> tuple[int, Any, Any] | None:
         values: dict[str, Any] = {"session": session_id}

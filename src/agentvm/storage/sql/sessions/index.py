@@ -96,8 +96,8 @@ def entry_of(message: Message) -> Entry:
 
 def words_of(container: str, text: str) -> str:
     """A text as the index takes it; `container` is the key of its container. '' for one without words."""
-    found = terms(text) if text else ()
-    return container + f" {container}".join(found) if found else ""
+    cut = terms(text) if text else ()
+    return container + f" {container}".join(cut) if cut else ""
 
 
 def index(
@@ -113,19 +113,19 @@ def index(
 
 def index_older(connection: Connection, limit: int) -> bool:
     """Notes the next messages from before there was a search, the newest first. Whether there may be more."""
-    found = connection.fetch(_BACKLOG)
-    if not found:
+    cut = connection.fetch(_BACKLOG)
+    if not cut:
         return False
-    some = connection.fetch(_SOME, (found[0][0], limit))
-    for position, session_key, tenant_id, body in reversed(some):
+    messages = connection.fetch(_SOME, (cut[0][0], limit))
+    for position, session_key, tenant_id, body in reversed(messages):
         # A place that was free again was given to a message that is in already.
         if not connection.fetch(_KNOWN, (position,)):
             _take_in(connection, tenant_id, position, session_key, body)
-    _fill_previews(connection, some)
-    if len(some) < limit:
+    _fill_previews(connection, messages)
+    if len(messages) < limit:
         connection.execute("DELETE FROM search_backlog")
         return False
-    connection.execute("UPDATE search_backlog SET next = ?", (some[-1][0] - 1,))
+    connection.execute("UPDATE search_backlog SET next = ?", (messages[-1][0] - 1,))
     return True
 
 

@@ -51,19 +51,19 @@ def list_sessions(
     connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
-    wanted: SessionQuery,
+    query: SessionQuery,
     reader: SessionReader,
 ) -> SessionPage:
-    values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": wanted.limit + 1}
-    where = scope(tenant_id, containers, values) + _narrow(wanted, values)
+    values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": query.limit + 1}
+    where = scope(tenant_id, containers, values) + _narrow(query, values)
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
     total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
-    if wanted.after is not None:
-        values["is_pinned"], values["active_at"], values["key"] = read_place(wanted.after, tuple[int, int, int])
+    if query.after is not None:
+        values["is_pinned"], values["active_at"], values["key"] = read_place(query.after, tuple[int, int, int])
         where += " AND (s.is_pinned, s.active_at, s.session_key) < (:is_pinned, :active_at, :key)"
     order = "ORDER BY s.is_pinned DESC, s.active_at DESC, s.session_key DESC LIMIT :limit"
     rows = connection.fetch(f"{_SEEN} WHERE {where} {order}", values)
-    page = rows[: wanted.limit]
+    page = rows[: query.limit]
     return SessionPage(
         items=tuple(_listed(row) for row in page),
         total=total,
@@ -84,20 +84,20 @@ def read_listed(
     return _listed(rows[0]) if rows else None
 
 
-def archived(wanted: bool | None) -> str:
+def archived(is_archived: bool | None) -> str:
     """The condition that only archived sessions are listed, or only the others; None for both."""
-    return "" if wanted is None else f" AND s.archived_at IS {'NOT ' if wanted else ''}NULL"
+    return "" if is_archived is None else f" AND s.archived_at IS {'NOT ' if is_archived else ''}NULL"
 
 
-def _narrow(wanted: SessionQuery, values: dict[str, Any]) -> str:
+def _narrow(query: SessionQuery, values: dict[str, Any]) -> str:
     conditions = (
-        ("image", "s.image_id = :image", wanted.image_id),
-        ("pinned", "s.is_pinned = :pinned", None if wanted.pinned is None else int(wanted.pinned)),
-        ("since", "s.active_at >= :since", wanted.since),
-        ("until", "s.active_at < :until", wanted.until),
-        ("title", contains_folded("s.title", ":title"), None if wanted.title is None else wanted.title.casefold()),
+        ("image", "s.image_id = :image", query.image_id),
+        ("pinned", "s.is_pinned = :pinned", None if query.pinned is None else int(query.pinned)),
+        ("since", "s.active_at >= :since", query.since),
+        ("until", "s.active_at < :until", query.until),
+        ("title", contains_folded("s.title", ":title"), None if query.title is None else query.title.casefold()),
     )
-    return narrow(conditions, values) + archived(wanted.archived)
+    return narrow(conditions, values) + archived(query.archived)
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:

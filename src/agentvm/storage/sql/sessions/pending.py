@@ -68,21 +68,21 @@ def cut_some(
         query, values["seen"] = _NEXT, SEEN_MAX
     else:
         query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
-    some: list[PendingWords] = []
+    batch: list[PendingWords] = []
     size = 0
     for position, owner, container_id in connection.fetch(query, values):
         text = _text(connection, position)
-        if some and size + len(text) > PIECE_BYTES:
+        if batch and size + len(text) > PIECE_BYTES:
             break
         size += len(text)
-        some.append(PendingWords(position, words_of(key_of(owner, container_id), text)))
-    return some
+        batch.append(PendingWords(position, words_of(key_of(owner, container_id), text)))
+    return batch
 
 
-def put_in(connection: Connection, some: Sequence[PendingWords]) -> None:
+def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
     """Indexes messages that are still pending: another job may have done it, or the message may be gone. For the writer."""
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
-    for position, words in sorted(some):
+    for position, words in sorted(batch):
         if connection.fetch(_DONE, (position,)) and words:
             search_index.add_message(connection, position, words)
 
@@ -91,10 +91,10 @@ async def take_in(
     database: Database, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
 ) -> bool:
     """Puts the next messages in. Whether there were any."""
-    some = await database.read(lambda connection: cut_some(connection, tenant_id, containers))
-    if some:
-        await database.write(lambda connection: put_in(connection, some))
-    return bool(some)
+    batch = await database.read(lambda connection: cut_some(connection, tenant_id, containers))
+    if batch:
+        await database.write(lambda connection: put_in(connection, batch))
+    return bool(batch)
 
 
 async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:

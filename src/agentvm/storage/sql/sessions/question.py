@@ -22,10 +22,10 @@ class SearchPiece:
     words: tuple[str, ...]
     open_ended: bool
 
-    def matches(self, said: Sequence[str], start: int) -> bool:
+    def matches(self, text_terms: Sequence[str], start: int) -> bool:
         """Whether the words of a text have the piece there."""
         count = len(self.words)
-        here = tuple(said[start : start + count])
+        here = tuple(text_terms[start : start + count])
         if len(here) < count or here[:-1] != self.words[:-1]:
             return False
         return here[-1].startswith(self.words[-1]) if self.open_ended else here[-1] == self.words[-1]

@@ -69,21 +69,21 @@ class MessageSource(NamedTuple):
         return connection.fetch(query.replace("{of}", self.rows), (*self.values, *values))
 
 
-def read_messages(connection: Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
-    of = standing(session_key) if wanted.rewind is None else _rewound(connection, session_key, wanted.rewind)
+def read_messages(connection: Connection, session_key: int, asked: MessageQuery) -> MessagePage:
+    of = standing(session_key) if asked.rewind is None else _rewound(connection, session_key, asked.rewind)
     total: int = of.fetch(connection, _COUNT)[0][0]
-    if wanted.around is not None:
-        return _around(connection, of, wanted, wanted.around, total)
-    newest = wanted.order == "newest"
+    if asked.around is not None:
+        return _around(connection, of, asked, asked.around, total)
+    newest = asked.order == "newest"
     start = _POSITION_MAX if newest else 0
-    if wanted.cursor is not None:
-        (start,) = read_place(wanted.cursor, tuple[int])
-    page, more, cut = _read(connection, of, _BEFORE if newest else _AFTER, start, wanted, wanted.limit, wanted.max_bytes)
+    if asked.cursor is not None:
+        (start,) = read_place(asked.cursor, tuple[int])
+    page, more, cut = _read(connection, of, _BEFORE if newest else _AFTER, start, asked, asked.limit, asked.max_bytes)
     return MessagePage(
         messages=tuple(message for _, message in page),
         total=total,
         next=write_place(page[-1][0]) if page and more else None,
-        previous=write_place(page[0][0]) if page and wanted.cursor is not None else None,
+        previous=write_place(page[0][0]) if page and asked.cursor is not None else None,
         cut=cut,
     )
 
@@ -106,9 +106,9 @@ def mark(
         position = find(connection, standing(session_key), message_id)
     answers: int = connection.fetch(_ANSWERS, (session_key,))[0][0]
     # Not below: those from before answers were counted are none.
-    known = max(0, answers - connection.fetch(_ANSWERS_AFTER, (session_key, position))[0][0])
+    read = max(0, answers - connection.fetch(_ANSWERS_AFTER, (session_key, position))[0][0])
     for device in dict.fromkeys(("", reader.device)):
-        connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
+        connection.execute(_MARK, (session_key, reader.user, device, position, read, now))
     # The mark of no device in particular is the newest, with that of this one.
     connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
 
@@ -118,27 +118,27 @@ def standing(session_key: int) -> MessageSource:
 
 
 def _rewound(connection: Connection, session_key: int, rewind_id: RewindId) -> MessageSource:
-    found = connection.fetch(_REWIND, (session_key, rewind_id))
-    if not found:
+    rows = connection.fetch(_REWIND, (session_key, rewind_id))
+    if not rows:
         raise NotFound(f"There is no rewind {rewind_id} of this session")
-    values = (session_key, found[0][0])
+    values = (session_key, rows[0][0])
     # The index knows those that name their rewind.
     table = "all_messages" if connection.fetch(_IS_SETTLED, values)[0][0] else "placed_messages"
     return MessageSource(f"{table} WHERE session_key = ? AND rewind_key = ?", values)
 
 
 def find(connection: Connection, of: MessageSource, message_id: MessageId) -> int:
-    found = of.fetch(connection, _PLACE, (message_id,))
-    if not found:
+    rows = of.fetch(connection, _PLACE, (message_id,))
+    if not rows:
         raise NotFound(f"There is no message {message_id} in this session")
-    return int(found[0][0])
+    return int(rows[0][0])
 
 
-def _around(connection: Connection, of: MessageSource, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
+def _around(connection: Connection, of: MessageSource, asked: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
     place = find(connection, of, message_id)
-    half_bytes = wanted.max_bytes // 2
-    before, more_before, cut_before = _read(connection, of, _BEFORE, place, wanted, wanted.limit // 2, half_bytes)
-    after, more_after, cut_after = _read(connection, of, _AFTER, place - 1, wanted, wanted.limit - len(before), half_bytes)
+    half_bytes = asked.max_bytes // 2
+    before, more_before, cut_before = _read(connection, of, _BEFORE, place, asked, asked.limit // 2, half_bytes)
+    after, more_after, cut_after = _read(connection, of, _AFTER, place - 1, asked, asked.limit - len(before), half_bytes)
     page = [*reversed(before), *after]
     return MessagePage(
         messages=tuple(message for _, message in page),
@@ -154,12 +154,12 @@ def _read(
     of: MessageSource,
     direction: dict[str, str],
     start: int,
-    wanted: MessageQuery,
+    asked: MessageQuery,
     limit: int,
     max_bytes: int,
 ) -> tuple[list[Row], bool, bool]:
     """The rows that fit, whether there are more, and whether that is because of their size."""
     query = _PAGE.format(of=of.rows, **direction)
-    found = of.fetch(connection, query, (start, limit + 1, max_bytes, 0 if wanted.strict else 1))
-    fitting = [(position, decode_message(body)) for position, body in found[:limit] if body is not None]
-    return fitting, len(found) > len(fitting), len(found[:limit]) > len(fitting)
+    rows = of.fetch(connection, query, (start, limit + 1, max_bytes, 0 if asked.strict else 1))
+    fitting = [(position, decode_message(body)) for position, body in rows[:limit] if body is not None]
+    return fitting, len(rows) > len(fitting), len(rows[:limit]) > len(fitting)

@@ -16,7 +16,7 @@ from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import items_of
+from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
@@ -39,7 +39,7 @@ EXISTS (
     SELECT 1 FROM images AS i WHERE i.tenant_id = s.tenant_id AND i.image_id = s.image_id AND i.session_id = s.session_id
 )
 """
-_SAID = "SELECT count(*), coalesce(sum(length(m.body)), 0) FROM all_messages AS m WHERE m.session_key = ?"
+_SAID = f"SELECT count(*), {total('length(m.body)')} FROM all_messages AS m WHERE m.session_key = ?"
 _EXPIRING = f"""
 SELECT s.session_key, {_IS_DEFAULT}, {SESSION_COLUMNS}
 FROM sessions AS s
@@ -57,7 +57,7 @@ UPDATE sessions SET deleted_at = NULL
 WHERE tenant_id = ? AND deleted_at = {FOR_GOOD_MS} AND session_id IN ({items_of("?")})
 """
 _WEIGH_REWOUND = f"""
-SELECT count(*), coalesce(sum(length(m.body)), 0)
+SELECT count(*), {total("length(m.body)")}
 FROM rewinds AS r
 JOIN sessions AS s ON s.session_key = r.session_key
 JOIN all_messages AS m ON m.session_key = r.session_key AND m.rewind_key = r.rewind_key
@@ -140,12 +140,12 @@ class RetentionStore(TenantScope):
         values = {**self._cut(cut), "after": after, "limit": limit}
 
         def read(connection: Connection) -> Some:
-            found = connection.fetch(_EXPIRING, values)
+            rows = connection.fetch(_EXPIRING, values)
             items = tuple(
                 Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
-                for key, is_default, *row in found
+                for key, is_default, *row in rows
             )
-            return Some(items, found[-1][0] if len(found) == limit else None)
+            return Some(items, rows[-1][0] if len(rows) == limit else None)
 
         return await self._database.read(read, heavy=True)
 
@@ -240,11 +240,11 @@ class RetentionStore(TenantScope):
         values = {"tenant": self._tenant_id, "before": before, "after": after, "limit": limit}
 
         def read(connection: Connection) -> SomePlaces:
-            found = connection.fetch(query, values)
+            rows = connection.fetch(query, values)
             items = tuple(
-                SessionPlace(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in found
+                SessionPlace(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in rows
             )
-            return SomePlaces(items, found[-1][0] if len(found) == limit else None)
+            return SomePlaces(items, rows[-1][0] if len(rows) == limit else None)
 
         return await self._database.read(read)
 
@@ -254,8 +254,8 @@ class RetentionStore(TenantScope):
     def _find(self, connection: Connection, place: SessionPlace) -> int | None:
         """None for one that is gone, or in which a turn has no end."""
         values = {"tenant": self._tenant_id, "container": place.container_id, "session": place.session_id}
-        found = connection.fetch(_KEY, values)
-        return int(found[0][0]) if found else None
+        rows = connection.fetch(_KEY, values)
+        return int(rows[0][0]) if rows else None
 
 
 def _drop_rewound(connection: Connection, session_key: int, before: int, limit: int) -> Weight:

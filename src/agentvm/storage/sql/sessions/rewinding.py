@@ -98,8 +98,8 @@ def settle(connection: Connection, session_key: int, counted: Sequence[int], end
 
     No message stands from `end` on.
     """
-    said = connection.fetch(_SAID_LAST, (session_key, end))
-    connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
+    last_said = connection.fetch(_SAID_LAST, (session_key, end))
+    connection.execute(_SET_SAID, (_preview(last_said[0][0]) if last_said else None, len(counted), session_key))
     _lower_marks(connection, session_key, sorted(counted), end)
 
 
@@ -123,10 +123,10 @@ def read_as_it_stood(
     connection: Connection, session_key: int, message_id: MessageId, max_bytes: int
 ) -> tuple[Message, ...] | None:
     """The history when that message was last a part of it, as far as so many bytes reach; None without such a message."""
-    found = connection.fetch(_REWIND_OF, (session_key, message_id))
-    if not found:
+    rows = connection.fetch(_REWIND_OF, (session_key, message_id))
+    if not rows:
         return None
-    rewind_key, place = found[0]
+    rewind_key, place = rows[0]
     if rewind_key is None:
         sizes = connection.fetch(_STANDING, (session_key,))
     else:
@@ -150,5 +150,5 @@ def _lower_marks(connection: Connection, session_key: int, counted: Sequence[int
     """Lowers the read marks of readers who had read the removed messages."""
     last: int = connection.fetch(_STANDS_LAST, (session_key, end))[0][0]
     for reader, device, place in connection.fetch(_MARKS, (session_key,)):
-        known = bisect_right(counted, place)
-        connection.execute(_LOWER_MARK, (known, last, session_key, reader, device))
+        lost = bisect_right(counted, place)
+        connection.execute(_LOWER_MARK, (lost, last, session_key, reader, device))

@@ -95,15 +95,15 @@ def add_ranges(
 def settle_ranges(connection: Connection) -> bool:
     """Gives some hidden messages their rewind, and takes them out of the search. Whether there may be more."""
     for session_key, first, rewind_key, last in connection.fetch(_NEXT):
-        some = connection.fetch(_SOME, (session_key, first, last, ROWS_MAX))
+        messages = connection.fetch(_SOME, (session_key, first, last, ROWS_MAX))
         size = 0
-        for position, weight in some:
+        for position, weight in messages:
             connection.execute(_TAKE, (rewind_key, position))
             leave_search(connection, position)
             size += weight
             if size >= BYTES_MAX:
                 return True
-        if len(some) < ROWS_MAX:
+        if len(messages) < ROWS_MAX:
             connection.execute(_DROP, (session_key, first, rewind_key))
         return True
     return False

@@ -60,28 +60,28 @@ Weighed = tuple[float, int]
 
 
 def search_messages(
-    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: MessageSearch
+    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, search: MessageSearch
 ) -> FoundPage:
-    after = None if wanted.after is None else read_place(wanted.after, tuple[int, float, int])
-    pieces = pieces_of(wanted.text)
+    after = None if search.after is None else read_place(search.after, tuple[int, float, int])
+    pieces = pieces_of(search.text)
     if containers is None:
         containers = [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))]
     if not pieces or not containers:
         return FoundPage((), 0, False, None)
-    titles = search_titles(connection, tenant_id, containers, pieces, wanted) if after is None else ()
+    titles = search_titles(connection, tenant_id, containers, pieces, search) if after is None else ()
     # All pages of a search have the same now.
-    now = wanted.now if after is None else after[0]
+    now = search.now if after is None else after[0]
     hits: list[Weighed] = []
-    for some in _some(containers):
-        hits += _hits(connection, tenant_id, some, pieces, wanted, now)
+    for names in _some(containers):
+        hits += _hits(connection, tenant_id, names, pieces, search, now)
     # The newest of all, whatever container they are in.
     capped = len(hits) > RANKED_MAX
     hits = sorted(sorted(hits, key=itemgetter(1))[:RANKED_MAX] if capped else hits)
     rest = hits if after is None else _beyond(hits, (after[1], after[2]))
-    page = rest[: wanted.limit]
+    page = rest[: search.limit]
     numbers = _numbers(connection, [-place for _, place in page])
     return FoundPage(
-        items=tuple(found for _, place in page if (found := _found(connection, -place, pieces, numbers)) is not None),
+        items=tuple(hit for _, place in page if (hit := _found(connection, -place, pieces, numbers)) is not None),
         total=len(hits),
         capped=capped,
         next=write_place(now, *page[-1]) if len(rest) > len(page) > 0 else None,
@@ -104,26 +104,26 @@ def _hits(
     tenant_id: TenantId,
     containers: Sequence[ContainerId],
     pieces: Sequence[SearchPiece],
-    wanted: MessageSearch,
+    search: MessageSearch,
     now: int,
 ) -> list[Weighed]:
     values: dict[str, Any] = {"most": RANKED_MAX + 1, "now": now, "month": float(MONTH_MS)}
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
-    where = f"{scope(tenant_id, containers, values)} AND NOT ({HIDDEN_HIT}){_narrow(wanted, values)}"
+    where = f"{scope(tenant_id, containers, values)} AND NOT ({HIDDEN_HIT}){_narrow(search, values)}"
     return _weighed(connection.fetch(MESSAGE_HITS.format(where=where), values)[0][0])
 
 
-def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
+def _narrow(search: MessageSearch, values: dict[str, Any]) -> str:
     conditions = (
-        ("image", "s.image_id = :image", wanted.image_id),
-        ("session", "s.session_id = :session", wanted.session_id),
-        ("kind", "f.kind = :kind", None if wanted.role is None else _KINDS[wanted.role]),
-        ("tool", "f.tool = :tool", wanted.tool),
-        ("since", "f.at >= :since", wanted.since),
-        ("until", "f.at < :until", wanted.until),
+        ("image", "s.image_id = :image", search.image_id),
+        ("session", "s.session_id = :session", search.session_id),
+        ("kind", "f.kind = :kind", None if search.role is None else _KINDS[search.role]),
+        ("tool", "f.tool = :tool", search.tool),
+        ("since", "f.at >= :since", search.since),
+        ("until", "f.at < :until", search.until),
     )
-    return narrow(conditions, values) + archived(wanted.archived)
+    return narrow(conditions, values) + archived(search.archived)
 
 
 def _beyond(hits: Sequence[Weighed], after: Weighed) -> Sequence[Weighed]:

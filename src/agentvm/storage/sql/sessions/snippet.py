@@ -46,11 +46,11 @@ def _begin(text: str, pieces: Sequence[SearchPiece]) -> int:
     if len(text) <= CUT_CHARACTERS:
         return 0
     letters = text[:INDEXED_CHARACTERS].casefold()
-    found = {piece: _occurrences(letters, max(piece.words, key=len)) for piece in pieces}
+    places_of = {piece: _occurrences(letters, max(piece.words, key=len)) for piece in pieces}
     best, most = 0, 0
-    for place in sorted({place for those in found.values() for place in those}):
+    for place in sorted({place for those in places_of.values() for place in those}):
         together = sum(
-            any(place <= other < place + SHOWN_CHARACTERS - LEAD_CHARACTERS for other in those) for those in found.values()
+            any(place <= other < place + SHOWN_CHARACTERS - LEAD_CHARACTERS for other in those) for those in places_of.values()
         )
         if together > most:
             best, most = place, together
@@ -61,25 +61,25 @@ def _begin(text: str, pieces: Sequence[SearchPiece]) -> int:
 
 
 def _occurrences(letters: str, word: str) -> list[int]:
-    found: list[int] = []
+    places_of: list[int] = []
     at = letters.find(word)
-    while at >= 0 and len(found) < _TRIES_MAX:
-        found.append(at)
+    while at >= 0 and len(places_of) < _TRIES_MAX:
+        places_of.append(at)
         at = letters.find(word, at + 1)
-    return found
+    return places_of
 
 
 def spans(text: str, pieces: Sequence[SearchPiece]) -> list[Span]:
     """Where the pieces are in the text, in order, none within another."""
-    said: list[str] = []
+    text_terms: list[str] = []
     where: list[Span] = []
-    for start, end, found in places(text):
-        said += found
-        where += [(start, end)] * len(found)
+    for start, end, places_of in places(text):
+        text_terms += places_of
+        where += [(start, end)] * len(places_of)
     marked: set[int] = set()
     for piece in pieces:
-        for start in range(len(said)):
-            if piece.matches(said, start):
+        for start in range(len(text_terms)):
+            if piece.matches(text_terms, start):
                 marked.update(range(start, start + len(piece.words)))
     spans: list[Span] = []
     for number in sorted(marked):

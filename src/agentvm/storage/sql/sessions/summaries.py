@@ -173,17 +173,17 @@ def recall(connection: Connection, scope: Scope, reading: ReadingLimits = WHOLE)
 
 def read_turn(connection: Connection, scope: Scope, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
     """The messages of one turn, the oldest first, as many as have so many bytes; and whether some were left out."""
-    wanted: list[int] = []
+    positions: list[int] = []
     total = 0
     sizes = connection.fetch(_TURN_SIZES, (*scope, turn.message_id))
     for position, size in sizes:
         total += size
         if total > max_bytes:
             break
-        wanted.append(position)
-    bodies = connection.fetch(_BODIES, (msgspec.json.encode(wanted).decode(),))
+        positions.append(position)
+    bodies = connection.fetch(_BODIES, (msgspec.json.encode(positions).decode(),))
     own = tuple(decode_message(body) for (body,) in bodies if _owned.decode(body).turn_id == turn.turn_id)
-    return own, len(wanted) < len(sizes)
+    return own, len(positions) < len(sizes)
 
 
 def refuse(connection: Connection, scope: Scope, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
@@ -200,19 +200,19 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
     """Stores it if what it covers still stands; whether it did."""
     seen = None if recalled.summary is None else recalled.summary.summary_id
     # All of it: some may have been taken back, or have become too old to be kept, while it was summed up.
-    theirs = covered_by(recalled.messages, covered)
-    named = msgspec.json.encode(theirs).decode()
+    messages = covered_by(recalled.messages, covered)
+    named = msgspec.json.encode(messages).decode()
 
     def work(connection: Connection) -> bool:
-        found = connection.fetch(_SESSION, scope)
-        if not found or found[0][1]:
+        rows = connection.fetch(_SESSION, scope)
+        if not rows or rows[0][1]:
             return False
-        key: int = found[0][0]
+        key: int = rows[0][0]
         newest = connection.fetch(_NEWEST, (key,))
         if (newest[0][0] if newest else None) != seen:
             return False
         last, following = _place(connection, key, covered.last), _place(connection, key, covered.next)
-        if last is None or following is None or connection.fetch(_STANDING, (key, named)) != [(len(theirs),)]:
+        if last is None or following is None or connection.fetch(_STANDING, (key, named)) != [(len(messages),)]:
             return False
         beyond = covered.beyond
         if newest and newest[0][9] >= following:
@@ -230,5 +230,5 @@ def drop_summaries(connection: Connection, session_key: int, position: int) -> N
 
 
 def _place(connection: Connection, session_key: int, message_id: str) -> int | None:
-    found = connection.fetch(_PLACE, (session_key, message_id))
-    return int(found[0][0]) if found else None
+    rows = connection.fetch(_PLACE, (session_key, message_id))
+    return int(rows[0][0]) if rows else None

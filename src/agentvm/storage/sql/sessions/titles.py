@@ -28,15 +28,15 @@ def search_titles(
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     pieces: Sequence[SearchPiece],
-    wanted: MessageSearch,
+    search: MessageSearch,
 ) -> tuple[FoundTitle, ...]:
     """At most `limit`. None where the search is about who said something, which no title is."""
-    if wanted.role is not None or wanted.tool is not None:
+    if search.role is not None or search.tool is not None:
         return ()
     values: dict[str, Any] = {"most": TITLES_MAX}
-    where = scope(tenant_id, containers, values) + " AND s.title IS NOT NULL" + _narrow(wanted, values)
+    where = scope(tenant_id, containers, values) + " AND s.title IS NOT NULL" + _narrow(search, values)
     rows = connection.fetch(_TITLES.format(where=where), values)
-    return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, wanted.limit))
+    return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, search.limit))
 
 
 def _matching(rows: Sequence[tuple[Any, ...]], pieces: Sequence[SearchPiece], limit: int) -> Iterator[int]:
@@ -55,18 +55,18 @@ def has_pieces(title: str, pieces: Sequence[SearchPiece]) -> bool:
         letters = title.lower()
         if not all(word in letters for piece in pieces for word in piece.words):
             return False
-    said = terms(title)
-    return all(any(piece.matches(said, start) for start in range(len(said))) for piece in pieces)
+    title_terms = terms(title)
+    return all(any(piece.matches(title_terms, start) for start in range(len(title_terms))) for piece in pieces)
 
 
-def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
+def _narrow(search: MessageSearch, values: dict[str, Any]) -> str:
     conditions = (
-        ("image", "s.image_id = :image", wanted.image_id),
-        ("session", "s.session_id = :session", wanted.session_id),
-        ("since", "s.active_at >= :since", wanted.since),
-        ("until", "s.active_at < :until", wanted.until),
+        ("image", "s.image_id = :image", search.image_id),
+        ("session", "s.session_id = :session", search.session_id),
+        ("since", "s.active_at >= :since", search.since),
+        ("until", "s.active_at < :until", search.until),
     )
-    return narrow(conditions, values) + archived(wanted.archived)
+    return narrow(conditions, values) + archived(search.archived)
 
 
 def _found(connection: Connection, session_key: int, pieces: Sequence[SearchPiece]) -> FoundTitle:

@@ -23,22 +23,22 @@ _RANKS = {"newest": "t.accepted_at", "slowest": f"coalesce(t.ended_at, {greater(
 
 
 def list_turns(
-    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: TurnQuery
+    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, query: TurnQuery
 ) -> TurnPage:
-    values: dict[str, Any] = {"now": wanted.now, "limit": wanted.limit + 1}
-    by = _RANKS[wanted.order]
+    values: dict[str, Any] = {"now": query.now, "limit": query.limit + 1}
+    by = _RANKS[query.order]
     conditions = (
-        ("session", "s.session_id = :session", wanted.session_id),
-        ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", wanted.since),
-        ("until", "t.accepted_at < :until", wanted.until),
-        ("outcome", "t.outcome = :outcome" if wanted.outcome != "running" else "t.outcome IS NULL", wanted.outcome),
+        ("session", "s.session_id = :session", query.session_id),
+        ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", query.since),
+        ("until", "t.accepted_at < :until", query.until),
+        ("outcome", "t.outcome = :outcome" if query.outcome != "running" else "t.outcome IS NULL", query.outcome),
     )
     where = f"{scope(tenant_id, containers, values)} AND {is_here('t')}{narrow(conditions, values)}"
-    if wanted.after is not None:
+    if query.after is not None:
         # All pages have the same now, or those that run would come again.
-        values["now"], values["rank"], values["position"] = read_place(wanted.after, tuple[int, int, int])
+        values["now"], values["rank"], values["position"] = read_place(query.after, tuple[int, int, int])
         where += f" AND ({by}, t.position) < (:rank, :position)"
-    found = connection.fetch(_TURNS.format(by=by, where=where), values)
-    page = found[: wanted.limit]
-    following = write_place(values["now"], *page[-1][-2:]) if len(found) > len(page) > 0 else None
+    rows = connection.fetch(_TURNS.format(by=by, where=where), values)
+    page = rows[: query.limit]
+    following = write_place(values["now"], *page[-1][-2:]) if len(rows) > len(page) > 0 else None
     return TurnPage(tuple(decode_turn(row[:-2]) for row in page), following)
