@@ -57,12 +57,15 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
 
 
 def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
-    counts = sum((run_history(seed).counts for seed in range(1, CHUNK)), run_history(0).counts)
-    for what in (
+    what = {
         "turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump",
         "summaries", "summed up", "drop_old", "thinned",
-    ):  # fmt: skip
-        assert counts[what] > 0, what
+    }  # fmt: skip
+    for seed in range(4 * CHUNK):
+        what -= {name for name, count in run_history(seed).counts.items() if count > 0}
+        if not what and seed >= CHUNK - 1:
+            break
+    assert not what
 
 
 class Forgetful:
