@@ -41,3 +41,17 @@ def test_an_operation_without_a_command_is_reached_over_http_alone() -> None:
     async def list_all(context: object, request: Empty) -> None: ...
 
     assert operation.rows[0].command is None
+
+
+def test_an_operation_may_have_a_second_route_that_takes_everything_in_the_body() -> None:
+    operation = OperationGroup("questions")
+
+    @operation("question.get", needs="a", audit="b", http=Http("GET", "/v1/questions/{text}", called="NamedQuestion"))
+    async def get(context: object, request: Question) -> Reply:
+        return Reply()
+
+    first, second = operation.rows
+    assert (first.name, second.name, second.needs, second.audit) == ("question.get", "question.call_get", ("a",), "b")
+    assert second.http is not None
+    assert (second.http.method, second.http.path, second.http.id) == ("POST", "/v1/questions/get", "questions_get_called")
+    assert second.http.names == ("NamedQuestion", None)

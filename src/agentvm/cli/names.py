@@ -6,7 +6,7 @@ A complete id is used without a request. Prefixes of sessions, turns and images 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import click
@@ -33,18 +33,16 @@ class Ambiguous(click.ClickException):
     exit_code = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Entity:
-    """A type of item with an id, and how the server lists it."""
+    """A type of item with an id, and the operations that return one and list all."""
 
     noun: str
-    get: str
-    """The operation that returns one, by its id."""
-    list: str
-    id_field: str
-    """The JSON field with the id."""
     tag: str
     """The prefix of its ids."""
+    _: KW_ONLY
+    get: str
+    list: str
     names: tuple[str, ...] = ()
     """JSON fields with names; an earlier one takes precedence."""
     times: tuple[str, ...] = ()
@@ -52,41 +50,25 @@ class Entity:
     filters: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the list request."""
 
+    @property
+    def id_field(self) -> str:
+        """The JSON field with the id."""
+        return f"{self.noun}Id"
+
     def describe(self, item: Item) -> str:
         name = next((item[name] for name in self.names if item.get(name)), item.get("title"))
         return f"{plain(item.get(self.id_field))}" + (f"  {plain(name)}" if name else "")
 
 
+_SESSION_TIMES = ("lastMessageAt", "createdAt")
 SESSION = Entity(
-    noun="session",
-    get="session.get",
-    list="session.browse",
-    id_field="sessionId",
-    tag="sess_",
-    times=("lastMessageAt", "createdAt"),
-    filters={"archived": "all"},
+    "session", "sess_", get="session.get", list="session.browse", times=_SESSION_TIMES, filters={"archived": "all"}
 )
-TURN = Entity(
-    noun="turn",
-    get="turn.show",
-    list="turn.list",
-    id_field="turnId",
-    tag="turn_",
-    times=("acceptedAt",),
-    filters={"since": 0},
-)
-IMAGE = Entity(
-    noun="image",
-    get="image.get",
-    list="image.browse",
-    id_field="imageId",
-    tag="img_",
-    names=("name",),
-    times=("updatedAt",),
-)
-USER = Entity(noun="user", get="user.get", list="user.list", id_field="userId", tag="usr_", names=("externalId", "displayName"))
-KEY = Entity(noun="key", get="key.get", list="key.list", id_field="keyId", tag="", names=("name",))
-TENANT = Entity(noun="tenant", get="tenant.get", list="tenant.list", id_field="tenantId", tag="ten_", names=("slug", "name"))
+TURN = Entity("turn", "turn_", get="turn.show", list="turn.list", times=("acceptedAt",), filters={"since": 0})
+IMAGE = Entity("image", "img_", get="image.get", list="image.browse", names=("name",), times=("updatedAt",))
+USER = Entity("user", "usr_", get="user.get", list="user.list", names=("externalId", "displayName"))
+KEY = Entity("key", "", get="key.get", list="key.list", names=("name",))
+TENANT = Entity("tenant", "ten_", get="tenant.get", list="tenant.list", names=("slug", "name"))
 
 
 class NamedType(click.types.StringParamType):

@@ -163,36 +163,20 @@ def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
     _update(api, show, session_id, done, title=NULL if title is None else title)
 
 
-@session.command("pin")
-@session_argument
-@tenant_command
-def pin(api: Api, show: Show, session_id: str) -> None:
-    """Pin a session to the top of the list."""
-    _update(api, show, session_id, "is pinned", pinned=True)
+def _add_switch(name: str, help: str, done: str, **fields: bool) -> None:
+    """Adds a command that sets a property of a session."""
+
+    @session.command(name, help=help)
+    @session_argument
+    @tenant_command
+    def switch(api: Api, show: Show, session_id: str) -> None:
+        _update(api, show, session_id, done, **fields)
 
 
-@session.command("unpin")
-@session_argument
-@tenant_command
-def unpin(api: Api, show: Show, session_id: str) -> None:
-    """Unpin a session."""
-    _update(api, show, session_id, "is no longer pinned", pinned=False)
-
-
-@session.command("archive")
-@session_argument
-@tenant_command
-def archive(api: Api, show: Show, session_id: str) -> None:
-    """Archive a session: hide it from the list."""
-    _update(api, show, session_id, "is archived", archived=True)
-
-
-@session.command("unarchive")
-@session_argument
-@tenant_command
-def unarchive(api: Api, show: Show, session_id: str) -> None:
-    """Return an archived session to the list."""
-    _update(api, show, session_id, "is no longer archived", archived=False)
+_add_switch("pin", "Pin a session to the top of the list.", "is pinned", pinned=True)
+_add_switch("unpin", "Unpin a session.", "is no longer pinned", pinned=False)
+_add_switch("archive", "Archive a session: hide it from the list.", "is archived", archived=True)
+_add_switch("unarchive", "Return an archived session to the list.", "is no longer archived", archived=False)
 
 
 @session.command("mark-read")

@@ -116,7 +116,7 @@ class AttachmentGet(Request[AttachmentGetReply]):
 
 @operation("attachment.get", needs=READ, command=True)
 async def get(context: Context, request: AttachmentGet) -> AttachmentGetReply:
-    """Show what is known of a file.
+    """Show the record of a file.
 
     Fails with `attachment_not_found`, also for one that only another container has, and `container_forbidden`.
     """

@@ -95,7 +95,7 @@ async def browse(context: Context, request: PageRequest) -> Page[ContainerNameVi
 
 
 class ContainerView(Record):
-    """`owned` is what would be deleted with it."""
+    """`owned` counts the data that would be deleted with it."""
 
     container_id: ContainerId
     created_at: int
@@ -111,7 +111,7 @@ class ContainerShow(Request[ContainerView]):
     "container.show", needs=USE, http=Http("GET", _ONE, id="containers_get"), raises=(ContainerForbidden, ContainerNotFound)
 )
 async def show(context: Context, request: ContainerShow) -> ContainerView:
-    """Show a container, and count what is in it."""
+    """Show a container, and count its data."""
     container_id = context.workspace.container_id(request.container_id)
     container = await context.containers.get(container_id)
     return ContainerView(
@@ -123,7 +123,7 @@ async def show(context: Context, request: ContainerShow) -> ContainerView:
 
 
 class ContainerDeleteReply(Reply):
-    """`owned` is what would be deleted, for a dry run."""
+    """`owned` counts the data that would be deleted, for a dry run."""
 
     container_id: ContainerId
     deleted: bool

@@ -1,7 +1,7 @@
-"""Context — what an operation works with: who asks, whose things it is about, and the running server.
+"""Context — the principal of an operation, the tenant that it is about, and the running server.
 
-The same for every face. Over a WebSocket there is a peer, which hears of what it works with; over HTTP there are the details of
-the request, for the few operations that carry bytes or conditions.
+The same for every face. Over a WebSocket there is a peer, which is subscribed to the sessions it uses; over HTTP there are the
+details of the request, for the few operations that carry bytes or conditions.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Gate — decides who may ask for an operation, and enters what was done in the audit log; the one place for both."""
+"""Gate — checks the permission of an operation and enters its result in the audit log; the one place for both."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -10,7 +10,7 @@ This module and those of the operations import nothing that runs a server, so th
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from agentvm.errors import AgentVMError
@@ -73,6 +73,8 @@ class Http:
     """The type of the bytes that the function returns."""
     hidden: bool = False
     """Served, but in no documentation."""
+    called: str | None = None
+    """The schema of the body of a second route, `POST /v1/<group>/<verb>`, which takes all fields in the body."""
 
 
 Q = TypeVar("Q", bound=Request[Any])
@@ -161,6 +163,20 @@ class OperationGroup:
             if row.command is None and row.http is None:
                 raise RuntimeError(f"{name} is reached by no face")
             self.rows.append(row)
+            if http is not None and http.called is not None:
+                self.rows.append(_called(row, http))
             return function
 
         return declare
+
+
+def _called(row: Operation, http: Http) -> Operation:
+    verb = row.name.partition(".")[2]
+    route = replace(
+        http,
+        method="POST",
+        path=f"/v1/{row.group}/{verb}",
+        id=f"{row.group}_{verb}_called",
+        names=(http.called, http.names[1]),
+    )
+    return replace(row, name=row.name.replace(".", ".call_"), http=route)

@@ -1,4 +1,4 @@
-"""Versions of resources — list, yank, tag, and what depends on what."""
+"""Versions of resources — list, yank, tag, dependencies and dependents."""
 
 from typing import Annotated
 
@@ -174,7 +174,7 @@ class DependentView(Record):
 
 
 class DependentsView(Record):
-    """The dependents of a resource: what is locked to a version of it.
+    """The dependents of a resource: images and versions that are locked to one of its versions.
 
     Other tenants are only counted (`foreign`); images are named if you may use all containers.
     """

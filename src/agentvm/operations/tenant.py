@@ -39,19 +39,11 @@ class TenantCreate(Request[TenantView]):
 
 
 @operation(
-    "tenant.call_create",
-    needs=OPERATOR,
-    across=False,
-    audit="tenant.create",
-    http=Http("POST", f"{_ALL}/create", status=201, id="tenants_create_called", names=("NewTenant", None)),
-    raises=(Conflict,),
-)
-@operation(
     "tenant.create",
     needs=OPERATOR,
     across=False,
     audit="tenant.create",
-    http=Http("POST", _ALL, status=201, names=("NewTenant", None)),
+    http=Http("POST", _ALL, status=201, names=("NewTenant", None), called="NewTenant"),
     raises=(Conflict,),
 )
 async def create(context: Context, request: TenantCreate) -> TenantView:
@@ -71,8 +63,7 @@ async def create(context: Context, request: TenantCreate) -> TenantView:
     return _view(tenant)
 
 
-@operation("tenant.call_list", needs=OPERATOR, across=False, http=Http("POST", f"{_ALL}/list", id="tenants_list_called"))
-@operation("tenant.list", needs=OPERATOR, across=False, http=Http("GET", _ALL))
+@operation("tenant.list", needs=OPERATOR, across=False, http=Http("GET", _ALL, called="PageRequest"))
 async def list_all(context: Context, request: PageRequest) -> Page[TenantView]:
     """List tenants by slug."""
     tenants = await context.tenancy.store.directory.list_tenants(after=request.cursor, limit=request.limit + 1)
@@ -85,14 +76,7 @@ class TenantGet(Request[TenantView]):
     tenant: str
 
 
-@operation(
-    "tenant.call_get",
-    needs=READ,
-    across=False,
-    http=Http("POST", f"{_ALL}/get", id="tenants_get_called", names=("NamedTenant", None)),
-    raises=(NotFound,),
-)
-@operation("tenant.get", needs=READ, across=False, http=Http("GET", _ONE))
+@operation("tenant.get", needs=READ, across=False, http=Http("GET", _ONE, called="NamedTenant"), raises=(NotFound,))
 async def get(context: Context, request: TenantGet) -> TenantView:
     """Show a tenant."""
     return _view(await context.tenancy.find_tenant(context.principal, request.tenant))
@@ -110,19 +94,11 @@ class TenantUpdate(Request[TenantView]):
 
 
 @operation(
-    "tenant.call_update",
-    needs=OPERATOR,
-    across=False,
-    audit="tenant.update",
-    http=Http("POST", f"{_ALL}/update", id="tenants_update_called", names=("NamedChange", None)),
-    raises=(NotFound, Conflict),
-)
-@operation(
     "tenant.update",
     needs=OPERATOR,
     across=False,
     audit="tenant.update",
-    http=Http("PUT", _ONE, names=("TenantChange", None)),
+    http=Http("PUT", _ONE, names=("TenantChange", None), called="NamedChange"),
     raises=(NotFound, Conflict),
 )
 async def update(context: Context, request: TenantUpdate) -> TenantView:
@@ -154,19 +130,11 @@ class TenantDelete(Request[OwnedRecord | None]):
 
 
 @operation(
-    "tenant.call_delete",
-    needs=OPERATOR,
-    across=False,
-    audit="tenant.delete",
-    http=Http("POST", f"{_ALL}/delete", id="tenants_delete_called", statuses=(200, 204), names=("NamedDeletion", None)),
-    raises=(NotFound, Conflict),
-)
-@operation(
     "tenant.delete",
     needs=OPERATOR,
     across=False,
     audit="tenant.delete",
-    http=Http("DELETE", _ONE, statuses=(200, 204)),
+    http=Http("DELETE", _ONE, statuses=(200, 204), called="NamedDeletion"),
     raises=(NotFound, Conflict),
 )
 async def delete(context: Context, request: TenantDelete) -> OwnedRecord | None:

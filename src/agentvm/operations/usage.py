@@ -1,4 +1,4 @@
-"""Usage — what the model calls of a tenant used, cost and were charged, in nano-USD."""
+"""Usage — tokens, cost and price of a tenant's model calls, in nano-USD."""
 
 import csv
 import io
