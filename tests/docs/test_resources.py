@@ -61,7 +61,7 @@ def test_every_member_of_every_type_is_documented(kind: str) -> None:
 
 
 def test_everything_that_ships_is_documented() -> None:
-    section = PAGE[PAGE.index("\n## What ships with the server\n") : PAGE.index("\n## Who may do what\n")]
+    section = PAGE[PAGE.index("\n## What ships with the server\n") : PAGE.index("\n## Permissions\n")]
     for item in load():
         assert f"`{item.name}`" in section or f"`{item.name.removesuffix('-zh')}`" in section, item.name
 
@@ -71,12 +71,12 @@ def test_everything_that_ships_is_documented() -> None:
     [
         ("a URI", f"{URI_MAX} characters"),
         ("a content with its binary parts", f"{CONTENT_MAX_BYTES >> 20} MiB"),
-        ("what it renders to", f"{RENDERED_MAX_BYTES >> 20} MiB"),
+        ("a rendered text", f"{RENDERED_MAX_BYTES >> 20} MiB"),
         ("versions below a root", f"{NODES_MAX}, {DEPTH_MAX} levels down"),
-        ("the contents of a root and of all below it", f"{CLOSURE_MAX_BYTES >> 20} MiB"),
+        ("the contents of a root and all its dependencies", f"{CLOSURE_MAX_BYTES >> 20} MiB"),
         ("a description", f"{registry.DESCRIPTION_MAX:,} characters"),
         ("tags", f"{registry.TAGS_MAX} of {registry.TAG_MAX} characters"),
-        ("URIs in one request to resolve", f"{BATCH_MAX}, and none after {BATCH_MAX_BYTES >> 20} MiB of answers"),
+        ("URIs in one resolve request", f"{BATCH_MAX}, and {BATCH_MAX_BYTES >> 20} MiB of results"),
     ],
 )
 def test_the_limits_are_the_real_ones(name: str, said: str) -> None:
@@ -85,4 +85,4 @@ def test_the_limits_are_the_real_ones(name: str, said: str) -> None:
 
 def test_the_limits_of_archives_are_the_real_ones() -> None:
     text = " ".join(PAGE.split())
-    assert f"It may have {BUNDLE_MAX_BYTES >> 20} MiB, {UNPACKED_MAX_BYTES >> 20} MiB unpacked, {NODES_MAX} versions" in text
+    assert f"Limits: {BUNDLE_MAX_BYTES >> 20} MiB, {UNPACKED_MAX_BYTES >> 20} MiB unpacked, {NODES_MAX} versions" in text

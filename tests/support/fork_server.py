@@ -41,8 +41,10 @@ class Start:
 
 def import_all() -> None:
     for module in pkgutil.walk_packages(agentvm.__path__, "agentvm."):
-        if not module.name.endswith((".main", ".__main__")):
-            importlib.import_module(module.name)
+        if not module.name.endswith((".main", ".__main__")) and ".mcp" not in module.name:
+            # What needs an extra that is not installed is not used by a program that starts without it.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
     for name in ("uvicorn", "uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"):
         importlib.import_module(name)
     sys.modules.pop(OWN_MODULE, None)
