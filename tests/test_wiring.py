@@ -165,13 +165,13 @@ async def test_who_asks_for_events_that_are_too_old_begins_anew_and_hears_what_f
             assert (await desk.vm.retainer.run()).emptied == 1
             back = desk.vm.attach()
             back.listen(ContainerId("c1"), SessionId(image["sessionId"]), 1)
-            outlet = back.outlet()
-            (resync,) = [json.loads(frame.bare) for frame in await outlet.take()]
+            outbox = back.outbox()
+            (resync,) = [json.loads(frame.bare) for frame in await outbox.take()]
             assert (resync["type"], resync["data"]["cursor"]) == ("resync_required", str(told))
             await desk.ask("message_send", imageId=image["imageId"], content="again")
             heard: list[dict[str, object]] = []
             while not heard or heard[-1]["type"] != "turn_response":
-                heard += [json.loads(frame.bare) for frame in await outlet.take()]
+                heard += [json.loads(frame.bare) for frame in await outbox.take()]
         cursors = [int(str(event["cursor"])) for event in heard if "cursor" in event]
         assert cursors == list(range(told + 1, told + 1 + len(cursors)))
 

@@ -29,7 +29,7 @@ from agentvm.observability.monitor import Monitor
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.channel import Channel, Closing
-from agentvm.runtime.outlet import Outlet
+from agentvm.runtime.outbox_reader import OutboxReader
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.compaction import Compactor
@@ -125,9 +125,9 @@ class Peer:
         self.vm.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
         return (session_id,)
 
-    def outlet(self, channel: Channel | None = None) -> Outlet:
-        """Returns the outlet that drains the peer's channel, or a mirror of it."""
-        return Outlet(channel or self.channel, self.vm.runtime.replay, self.vm.clock)
+    def outbox(self, channel: Channel | None = None) -> OutboxReader:
+        """Returns the reader of the peer's channel, or of a mirror of it."""
+        return OutboxReader(channel or self.channel, self.vm.runtime.replay, self.vm.clock)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from tests.docs.documents import read
 from tests.docs.tour import walk
 
 from agentvm.model.attachment import SCHEME
-from agentvm.runtime.attached import MOST_BYTES
+from agentvm.runtime.attached import PROMPT_MAX_BYTES
 
 PAGE = read("docs/attachments.md")
 
@@ -20,4 +20,4 @@ async def test_the_tour_works_as_it_is_written(tmp_path: Path, monkeypatch: pyte
 
 def test_the_page_says_how_much_and_how_it_is_named() -> None:
     assert f"`{SCHEME}sha256:<hex>`" in PAGE
-    assert f"at most {MOST_BYTES // 2**20} MiB" in PAGE
+    assert f"at most {PROMPT_MAX_BYTES // 2**20} MiB" in PAGE

@@ -154,7 +154,7 @@ async def check_recovered(store: Store, runtime: Runtime, image: Image, copy: Co
 @pytest.fixture(autouse=True)
 def every_event_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many commits as possible: each is a crash point."""
-    monkeypatch.setattr(journal, "INTERVAL", 0.0)
+    monkeypatch.setattr(journal, "COMMIT_INTERVAL_SECONDS", 0.0)
 
 
 @asynccontextmanager

@@ -203,7 +203,7 @@ async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_p
 
 async def test_f27_files_of_one_tenant_leave_room_for_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large, small = b"x" * 1_000, b"y" * 10
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 4 * len(large))
+    monkeypatch.setattr(attached, "PROMPTS_MAX_BYTES", 4 * len(large))
     go = anyio.Event()
 
     def slowly(prompt: Prompt) -> list[ScriptStep]:

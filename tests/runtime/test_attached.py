@@ -118,7 +118,7 @@ async def test_what_is_gone_is_told_to_the_model_in_its_place() -> None:
 
 
 async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_BYTES", 10)
+    monkeypatch.setattr(attached, "PROMPT_MAX_BYTES", 10)
     async with open_store(None) as store:
         home = await settle(store)
         reads: list[str] = []
@@ -146,7 +146,7 @@ async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypa
 
 
 async def test_prompts_together_hold_so_much_of_files_and_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 4 * len(BODY))
+    monkeypatch.setattr(attached, "PROMPTS_MAX_BYTES", 4 * len(BODY))
     go = anyio.Event()
     driver = ScriptedDriver(lambda prompt: [Pause(go), *echo(prompt)])
     async with open_desk(driver) as desk:
@@ -170,8 +170,8 @@ async def test_prompts_together_hold_so_much_of_files_and_the_others_wait(monkey
 
 
 async def test_what_is_larger_than_a_share_waits_for_all_others_of_its_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 10)
-    carried, order = attached.Carried(), list[int]()
+    monkeypatch.setattr(attached, "PROMPTS_MAX_BYTES", 10)
+    carried, order = attached.AttachmentMemory(), list[int]()
 
     async def take(size: int) -> None:
         async with carried.hold(DEFAULT_TENANT, size):
@@ -186,8 +186,8 @@ async def test_what_is_larger_than_a_share_waits_for_all_others_of_its_tenant(mo
 
 
 async def test_files_of_one_tenant_leave_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 10)
-    carried = attached.Carried()
+    monkeypatch.setattr(attached, "PROMPTS_MAX_BYTES", 10)
+    carried = attached.AttachmentMemory()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             go = anyio.Event()
@@ -204,7 +204,7 @@ async def test_files_of_one_tenant_leave_room_for_anothers(monkeypatch: pytest.M
 
 
 async def test_files_are_free_again_when_the_provider_has_begun_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 2 * len(BODY))
+    monkeypatch.setattr(attached, "PROMPTS_MAX_BYTES", 2 * len(BODY))
     go = anyio.Event()
 
     def answer(prompt: Prompt) -> Sequence[ScriptStep]:

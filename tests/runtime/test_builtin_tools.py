@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentvm.errors import ToolFailed
 from agentvm.model.message import ToolCall
-from agentvm.runtime.builtin_tools import MAX_EXPRESSION, builtin_tools, calculate, tell_time
+from agentvm.runtime.builtin_tools import EXPRESSION_MAX, builtin_tools, calculate, tell_time
 from agentvm.runtime.tools import ToolOutcome, ToolSet
 
 NOON = 1_794_744_000_000
@@ -106,7 +106,7 @@ def test_only_arithmetic_is_understood(attack: str) -> None:
         "round(1e999)",
         "1.5 ** 1e308",
         "1" * 400,
-        "9" * (MAX_EXPRESSION + 1),
+        "9" * (EXPRESSION_MAX + 1),
         "(" * 240 + "1" + ")" * 240,
         "+".join("1" * 200) + "+" * 50,
     ],
@@ -114,7 +114,7 @@ def test_only_arithmetic_is_understood(attack: str) -> None:
 def test_what_is_too_large_too_deep_or_undefined_is_a_failure_the_model_can_read(attack: str) -> None:
     with pytest.raises(ToolFailed) as failed:
         calculate(attack)
-    assert len(str(failed.value)) < 2 * MAX_EXPRESSION
+    assert len(str(failed.value)) < 2 * EXPRESSION_MAX
 
 
 @given(st.text(alphabet="0123456789.+-*/%() episqrtlognfabc_,", max_size=60) | st.text(max_size=30))

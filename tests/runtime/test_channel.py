@@ -9,7 +9,7 @@ from agentvm.runtime import channel as channel_module
 from agentvm.runtime.channel import (
     GOING_AWAY,
     GONE,
-    LARGE,
+    LARGE_CHARACTERS,
     MAX_BYTES,
     MAX_FRAMES,
     MAX_LARGE,
@@ -66,8 +66,8 @@ async def test_a_peer_with_too_many_frames_is_cut_off_and_gets_nothing_more() ->
 
 async def test_a_peer_with_too_many_bytes_is_cut_off() -> None:
     channel = open_channel()
-    for _ in range(MAX_BYTES // LARGE):
-        channel.send(Frame("x" * LARGE))
+    for _ in range(MAX_BYTES // LARGE_CHARACTERS):
+        channel.send(Frame("x" * LARGE_CHARACTERS))
     before = channel.closing
     channel.send(Frame("x"))
     assert (before, channel.closing) == (None, TOO_SLOW)

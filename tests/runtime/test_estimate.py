@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime.estimate import CONNECTING_MS, HIDDEN_TOKENS_A_SECOND, hidden_tokens, used_by_cut_call
+from agentvm.runtime.estimate import CONNECTING_MS, SECOND_HIDDEN_TOKENS, hidden_tokens, used_by_cut_call
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from agentvm.runtime.estimate import CONNECTING_MS, HIDDEN_TOKENS_A_SECOND, hidd
         (0, 0, 60_000, 0),
         (500, None, 60_000, 0),
         (500, 0, CONNECTING_MS, 0),
-        (500, 0, CONNECTING_MS + 2_000, 2 * HIDDEN_TOKENS_A_SECOND),
+        (500, 0, CONNECTING_MS + 2_000, 2 * SECOND_HIDDEN_TOKENS),
         (500, 0, 10**9, 500),
         (500, 10**9, 0, 0),
     ],

@@ -189,7 +189,7 @@ async def test_what_happens_outside_a_turn_goes_straight_into_the_log() -> None:
 
 
 async def test_a_very_long_turn_is_folded_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "LONGEST_TAIL", 10)
+    monkeypatch.setattr(journal_module, "TAIL_EVENTS_MAX", 10)
     async with open_desk() as desk:
         log = await desk.open()
         await desk.emit(log, begin())

@@ -2,7 +2,7 @@ import anyio
 import pytest
 
 from agentvm.protocol.link import WireEvent
-from agentvm.runtime.observer import BACKLOG, Observer
+from agentvm.runtime.observer import BACKLOG_MAX, Observer
 
 
 def event(kind: str, number: int = 0) -> WireEvent:
@@ -67,12 +67,12 @@ async def test_iterators_get_every_event_from_entering_on() -> None:
 async def test_an_iterator_too_far_behind_is_ended_and_the_others_go_on() -> None:
     observer = Observer()
     async with observer.events() as slow, observer.events() as quick:
-        for number in range(BACKLOG + 1):
+        for number in range(BACKLOG_MAX + 1):
             observer.react(event("a", number))
             with anyio.fail_after(5):
                 assert (await anext(quick)).timestamp == number
         with anyio.fail_after(5):
-            assert len([one async for one in slow]) == BACKLOG
+            assert len([one async for one in slow]) == BACKLOG_MAX
 
 
 async def test_an_iterator_its_owner_closed_is_forgotten() -> None:

@@ -5,17 +5,17 @@ from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.runtime import pages
-from agentvm.runtime.pages import Page, Pages
+from agentvm.runtime.pages import Pages, ReplayPage
 
 A, B = TenantId("a"), TenantId("b")
 S1, S2, S3, S4 = (SessionId(f"s{n}") for n in range(1, 5))
 
 
-def page(first: int, last: int, content: int = 0) -> Page:
+def page(first: int, last: int, content: int = 0) -> ReplayPage:
     events = [
         Event(data=TextDelta(text="x"), scope=EventScope(), timestamp=1, tenant_id=A, seq=n) for n in range(first, last + 1)
     ]
-    return Page(events, content)
+    return ReplayPage(events, content)
 
 
 def test_a_page_is_found_by_its_tenant_its_session_and_any_of_its_events() -> None:
@@ -36,7 +36,7 @@ def test_a_frame_is_encoded_once_in_each_dialect() -> None:
 
 
 def test_the_pages_that_were_not_used_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MOST_BYTES", 4 * page(1, 3).size)
+    monkeypatch.setattr(pages, "PAGES_MAX_BYTES", 4 * page(1, 3).size)
     kept = Pages()
     for session_id in (S1, S2, S3, S4):
         kept.add(A, session_id, page(1, 3))
@@ -55,7 +55,7 @@ def test_the_pages_that_were_not_used_for_longest_go_first(monkeypatch: pytest.M
 
 
 def test_what_is_kept_is_bounded_by_its_bytes_and_not_by_its_events() -> None:
-    kept, picture = Pages(), pages.MOST_BYTES // 4 // pages.COPIES
+    kept, picture = Pages(), pages.PAGES_MAX_BYTES // 4 // pages.COPIES_FACTOR
     kept.add(A, S1, page(1, 1, content=picture))
     assert kept.find(A, S1, 1) is None
     for number in range(40):

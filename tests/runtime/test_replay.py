@@ -19,7 +19,7 @@ async def read(world: World, after: int) -> Missed:
 
 
 async def everything(world: World) -> list[tuple[int, str]]:
-    """Page by page, as an outlet reads."""
+    """Page by page, as an outbox reads."""
     found: list[tuple[int, str]] = []
     while True:
         missed = await read(world, found[-1][0] if found else 0)
@@ -37,7 +37,7 @@ def heard(world: World) -> list[tuple[int, str]]:
 async def test_ended_turns_are_read_from_the_log_and_the_running_one_from_memory(
     page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "PAGE", page)
+    monkeypatch.setattr(replay, "PAGE_EVENTS_MAX", page)
     gate = anyio.Event()
     script = [MessageStarted("", "x"), TextStarted(), TextChunk("partial"), Pause(gate), *reply("whole")[2:]]
     async with open_world(ScriptedDriver(lambda prompt: script)) as world:

@@ -129,7 +129,7 @@ async def test_a_sleeper_can_be_stopped_like_any_agent() -> None:
 async def test_while_the_store_refuses_the_server_is_not_ready_and_finds_out_when_it_works_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(journal, "PROBE", 0.001)
+    monkeypatch.setattr(journal, "PROBE_SECONDS", 0.001)
     broken = [False]
     async with open_world(ScriptedDriver(), fails=lambda number: broken[0]) as world:
         agent = world.start()

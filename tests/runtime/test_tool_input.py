@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.runtime.tool_input import MAX_DEPTH, parse_input
+from agentvm.runtime.tool_input import DEPTH_MAX, parse_input
 
 
 def nested(depth: int) -> str:
@@ -15,7 +15,7 @@ def test_an_object_is_the_input_and_nothing_is_an_empty_one(json: str, arguments
     assert parse_input(json) == (arguments, None)
 
 
-@pytest.mark.parametrize("json", ["[1]", '"text"', '{"a": ', "{" * 5_000, nested(MAX_DEPTH + 1)])
+@pytest.mark.parametrize("json", ["[1]", '"text"', '{"a": ', "{" * 5_000, nested(DEPTH_MAX + 1)])
 def test_what_is_no_object_or_nested_too_deeply_is_refused_with_a_reason(json: str) -> None:
     arguments, problem = parse_input(json)
     assert arguments == {}
@@ -23,4 +23,4 @@ def test_what_is_no_object_or_nested_too_deeply_is_refused_with_a_reason(json: s
 
 
 def test_the_deepest_that_is_allowed_is_taken() -> None:
-    assert parse_input(nested(MAX_DEPTH))[1] is None
+    assert parse_input(nested(DEPTH_MAX))[1] is None

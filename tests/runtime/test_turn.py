@@ -322,13 +322,13 @@ def nested(levels: int, inner: str = "{}") -> str:
 
 
 def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
-    now, _ = called_with(nested(tool_input.MAX_DEPTH))
+    now, _ = called_with(nested(tool_input.DEPTH_MAX))
     assert now.pending[0].problem is None
-    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(tool_input.MAX_DEPTH)
-    for json in (nested(tool_input.MAX_DEPTH + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(tool_input.MAX_DEPTH) + "}"):
+    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(tool_input.DEPTH_MAX)
+    for json in (nested(tool_input.DEPTH_MAX + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(tool_input.DEPTH_MAX) + "}"):
         now, told = called_with(json)
         assert now.pending[0].problem is not None
-        assert f"more than {tool_input.MAX_DEPTH} levels" in now.pending[0].problem
+        assert f"more than {tool_input.DEPTH_MAX} levels" in now.pending[0].problem
         record = only(told, message.ToolCallMessageEvent)
         assert isinstance(record, message.ToolCallMessageEvent)
         assert isinstance(record.message, ToolCallMessage)

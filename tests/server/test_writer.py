@@ -11,7 +11,7 @@ from agentvm.model.ids import TenantId
 from agentvm.operations.table import CODEC
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.connection import PeerConnection
-from agentvm.runtime.channel import GOING_AWAY, GONE, LARGE, Channel
+from agentvm.runtime.channel import GOING_AWAY, GONE, LARGE_CHARACTERS, Channel
 from agentvm.server.writer import Writer, writing_context
 
 
@@ -94,7 +94,7 @@ async def test_a_task_waits_for_a_peer_that_does_not_read_and_ends_when_it_has()
 async def test_a_large_frame_is_sent_by_a_task_in_its_place() -> None:
     wire = FakeWire()
     wire.open.set()
-    large = "x" * (LARGE + 1)
+    large = "x" * (LARGE_CHARACTERS + 1)
     async with writing(wire) as channel:
         for text in ("a", large, "b"):
             channel.send(Frame(text))

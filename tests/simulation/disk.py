@@ -13,7 +13,7 @@ import apsw
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, _connect, commit_together, read_one
-from agentvm.storage.engines.sqlite.lane import Job
+from agentvm.storage.engines.sqlite.lane import LaneJob
 from tests.simulation.loop import Dice
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Disk:
         """What one commit takes."""
         return 0.5 if self.slow else self.dice.uniform(0.0001, 0.004)
 
-    def commit(self, jobs: list[Job[Any]]) -> None:
+    def commit(self, jobs: list[LaneJob[Any]]) -> None:
         self.commits += 1
         if self.lies:
             self._images = [*self._images[-2:], self.connection.raw.serialize("main")]
@@ -89,8 +89,8 @@ class SimulatedDatabase(SqliteDatabase):
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Job[Any]] = []
-        self._committing: list[Job[Any]] = []
+        self._waiting: list[LaneJob[Any]] = []
+        self._committing: list[LaneJob[Any]] = []
         self._alive = True
 
     def of(self, tenant_id: TenantId | None) -> SqliteDatabase:
@@ -120,10 +120,10 @@ class SimulatedDatabase(SqliteDatabase):
         for job in lost:
             self._fail(job)
 
-    def _job(self, work: Work[T]) -> Job[T]:
+    def _job(self, work: Work[T]) -> LaneJob[T]:
         if not self._alive:
             raise StoreFailed("The process is dead")
-        return Job(work, self._loop.create_future())
+        return LaneJob(work, self._loop.create_future())
 
     def _begin(self) -> None:
         self._committing, self._waiting = self._waiting, []
@@ -141,7 +141,7 @@ class SimulatedDatabase(SqliteDatabase):
         if self._waiting:
             self._begin()
 
-    def _read(self, job: Job[Any]) -> None:
+    def _read(self, job: LaneJob[Any]) -> None:
         if not self._alive:
             self._fail(job)
             return
@@ -152,6 +152,6 @@ class SimulatedDatabase(SqliteDatabase):
         job.deliver()
 
     @staticmethod
-    def _fail(job: Job[Any]) -> None:
+    def _fail(job: LaneJob[Any]) -> None:
         job.error = StoreFailed("The process is dead")
         job.deliver()

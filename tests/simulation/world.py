@@ -54,8 +54,8 @@ WHERE session_key = ? AND position <= ? AND json_extract(CAST(body AS TEXT), '$.
 # Constants of the runtime that some histories have smaller, so that the rare paths behind them are common.
 BOUNDS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (channel, "MAX_FRAMES", (12, 60)),
-    (journal, "LONGEST_TAIL", (10, 40)),
-    (replay, "PAGE", (5, 30)),
+    (journal, "TAIL_EVENTS_MAX", (10, 40)),
+    (replay, "PAGE_EVENTS_MAX", (5, 30)),
 )
 
 

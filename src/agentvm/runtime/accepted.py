@@ -53,7 +53,7 @@ class Accepted:
     is_to_blame: bool = False
     """Whether the server has died of it too often for it to be begun again."""
     spent: Usage = NO_USAGE
-    """Of its model calls that were finished before a restart."""
+    """Usage of its model calls that were finished before a restart."""
     asked_for: tuple[turn.PendingCall, ...] = ()
     """The tools that it was asking for when its process died, as far as the calls were whole."""
     request_id: str | None = None

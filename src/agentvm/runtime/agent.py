@@ -27,12 +27,12 @@ from agentvm.runtime import attached, turn
 from agentvm.runtime.accepted import Accepted, Failure, failure_of, opening
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
-from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
 
@@ -47,7 +47,7 @@ class Agent:
         self.tenant_id = tenant_id
         self.agent_id = agent_id
         self.image = image
-        """What the next turn is run with; a turn that runs keeps what it began with."""
+        """The image of the next turn; a running turn keeps the one it began with."""
         self.follows_image = False
         """Whether `image` was read while the agent was in the roster: since then it is told when that is rebuilt."""
         self.container_id = image.container_id
@@ -66,7 +66,7 @@ class Agent:
         self._rested.set()
         self._ended: anyio.Event | None = None
         self._container = ports.store.tenant(tenant_id).container(image.container_id)
-        self.voice = Voice(ports, tenant_id, image.container_id, session_id, self._scope, self._open_turns)
+        self.writer = EventWriter(ports, tenant_id, image.container_id, session_id, self._scope, self._open_turns)
         self._rewriting: anyio.Event | None = None
         self._suspending = False
         self.used_at = anyio.current_time()
@@ -76,7 +76,7 @@ class Agent:
     def resting(self) -> bool:
         """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
         return self.state is AgentState.IDLE and not (
-            self._users or self.inbox or self._accepting or self._rewriting or self.voice.owed
+            self._users or self.inbox or self._accepting or self._rewriting or self.writer.owed
         )
 
     @contextmanager
@@ -134,7 +134,7 @@ class Agent:
             raise AgentBusy("A turn is running; wait for its end, or ask again with onBusy interrupt")
         self._rewriting = anyio.Event()
         try:
-            await self.voice.pay()
+            await self.writer.pay()
             async with self._ports.rewrites:
                 wanted = select(choose, *await self._container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
             rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
@@ -148,14 +148,14 @@ class Agent:
                 return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
-                await self.voice.emit((rewound,), self._scope)
+                await self.writer.emit((rewound,), self._scope)
             return rewound, None
         finally:
             self._rewriting.set()
             self._rewriting = None
 
     async def _claim(self, content: UserContent) -> None:
-        """What a message refers to is there, and stays until the message is stored."""
+        """Checks that the attachments of a message exist, and keeps them until the message is stored."""
         most = self._ports.settings_of(self.tenant_id).limits.attachments_per_message
         await attached.claim(self._container.attachments, content, most, self._ports.clock())
 
@@ -176,7 +176,7 @@ class Agent:
     async def _commit(
         self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None
     ) -> Accepted:
-        log = await self.voice.log()
+        log = await self.writer.log()
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting > (most := self._ports.settings_of(self.tenant_id).limits.inbox):
@@ -186,7 +186,7 @@ class Agent:
         told = opening(begun, self.session_id, content, client_key, user_id, rewound=rewound, queued=self.busy)
         accepted = self._accept(begun, user_id)
         accepted.cursor = log.head
-        await self.voice.emit(told, accepted.scope)
+        await self.writer.emit(told, accepted.scope)
         return accepted
 
     def release(self, accepted: Accepted) -> None:
@@ -207,7 +207,7 @@ class Agent:
         current = self._running or waiting
         turn_id = current.state.turn_id if current else None
         told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
-        await self.voice.tell((told,))
+        await self.writer.tell((told,))
         return current
 
     def cancel(self, accepted: Accepted | None) -> None:
@@ -235,7 +235,7 @@ class Agent:
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
-                    await self.voice.pay()
+                    await self.writer.pay()
                 else:
                     await self._drop_waiting()
             finally:
@@ -245,7 +245,7 @@ class Agent:
         """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
         said = lifecycle.SessionDestroyed(session_id=self.session_id, agent_id=self.agent_id, container_id=self.container_id)
         with anyio.CancelScope(shield=True):
-            await self.voice.tell((said,))
+            await self.writer.tell((said,))
 
     async def suspend(self) -> None:
         """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
@@ -256,7 +256,7 @@ class Agent:
             now = current.state
             said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self._ports.clock())
             with anyio.CancelScope(shield=True):
-                await self.voice.tell((said,), current.scope)
+                await self.writer.tell((said,), current.scope)
 
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
@@ -334,7 +334,7 @@ class Agent:
             with anyio.CancelScope(shield=True):
                 await take_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
-                log = await self.voice.log()
+                log = await self.writer.log()
                 if accepted.resumed:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
                     produced = max(log.head, accepted.state.produced)
@@ -364,7 +364,7 @@ class Agent:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
         if accepted.state.ended:
             try:
-                await self._ports.journal.settle(await self.voice.log(), accepted.scope)
+                await self._ports.journal.settle(await self.writer.log(), accepted.scope)
             except AgentVMError as error:
                 failure = failure_of(error)
             else:
@@ -380,7 +380,7 @@ class Agent:
         told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed(told)))
         with anyio.CancelScope(shield=True):
             try:
-                if not await self.voice.tell(told, accepted.scope):
-                    self.voice.owed.append((told, accepted.scope))
+                if not await self.writer.tell(told, accepted.scope):
+                    self.writer.owed.append((told, accepted.scope))
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)

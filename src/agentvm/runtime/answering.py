@@ -56,7 +56,7 @@ class Answering:
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
         self._cost = 0
-        """Of the turn's calls so far, each at the rate of who answered it."""
+        """Cost of the turn's calls so far, each at the rate of its provider."""
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -116,7 +116,7 @@ class Answering:
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, self._history.messages)
         prompt = self._compose(chosen, self._history, sizes)
-        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
+        async with self._ports.attachment_memory.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
             yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
 
     async def admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
@@ -180,7 +180,7 @@ class Answering:
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
     def _tell_fallback(self, asked: Asked) -> None:
-        """Who watches the turn sees who answers it, and why it is not who they chose."""
+        """Tells clients which model answers the turn, and why it is not the chosen one."""
         if asked.instead_of is None or asked.again:
             return
         health = asked.instead_of.health

@@ -20,28 +20,28 @@ from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserCo
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.sql.attachments import AttachmentStore, read_all
 
-MOST_BYTES = 32 * 1024 * 1024
-"""Of all attachments in one prompt: providers take no more, and memory is everybody's."""
+PROMPT_MAX_BYTES = 32 * 1024 * 1024
+"""Size of all attachments in one prompt: providers take no more, and memory is shared."""
 
-MOST_AT_ONCE = 4 * MOST_BYTES
-"""Of all prompts that are being sent, half of it of one tenant: each holds its files several times over meanwhile."""
+PROMPTS_MAX_BYTES = 4 * PROMPT_MAX_BYTES
+"""Size of the attachments of all prompts in flight, half of it for one tenant: each is in memory several times."""
 
 Sizes = Mapping[str, int]
 """Bytes by digest."""
 
 
-class Carried:
+class AttachmentMemory:
     """Bytes of attachments in prompts, from when a prompt is made until its provider has begun to answer.
 
     A tenant holds half of them at most. Who wants more than is left waits; tenants are served in turn.
     """
 
     def __init__(self) -> None:
-        self._bytes = FairSlots(MOST_AT_ONCE, share=MOST_AT_ONCE // 2)
+        self._bytes = FairSlots(PROMPTS_MAX_BYTES, share=PROMPTS_MAX_BYTES // 2)
 
     @asynccontextmanager
     async def hold(self, tenant_id: TenantId, size: int) -> AsyncGenerator[Callable[[], None]]:
-        """What is yielded gives the bytes back early; leaving gives back what is left."""
+        """Yields a function that releases the bytes early; leaving releases the rest."""
         if not size:
             yield _nothing
             return
@@ -104,7 +104,7 @@ def volume(prompt: Prompt, sizes: Sizes) -> int:
         return 0
     said = (said.content for said in prompt.conversation if isinstance(said, UserEntry))
     digests = {digest for content in said for digest in references(content)}
-    return min(sum(sizes.get(digest, 0) for digest in digests), MOST_BYTES)
+    return min(sum(sizes.get(digest, 0) for digest in digests), PROMPT_MAX_BYTES)
 
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
@@ -123,7 +123,7 @@ class _Filling:
     def __init__(self, store: AttachmentStore, sizes: Sizes) -> None:
         self._store = store
         self._sizes = sizes
-        self._left = MOST_BYTES
+        self._left = PROMPT_MAX_BYTES
         self._read: dict[str, str] = {}
 
     async def fill(self, said: ConversationEntry) -> ConversationEntry:

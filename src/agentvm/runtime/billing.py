@@ -21,7 +21,7 @@ Events = tuple[EventData, ...]
 
 
 class Hold(Protocol):
-    """What is set aside for one call. Exactly one of the two is called, once."""
+    """The amounts reserved for one call. Exactly one of the two methods is called, once."""
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]: ...
@@ -38,7 +38,7 @@ class Hold(Protocol):
 
 
 class Meter(Protocol):
-    """Who decides whether a call may be made, and what it costs."""
+    """Decides whether a call may be made, and computes its price."""
 
     async def admit(self, planned: Planned, *, force: bool = False) -> Hold:
         """Raises `QuotaExceeded`, `WalletEmpty` or `ModelUnpriced` when the call must not be made.
@@ -60,7 +60,7 @@ class Unmetered:
         return Charge(None, None)
 
     def release(self) -> None:
-        """There is nothing set aside."""
+        """A hold without reserved amounts."""
 
 
 class Bill:
@@ -75,7 +75,7 @@ class Bill:
         self._hold: Hold | None = None
         self.user_id = user_id
         self.price = 0
-        """Of all calls of the turn so far, also of those before a restart."""
+        """Amounts of all calls of the turn so far, also of those before a restart."""
         self.entries: list[LedgerEntry] = []
         self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked] = []
         """The calls that ended, in case the commit they were in was lost."""

@@ -14,7 +14,7 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Channel, Encode, Subscription
 
-MAX_JOINED = MAX_SUBSCRIPTIONS = 10_000
+JOINED_MAX = MAX_SUBSCRIPTIONS = 10_000
 """Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
 
 # Dicts, not sets: listeners hear in the order they came, run after run.
@@ -24,7 +24,7 @@ Subscribers = dict[Channel, Subscription]
 
 
 class Broadcaster:
-    """Who listens to what."""
+    """The channels, and the sessions and containers that each is subscribed to."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[TenantId, SessionId], Subscribers] = {}
@@ -67,7 +67,7 @@ class Broadcaster:
         return self._sessions.get((channel.principal.tenant_id, session_id), {}).get(channel)
 
     def subscriptions(self, channel: Channel) -> tuple[Subscription, ...]:
-        """Of every session that the channel hears."""
+        """Returns the subscriptions of a channel."""
         known = self._channels[channel][0] if channel in self._channels else ()
         return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in known)
 
@@ -79,7 +79,7 @@ class Broadcaster:
 
     def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
         """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions."""
-        if channel in self._channels and len(self._channels[channel][1]) < MAX_JOINED:
+        if channel in self._channels and len(self._channels[channel][1]) < JOINED_MAX:
             listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
             if channel not in listeners:
                 self._channels[channel][1].append(container_id)
@@ -137,7 +137,7 @@ def _deliver(events: Sequence[Event], subscribers: Subscribers) -> None:
 
 
 def _feed(channel: Channel, subscription: Subscription, events: Sequence[Event], frames: Sequence[Frame | None]) -> None:
-    """What has no number, because it could not be stored, is told as it is; the rest only without a gap."""
+    """Offers an event to a subscription: one without a number, which could not be stored, in any case; others without a gap."""
     first, last = events[0].seq, events[-1].seq
     whole = [frame for frame in frames if frame is not None]
     if first and last - first == len(whole) - 1 and subscription not in channel.lagging:

@@ -14,8 +14,8 @@ from agentvm.runtime.tools import Tool
 
 Number = int | float
 
-MAX_EXPRESSION = 500
-MAX_MAGNITUDE = 10**300
+EXPRESSION_MAX = 500
+MAGNITUDE_MAX = 10**300
 """Keeps whole-number powers from growing without bound."""
 
 _BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
@@ -86,8 +86,8 @@ def tell_time(now: int, timezone: object) -> str:
 
 def calculate(expression: str) -> Number:
     """Walks the expression's syntax tree; nothing in it is ever executed."""
-    if len(expression) > MAX_EXPRESSION:
-        raise ToolFailed(f"the expression is longer than {MAX_EXPRESSION} characters")
+    if len(expression) > EXPRESSION_MAX:
+        raise ToolFailed(f"the expression is longer than {EXPRESSION_MAX} characters")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         value = _value(tree.body)
@@ -135,6 +135,6 @@ def _power(base: Number, exponent: Number) -> Number:
 
 
 def _bounded(number: Number) -> Number:
-    if isinstance(number, int) and abs(number) > MAX_MAGNITUDE:
+    if isinstance(number, int) and abs(number) > MAGNITUDE_MAX:
         raise ToolFailed("the number is too large")
     return number

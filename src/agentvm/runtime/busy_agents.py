@@ -20,5 +20,5 @@ class BusyAgents:
                 del self._agents[tenant_id]
 
     def count(self, tenant_id: TenantId | None = None) -> int:
-        """Of one tenant, or of all."""
+        """Returns the number of one tenant, or of all."""
         return sum(map(len, self._agents.values())) if tenant_id is None else len(self._agents.get(tenant_id, ()))

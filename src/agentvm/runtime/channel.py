@@ -16,9 +16,9 @@ from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 1024 * 1024
-"""What may wait for one peer, in characters."""
+"""Maximum of the outbox of one peer, in characters."""
 
-LARGE = 256 * 1024
+LARGE_CHARACTERS = 256 * 1024
 MAX_LARGE = FRAME_MAX_BYTES + 16 * 1024 * 1024
 """Frames this large are few: a history, a picture. They have a bound of their own, or one would cut off the deltas after it."""
 
@@ -127,7 +127,7 @@ class Channel:
             return False
         bare, frames = frame.bare, self._frames
         size = len(bare)
-        small, large = (0, size) if size > LARGE else (size, 0)
+        small, large = (0, size) if size > LARGE_CHARACTERS else (size, 0)
         if self._bytes + small > MAX_BYTES or self._large + large > MAX_LARGE or len(frames) >= MAX_FRAMES:
             return False
         weight = self._weight + (size if bare.isascii() else size * _CHARACTER_BYTES)
@@ -152,7 +152,7 @@ class Channel:
             size += len(bare)
             weight += len(bare) if bare.isascii() else len(bare) * _CHARACTER_BYTES
         weight += self._weight
-        fits = size <= LARGE and self._bytes + size <= MAX_BYTES and len(self._frames) + len(frames) <= MAX_FRAMES
+        fits = size <= LARGE_CHARACTERS and self._bytes + size <= MAX_BYTES and len(self._frames) + len(frames) <= MAX_FRAMES
         fits = fits and self._closing is None and self.mirror is None
         if fits and (weight + self._taken <= self._allowed or self._reserve(weight + self._taken)):
             if not self._frames:
@@ -173,7 +173,7 @@ class Channel:
     def _is_full(self, size: int) -> bool:
         if len(self._frames) >= MAX_FRAMES:
             return True
-        return self._large + size > MAX_LARGE if size > LARGE else self._bytes + size > MAX_BYTES
+        return self._large + size > MAX_LARGE if size > LARGE_CHARACTERS else self._bytes + size > MAX_BYTES
 
     def _reserve(self, size: int) -> bool:
         if self._charge is None:
@@ -215,7 +215,7 @@ class Channel:
                 self._waiter.set_result(None)
 
     async def take(self) -> list[Frame]:
-        """Everything that waits, as soon as there is something, or a subscription to feed; empty once closed and drained.
+        """Waits for frames, or for a subscription to feed; returns all frames, none once closed and drained.
 
         Who calls it has delivered what was taken before.
         """
@@ -231,14 +231,14 @@ class Channel:
         return bool(self._frames or self.lagging or self._closing is not None)
 
     def take_small(self, most: int) -> list[Frame]:
-        """Everything that waits, if it can be sent as it is; none if it is more than `most`, or the channel has ended, or a
-        subscription is to be fed."""
+        """Returns all frames; none if they exceed `most`, the channel has ended, or a subscription
+        is to be fed."""
         if self._large or self._bytes > most or self.lagging or self._closing is not None:
             return []
         return self.take_nowait()
 
     def delivered(self) -> None:
-        """What was taken before is with the peer."""
+        """Marks the frames that were taken before as sent."""
         if self._taken:
             self._taken = 0
             self._settle()

@@ -80,7 +80,7 @@ def decode_events(body: bytes, tenant_id: TenantId, messages: Messages) -> list[
 
 
 def last_seq(body: bytes) -> int:
-    """Of the events in it, known also when they cannot be decoded."""
+    """Numbers of its first and last event, known also when they cannot be decoded."""
     chunk = _decoder.decode(body)
     return chunk.first_seq - 1 + sum(len(entry.lengths) if entry.type == TextDelta.type else 1 for entry in chunk.entries)
 
@@ -112,7 +112,7 @@ def decode_some(body: bytes, tenant_id: TenantId, kinds: Container[type[EventDat
 
 
 def join_events(bodies: Sequence[bytes]) -> bytes:
-    """What `encode_events` made of consecutive runs of events, as if it had been given all of them."""
+    """Joins the results of `encode_events` for consecutive runs of events."""
     chunks = [_decoder.decode(body) for body in bodies]
     scopes: dict[EventScope, int] = {}
     entries: list[_Entry] = []
@@ -133,7 +133,7 @@ def encode_chunk(events: Sequence[Event]) -> bytes:
 
 
 def close_chunk(body: bytes) -> bytes:
-    """What `encode_events` made, for keeping: compressed."""
+    """Compresses the result of `encode_events` for storage."""
     # As large a window as there is to compress: zlib clears it first, which takes longer than compressing a short turn.
     window = min(zlib.MAX_WBITS, max(_WINDOW_MIN_BITS, len(body).bit_length()))
     compressor = zlib.compressobj(6, zlib.DEFLATED, window, window - 7)
@@ -141,7 +141,7 @@ def close_chunk(body: bytes) -> bytes:
 
 
 def open_chunk(body: bytes) -> bytes:
-    """What `encode_chunk` made, for `named_messages` and `decode_events`."""
+    """Decompresses the result of `encode_chunk`, for `named_messages` and `decode_events`."""
     return zlib.decompress(body)
 
 

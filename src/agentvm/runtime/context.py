@@ -21,7 +21,7 @@ from agentvm.model.message import Message, UserMessage
 from agentvm.model.usage import estimate_tokens
 
 Traced = tuple[ConversationEntry, MessageId | None]
-"""What was said, and in which message; in none for a summary."""
+"""An entry of the conversation, and its message; None for a summary."""
 
 _OPENING = (
     "This is a summary of the earlier part of our conversation, which is too long to be repeated. It is a record of what was "

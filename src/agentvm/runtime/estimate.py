@@ -2,11 +2,11 @@
 
 from agentvm.model.usage import Usage, at_least
 
-HIDDEN_TOKENS_A_SECOND = 60
+SECOND_HIDDEN_TOKENS = 60
 """About as fast do models think that do not show it."""
 
 CONNECTING_MS = 1_000
-"""Of the time until the first word, that the request and its way to the model take."""
+"""Share of the time to the first token that is spent before the model thinks."""
 
 
 def hidden_tokens(most: int, asked_at: int | None, heard_at: int) -> int:
@@ -14,11 +14,11 @@ def hidden_tokens(most: int, asked_at: int | None, heard_at: int) -> int:
     if not most or asked_at is None:
         return 0
     silent = heard_at - asked_at - CONNECTING_MS
-    return min(most, max(0, silent) * HIDDEN_TOKENS_A_SECOND // 1000)
+    return min(most, max(0, silent) * SECOND_HIDDEN_TOKENS // 1000)
 
 
 def used_by_cut_call(reported: Usage, text: str, prompt_tokens: int, hidden: int) -> Usage:
-    """What a call that was cut off consumed: as the provider said, else an estimate that says so."""
+    """Returns the usage of a call that was cut off: as the provider reported, else an estimate marked as one."""
     used = at_least(reported, text)
     if used.total > used.output_tokens:
         return used

@@ -47,7 +47,7 @@ UNBOUNDED_TOKENS = 2**62
 """The window that a history fills of which nothing was left out."""
 
 MESSAGE_BYTES = 1_024
-"""What a message takes in memory beside its text, about."""
+"""Approximate memory of a message besides its text."""
 
 IDLE_SECONDS = 60.0
 """A history that no turn has needed for so long is forgotten."""

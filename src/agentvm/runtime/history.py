@@ -16,7 +16,7 @@ from agentvm.model.message import Message, UserContent, UserMessage
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What is taken back, and what is said instead; nothing, if it is only taken back."""
+    """The messages to rewind, and the new message, if any."""
 
     taken: tuple[MessageId, ...]
     content: UserContent | None = None
@@ -27,11 +27,11 @@ Choose = Callable[[Sequence[Message]], Rewrite]
 
 
 REWRITE_MAX_BYTES = 64 * 1024 * 1024
-"""Of a history that is read to change it, or to begin another with it."""
+"""Maximum of a history that is read to change it, or to fork it."""
 
 
 def select(choose: Choose, history: Sequence[Message], truncated: bool) -> Rewrite:
-    """What to do to a history; `HistoryTooLarge` when that concerns a part of it that was not read, being `truncated`."""
+    """Returns the change of a history; `HistoryTooLarge` when it concerns a part that was not read (`truncated`)."""
     try:
         return choose(history)
     except NotFound as error:

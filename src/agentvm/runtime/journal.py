@@ -1,9 +1,9 @@
 """Journal — every event of a session gets its number, is committed, and only then is told.
 
 Theory of operation. An agent posts events; each gets the next `seq` of its session. A single flusher takes everything that was
-posted, of all sessions together, commits it in one transaction and tells it in order. So a peer never hears of
-something that a crash could take back, numbers have no gaps, and the disk syncs at most once per `INTERVAL` however many
-sessions speak.
+posted, of all sessions together, commits it in one transaction and sends it in order. So a peer never receives an event that a
+crash could revert, numbers have no gaps, and the disk syncs at most once per `COMMIT_INTERVAL_SECONDS`, however many sessions
+are active.
 
 A token costs no row. In each commit all sessions share one journal entry, which carries their events until the turn is over;
 then the session's events are folded into one compact chunk of its log, in the commit that ends the turn, and journal
@@ -37,17 +37,17 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-INTERVAL = 0.005
-"""Seconds between two commits."""
+COMMIT_INTERVAL_SECONDS = 0.005
+"""Time between two commits."""
 
-PROBE = 1.0
-"""Seconds between two attempts while the store refuses."""
+PROBE_SECONDS = 1.0
+"""Time between two attempts while the store refuses writes."""
 
-CROWDED = 10_000
-"""Posted and not yet committed events beyond which posters shall wait."""
+CROWDED_MIN = 10_000
+"""Uncommitted events beyond which callers wait."""
 
-LONGEST_TAIL = 4_000
-"""Events of one session that may wait for its turn to end; then they are folded anyway."""
+TAIL_EVENTS_MAX = 4_000
+"""Events of one session in the journal; more are folded before the turn ends."""
 
 
 class _Part:
@@ -139,7 +139,7 @@ class Journal:
 
     @property
     def crowded(self) -> bool:
-        return self._batch.count > CROWDED
+        return self._batch.count > CROWDED_MIN
 
     def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> _Batch:
         """Numbers the events and lets them be committed and told soon. Never waits.
@@ -182,7 +182,7 @@ class Journal:
             last = 0.0
             while not self._closing or self._batch.parts:
                 await self._wakeup.wait()
-                pause = last + INTERVAL - anyio.current_time()
+                pause = last + COMMIT_INTERVAL_SECONDS - anyio.current_time()
                 if pause > 0 and not self._closing:
                     await anyio.sleep(pause)
                 last = anyio.current_time()
@@ -192,7 +192,7 @@ class Journal:
     async def probe(self) -> None:
         """While the store refuses, tries it again every second: nobody else may, as long as a server is not ready."""
         while True:
-            await anyio.sleep(PROBE)
+            await anyio.sleep(PROBE_SECONDS)
             if self.failing:
                 try:
                     await self._store.probe()
@@ -241,7 +241,7 @@ class Journal:
         if not parts and not self._pruning:
             return
         now = self._clock()
-        folded = {log: len(log.tail) for log in parts if log.foldable(LONGEST_TAIL)}
+        folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX)}
         writes = [
             _write(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
@@ -284,17 +284,17 @@ class Journal:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
         if not self._pruning and not any(log.entry for log in folded):
             return 0
-        return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
+        return min((log.entry for log in self._unfolded if log not in folded), default=_ENTRY_MAX)
 
     def _give_up(self, log: SessionLog) -> None:
-        """Its entries are needed by nobody any more, and are dropped soon, though no turn of it ends."""
+        """Drops the entries of a session soon, although no turn of it ends."""
         if log in self._unfolded:
             del self._unfolded[log]
             self._pruning = True
             self._wakeup.set()
 
     def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
-        """Nothing of these logs was stored. What was posted meanwhile builds on numbers that are taken back now."""
+        """Reverts logs of which nothing was stored, with the events that were posted meanwhile on top."""
         for log, error in errors.items():
             log.take_back()
             if isinstance(error, SessionNotFound):
@@ -321,7 +321,7 @@ async def open_journal(store: Store, tell: Callable[[Sequence[Event]], None], cl
             journal.close()
 
 
-_EVERY_ENTRY = 2**62
+_ENTRY_MAX = 2**62
 
 
 _IN_JOURNAL_ONLY = frozenset({"stream", "state"})

@@ -12,7 +12,7 @@ from agentvm.sharing.fair_slots import FairSlots
 
 LARGE_BYTES = 16 * 1024
 TOTAL_BYTES = 1024 * 1024
-"""Of messages from `LARGE_BYTES` on that are being committed, half of it of one tenant."""
+"""Size of the large messages that are being committed, half of it for one tenant."""
 
 
 class LargeMessages:

@@ -15,7 +15,7 @@ class AgentState(Enum):
 
 
 class Move(Enum):
-    """What can happen to an agent."""
+    """Events of an agent."""
 
     RECEIVE = "receive"
     START = "start"

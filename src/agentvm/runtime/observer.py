@@ -8,7 +8,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 
-BACKLOG = 10_000
+BACKLOG_MAX = 10_000
 """Events an iterator may be behind before it is ended: better an error than a server's worth of memory."""
 
 
@@ -30,7 +30,7 @@ class Observer:
 
     @asynccontextmanager
     async def events(self) -> AsyncIterator[MemoryObjectReceiveStream[WireEvent]]:
-        send, receive = anyio.create_memory_object_stream[WireEvent](BACKLOG)
+        send, receive = anyio.create_memory_object_stream[WireEvent](BACKLOG_MAX)
         self._streams[send] = None
         try:
             yield receive

@@ -9,21 +9,21 @@ from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Encode
 from agentvm.runtime.session_log import SessionLog
 
-MOST_BYTES = 32 * 1024 * 1024
+PAGES_MAX_BYTES = 32 * 1024 * 1024
 """Kept of all pages together, about; a page of more than a quarter of it is not kept."""
 
 EVENT_BYTES = 1_100
-"""What a short event takes with its two frames, the bare and the quoted."""
+"""Memory of a short event with its two frames, the bare and the quoted."""
 
-COPIES = 3
-"""How often the text of an event is held: in the event and in both of its frames."""
+COPIES_FACTOR = 3
+"""The text of an event is in memory this many times: in the event and in both of its frames."""
 
 
 _UNMADE = Frame("")
 """Stands for a frame that nobody has asked for."""
 
 
-class Page:
+class ReplayPage:
     """The events of one chunk of a log, and their frames as far as somebody has asked for them."""
 
     __slots__ = ("_frames", "_log", "events", "size")
@@ -34,7 +34,7 @@ class Page:
         A `log` stays in memory as long as the page does, so that it is known where the log ends without a look at the store.
         """
         self.events = events
-        self.size = EVENT_BYTES * len(events) + COPIES * content
+        self.size = EVENT_BYTES * len(events) + COPIES_FACTOR * content
         """Bytes that it takes at most, about: frames are made later, and counted from the beginning."""
         self._log = log
         self._frames: dict[Encode, list[Frame | None]] = {}
@@ -56,10 +56,10 @@ class Pages:
     """The pages that were used last. A log never changes where it was written, so they are never wrong."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[tuple[TenantId, SessionId], list[Page]] = OrderedDict()
+        self._sessions: OrderedDict[tuple[TenantId, SessionId], list[ReplayPage]] = OrderedDict()
         self._bytes = 0
 
-    def find(self, tenant_id: TenantId, session_id: SessionId, seq: int) -> Page | None:
+    def find(self, tenant_id: TenantId, session_id: SessionId, seq: int) -> ReplayPage | None:
         """The one with this event."""
         key = (tenant_id, session_id)
         for page in self._sessions.get(key, ()):
@@ -68,13 +68,13 @@ class Pages:
                 return page
         return None
 
-    def add(self, tenant_id: TenantId, session_id: SessionId, page: Page) -> None:
-        if page.size > MOST_BYTES // 4 or self.find(tenant_id, session_id, page.events[0].seq) is not None:
+    def add(self, tenant_id: TenantId, session_id: SessionId, page: ReplayPage) -> None:
+        if page.size > PAGES_MAX_BYTES // 4 or self.find(tenant_id, session_id, page.events[0].seq) is not None:
             return
         self._sessions.setdefault((tenant_id, session_id), []).append(page)
         self._sessions.move_to_end((tenant_id, session_id))
         self._bytes += page.size
-        while self._bytes > MOST_BYTES:
+        while self._bytes > PAGES_MAX_BYTES:
             oldest, left = next(iter(self._sessions.items()))
             self._bytes -= left.pop(0).size
             if not left:

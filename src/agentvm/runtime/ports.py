@@ -14,7 +14,7 @@ from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
 from agentvm.model.limits import TurnSettings
 from agentvm.model.usage import Usage
-from agentvm.runtime.attached import Carried
+from agentvm.runtime.attached import AttachmentMemory
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.busy_agents import BusyAgents
 from agentvm.runtime.context import newest
@@ -29,11 +29,11 @@ from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
 
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
-"""Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
+"""Yields the provider of a tenant for a model's name, then its fallbacks in order, for as long as the context lasts."""
 
 
 class Cost(Protocol):
-    """What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
+    """Returns the cost of usage at a time, in nano-USD; None without a known price."""
 
     def __call__(self, driver: str, model: str, usage: Usage, at: int, provider: str = "", /) -> int | None: ...
 
@@ -44,14 +44,14 @@ SMALL_HISTORY_BYTES = 512 * 1024
 LEAST_HISTORY_BYTES = 64 * 1024
 """Read for a prompt at first, however small the window of its model is."""
 
-STORED_BYTES_PER_TOKEN = 4
+TOKEN_STORED_BYTES = 4
 """A token is estimated as three bytes of text; a message is stored with its ids and times around the text."""
 
 HISTORY_MAX_BYTES = 8 * 1024 * 1024
-"""Of a history that is read for a prompt: more than the window of any model holds of text. Attachments count by reference."""
+"""Maximum of a history that is read for a prompt: more text than any context window holds. Attachments count by reference."""
 
 TURN_MAX_BYTES = 32 * 1024 * 1024
-"""Of one turn's messages, the user's among them; providers take no larger requests."""
+"""Size of one turn's messages, the user's included; providers take no larger requests."""
 
 LARGE_READS_MAX = 4
 REWRITES_MAX = 2
@@ -81,8 +81,8 @@ class Ports:
     """Held while a message is sent under a client key: the same key is used by one sender at a time."""
     cost: Cost
     meter: Meter
-    carried: Carried = field(default_factory=Carried)
-    """What prompts hold of files."""
+    attachment_memory: AttachmentMemory = field(default_factory=AttachmentMemory)
+    """Memory of attachments in prompts."""
     large: LargeMessages = field(default_factory=LargeMessages)
     histories: Histories = field(default_factory=Histories)
     busy: BusyAgents = field(default_factory=BusyAgents)
@@ -102,7 +102,7 @@ class Ports:
         current: MessageId | None = None,
         window: int | None = None,
     ) -> Recalled:
-        """What a model is told of a session, the newest up to a budget of bytes; no summary where the tenant wants none.
+        """Returns the newest messages of a session for a prompt, up to a budget of bytes, and the summary unless it is off.
 
         `current` is the message that is answered: what was done about it is there whole, or `HistoryTooLarge`. With `window`
         only what may fit into so many tokens.
@@ -163,4 +163,4 @@ def _bytes_of(window: int | None) -> int:
     """Stored bytes that fill so many tokens, as they are estimated, with what is stored around the text."""
     if window is None:
         return SMALL_HISTORY_BYTES
-    return min(max(LEAST_HISTORY_BYTES, STORED_BYTES_PER_TOKEN * window), SMALL_HISTORY_BYTES)
+    return min(max(LEAST_HISTORY_BYTES, TOKEN_STORED_BYTES * window), SMALL_HISTORY_BYTES)

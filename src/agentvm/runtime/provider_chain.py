@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who is asked now. `instead_of` is the chosen one when it is another; `again` when this call has asked it before."""
+    """The provider to ask. `instead_of` is the chosen one, if it is another; `again` when this call has asked it before."""
 
     chosen: Chosen
     attempt: TenantAttempt
@@ -42,7 +42,7 @@ class ProviderChain:
         self._patient = patient
         self._asks = [one.asks if patient else 1 for one in candidates]
         self._first_hand: ProviderError | None = None
-        """What the chosen one said to this call."""
+        """The error of the chosen provider for this call."""
         self._first_failure: ProviderError | None = None
         """Why the first of them that could be asked anything has not answered."""
         self._until: float | None = None
@@ -55,7 +55,7 @@ class ProviderChain:
         return self._first_failure is None and not any(self._asks)
 
     async def next(self) -> Asked:
-        """Who is to be asked; the attempt has begun. Raises a ProviderError when nobody can be."""
+        """Returns the next provider, whose attempt has begun. Raises a ProviderError when there is none."""
         while True:
             for place, one in enumerate(self._candidates):
                 if self._asks[place] <= 0:
@@ -80,7 +80,7 @@ class ProviderChain:
         return now + (anyio.current_effective_deadline() - now) / 2
 
     def failed(self, asked: Asked, error: ProviderError) -> None:
-        """It said nothing but this. Raises the error when that is not for others to make good."""
+        """Records a failure without output. Raises the error if no fallback can help."""
         self._first_failure = self._first_failure or error
         if not asked.attempt.failed(error, silence_seconds=self._silence_seconds):
             # It was too slow for this call, and would be so again.
@@ -98,7 +98,7 @@ class ProviderChain:
                 self._asks[asked.place] = 0
 
     def skip(self, asked: Asked) -> None:
-        """It must not be asked for this call, for another reason than its own."""
+        """Excludes a provider from this call for a reason that is not its fault."""
         self.attempts -= 1
         self._asks[asked.place] = 0
 

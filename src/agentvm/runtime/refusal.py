@@ -36,7 +36,7 @@ NOTE = "refused by the provider"
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What is left out from now on."""
+    """The parts that are left out from now on."""
 
     parts: tuple[RefusedPart, ...]
     again: bool
@@ -48,7 +48,7 @@ class SetAside:
 def decide(
     error: ProviderBadRequest, conversation: Sequence[Traced], current: MessageId, refused: Collection[RefusedPart], times: int
 ) -> SetAside | None:
-    """What to do about a refused request; None when nothing that was said is to blame.
+    """Returns the remedy for a refused request; None when no message is to blame.
 
     `current` is the user's message that is answered; `times` says how often the turn has set something aside before.
     """
@@ -66,7 +66,7 @@ def decide(
 
 
 def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> str:
-    """What was refused, in words for the one who sent it."""
+    """Describes the refused parts for their sender."""
     said = {message_id: each for each, message_id in conversation if message_id is not None}
     return ", ".join(dict.fromkeys(_name(part, said.get(part.message_id)) for part in parts))
 
@@ -135,7 +135,7 @@ def _named(error: ProviderBadRequest, conversation: Sequence[Traced]) -> Refused
 
 
 def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times: int) -> tuple[RefusedPart, ...]:
-    """What it may be."""
+    """Returns the parts that may be at fault."""
     if kind == "media":
         newest = [parts for parts in map(_media, reversed(conversation)) if parts]
         # First the newest, since those before it were taken once; then all.

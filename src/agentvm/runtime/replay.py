@@ -14,7 +14,7 @@ from agentvm.model.message import Message, encode_message
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Encode
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
-from agentvm.runtime.pages import Page, Pages
+from agentvm.runtime.pages import Pages, ReplayPage
 from agentvm.runtime.session_log import SessionLog
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import LogChunk
@@ -23,7 +23,7 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-PAGE = 500
+PAGE_EVENTS_MAX = 500
 """Events handed out at a time."""
 
 
@@ -35,7 +35,7 @@ class Missed:
     last: int
     lost: bool = False
     """The events right after the cursor are no longer there, or the cursor is from another history."""
-    page: Page | None = None
+    page: ReplayPage | None = None
     """The page that the events are from."""
 
     def frames(self, encode: Encode) -> list[Frame | None]:
@@ -71,7 +71,7 @@ class Replay:
             return Missed([], after)
         if log.tail and log.tail[0].seq <= after + 1 <= log.committed:
             start = after + 1 - log.tail[0].seq
-            told = [event for event in log.tail[start : start + PAGE] if event.seq <= log.committed]
+            told = [event for event in log.tail[start : start + PAGE_EVENTS_MAX] if event.seq <= log.committed]
             return Missed(told, log.committed)
         page = self._pages.find(tenant_id, session_id, after + 1)
         return None if page is None else _part(page, after, log.committed)
@@ -139,12 +139,14 @@ class Replay:
         return None if log is None else log.committed
 
 
-def _part(page: Page, after: int, last: int) -> Missed:
+def _part(page: ReplayPage, after: int, last: int) -> Missed:
     start = after + 1 - page.events[0].seq
-    return Missed(page.events[start : start + PAGE], last, page=page)
+    return Missed(page.events[start : start + PAGE_EVENTS_MAX], last, page=page)
 
 
-async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId, live: SessionLog | None) -> Page:
+async def _decode(
+    log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId, live: SessionLog | None
+) -> ReplayPage:
     """`RecordUnreadable` when what the disk gave back means nothing; `SessionNotFound` when what it tells of is gone."""
     if not chunk.body:
         raise SessionNotFound(session_id)
@@ -159,6 +161,6 @@ async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_i
         raise SessionNotFound(session_id)
     content = len(body) + sum(len(encode_message(message)) for message in messages.values())
     try:
-        return Page(decode_events(body, tenant_id, messages), content, live)
+        return ReplayPage(decode_events(body, tenant_id, messages), content, live)
     except (msgspec.DecodeError, KeyError, IndexError) as error:
         raise RecordUnreadable(f"A part of the log cannot be read: {error!r}") from error

@@ -39,7 +39,7 @@ class Roster:
         self._by_image: dict[tuple[TenantId, ImageId], dict[SessionId, Agent]] = {}
 
     def __iter__(self) -> Iterator[Agent]:
-        """Those in memory."""
+        """The agents in memory."""
         return iter(tuple(self._awake.values()))
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class Roster:
         return True
 
     def count_running(self, tenant_id: TenantId | None = None) -> int:
-        """Of one tenant, or of all. Asked for each message, so it looks at no agent."""
+        """Returns the number of one tenant, or of all. Called for each message, so it visits no agent."""
         return self._busy.count(tenant_id)
 
     def count_waiting(self, tenant_id: TenantId | None = None) -> int:
@@ -95,11 +95,11 @@ class Roster:
         return sum(len(agent.inbox) for agent in self._awake.values() if tenant_id in (None, agent.tenant_id))
 
     def count_containers(self) -> int:
-        """Those with an agent in memory."""
+        """Returns the number of containers with an agent in memory."""
         return len({(agent.tenant_id, agent.container_id) for agent in self._awake.values()})
 
     def resting(self) -> Sequence[Agent]:
-        """Those that could leave memory, who rested longest first."""
+        """Returns the agents that can be unloaded, the longest idle first."""
         return sorted((agent for agent in self._awake.values() if agent.resting), key=lambda agent: agent.used_at)
 
     def put_to_sleep(self, agent: Agent) -> None:

@@ -99,7 +99,7 @@ class Runtime:
         return agent, found is not None
 
     def replace_image(self, tenant_id: TenantId, image: Image) -> None:
-        """It was built anew: its agents use it from their next turn on. Those that are not awake will read it."""
+        """Gives the rebuilt image to its agents, which use it from their next turn on. Unloaded agents will read it."""
         for present in self.roster.of_container(tenant_id, image.container_id):
             if isinstance(present, Agent) and present.image_id == image.image_id:
                 present.image = image
@@ -141,13 +141,13 @@ class Runtime:
                 await self.stop_agent(present)
 
     def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """It was deleted: nobody hears of it any more, and nothing is kept for it."""
+        """Drops a deleted session: subscriptions, journal and memory."""
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
         self.forget_told(tenant_id, session_id)
 
     def forget_told(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """Something of the session is gone: nothing of what was said in it is kept in memory."""
+        """Drops the messages and events in memory of a session that has lost some of them."""
         self.replay.forget(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
 
@@ -156,7 +156,7 @@ class Runtime:
         self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
 
     async def keep_house(self) -> None:
-        """What must be done from time to time, until cancelled."""
+        """Does the periodic work, until cancelled."""
         async with open_tasks() as tasks:
             for keep in (self._retain, self._evict_idle, self._ports.journal.probe):
                 tasks.start_soon(keep)
@@ -178,12 +178,12 @@ class Runtime:
             await anyio.sleep(max(0.001, min(30.0, self._ports.settings_of(None).limits.idle_seconds / 4)))
             for agent in self.roster:
                 if not self._ports.journal.failing:
-                    await agent.voice.pay()
+                    await agent.writer.pay()
             self._evict()
             self.histories.expire()
 
     def _evict(self) -> None:
-        """They come back with the next message, under the same id if somebody still listens."""
+        """Unloads idle agents. They come back with the next message, under the same id if a client is still subscribed."""
         limits = self._ports.settings_of(None).limits
         resting = self.roster.resting()
         surplus = len(self.roster) - limits.agents

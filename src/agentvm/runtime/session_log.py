@@ -17,7 +17,7 @@ from agentvm.runtime.chunk import encode_events
 logger = get_logger(__name__)
 
 TAIL_MAX_BYTES = 1024 * 1024
-"""Of messages that one session's tail may hold, also those that wait; then it is folded, and they are read when asked for."""
+"""Bytes of messages in one session's tail; then it is folded, and they are read on request."""
 
 
 class SessionLog:
@@ -125,7 +125,7 @@ class SessionLog:
         self.head = self.committed
 
     def follow(self, data: EventData) -> None:
-        """Which turns are open, stopped and suspended after that was told."""
+        """Updates the open, stopped and suspended turns after these events."""
         match data:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
@@ -144,7 +144,7 @@ def _weight(event: Event) -> int:
     return rough_size(event.data.message) if isinstance(event.data, MessageEvent) else 0
 
 
-class Carried(msgspec.Struct, array_like=True):
+class JournalPart(msgspec.Struct, array_like=True):
     """One session's part of a journal entry."""
 
     tenant_id: TenantId
@@ -158,17 +158,17 @@ class Carried(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Carried])
+_decoder = msgspec.msgpack.Decoder(list[JournalPart])
 
 
 def pack(carried: dict[SessionLog, list[Event]]) -> bytes:
     """One journal entry: the events of all sessions that one commit carries."""
     return _encoder.encode(
-        [Carried(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
+        [JournalPart(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
     )
 
 
-def unpack(entry: int, body: bytes) -> list[Carried]:
+def unpack(entry: int, body: bytes) -> list[JournalPart]:
     """The parts of a journal entry. One that cannot be read must not keep everybody else's turns from going on: it has none."""
     try:
         return _decoder.decode(body)

@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 
 class Refusals:
-    """Of one turn."""
+    """Refusals that one turn may set aside."""
 
     def __init__(self, ports: Ports, log: SessionLog, current: MessageId) -> None:
         self._ports = ports

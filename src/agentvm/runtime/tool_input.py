@@ -2,7 +2,7 @@
 
 import msgspec
 
-MAX_DEPTH = 100
+DEPTH_MAX = 100
 """Levels: what is stored must also be readable for those with a shorter stack."""
 
 
@@ -14,8 +14,8 @@ def parse_input(json: str) -> tuple[dict[str, object], str | None]:
         arguments = msgspec.json.decode(json, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as problem:
         return {}, f"the tool's input is not a JSON object: {problem}"
-    if _depth(arguments) > MAX_DEPTH:
-        return {}, f"the tool's input is nested more than {MAX_DEPTH} levels deep"
+    if _depth(arguments) > DEPTH_MAX:
+        return {}, f"the tool's input is nested more than {DEPTH_MAX} levels deep"
     return arguments, None
 
 

@@ -52,7 +52,7 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a running turn that its next output may need."""
+    """The state of a running turn."""
 
     turn_id: TurnId
     user_message_id: MessageId
@@ -61,14 +61,14 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """How many message ids were given out."""
     ended: bool = False
     usage: Usage = NO_USAGE
-    """Of the model calls that ended."""
+    """Usage of the model calls that ended."""
     model: str | None = None
     call_ids: frozenset[str] = frozenset()
-    """Of every tool call of the turn so far."""
+    """Keys of every tool call of the turn so far."""
     prompt_tokens: int = 0
     """An estimate of what the model was sent, for a call that is cut off before the provider said."""
     asked: str | None = None
-    """Who is asked, as `<provider>/<model>`."""
+    """The model that is asked, as `<provider>/<model>`."""
     asked_at: int | None = None
     attempt: int = 1
     """How often somebody was asked for this model call, with this time."""
@@ -79,7 +79,7 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     spoken_at: int | None = None
     """When the first text of the call came."""
     told: str = ""
-    """Of a message that a restart cut off: what clients have heard of it, with which the next message begins."""
+    """Text of a message that a restart cut off, which clients have received; the next message begins with it."""
     told_id: MessageId | None = None
     """The id that they know it by."""
 
@@ -88,7 +88,7 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     message_started_at: int = 0
     text: Chunks = None
     prefix: str = ""
-    """What the message begins with, told before a restart; `text` is what came since."""
+    """The beginning of the message from before a restart; `text` is the rest."""
     repeated: int | None = None
     """How much of the prefix the model has said again, which is not told twice; None when it has not begun so."""
     thinking: tuple[ThinkingPart, ...] = ()
@@ -110,7 +110,7 @@ def begin(turn_id: TurnId, user_message_id: MessageId, accepted_at: int) -> Turn
 
 
 def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
-    """What one output of the model means; nothing, once the turn has ended."""
+    """Returns the next state and the events of one output of the model; no events once the turn has ended."""
     if now.ended:
         return now, ()
     match output:
@@ -196,7 +196,7 @@ def interrupted(now: TurnState, at: int) -> Step:
 
 
 def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> Step:
-    """What was said before the failure is kept. The three error events are what 1.x user interfaces wait for."""
+    """Ends a failed turn and keeps its text. 1.x user interfaces wait for the three error events."""
     if now.ended:
         return now, ()
     text = repair_text(text)
@@ -315,7 +315,7 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
 
 
 def _keep_told(now: TurnState) -> Step:
-    """What clients have heard of a message that a restart cut off is kept, though nobody has gone on with it."""
+    """Keeps the received text of a message that a restart cut off and that was not continued."""
     if now.told_id is None or not now.told.strip():
         return now, ()
     content = (TextPart(text=now.told),)

@@ -42,7 +42,7 @@ class TurnLog:
         return found, missed.events[-1].seq
 
     async def read_all(self, most: int | None = None, *, words: bool = True) -> tuple[list[Event], bool]:
-        """Its events, and whether they are all that was told of it so far; about `most` of them are looked at.
+        """Returns the events of a turn, and whether they are complete so far; about `most` of them are read.
 
         Without `words` the pieces of what was said are left out, which are nearly all of them.
         """

@@ -28,7 +28,7 @@ class LocalLink:
         self._peer = peer
         self._observer = Observer()
         self.channel = channel or peer.channel
-        self._outlet = peer.outlet(channel)
+        self._outlet = peer.outbox(channel)
 
     async def run(self) -> None:
         """Delivers events until the channel closes."""

@@ -19,7 +19,7 @@ import sniffio
 
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.connection import PeerConnection
-from agentvm.runtime.channel import GONE, LARGE
+from agentvm.runtime.channel import GONE, LARGE_CHARACTERS
 from agentvm.server.readers import Reader
 from agentvm.server.wire import Wire
 from agentvm.vm import Peer
@@ -92,7 +92,7 @@ class Writer:
             return
         try:
             if channel.lagging and channel.closing is None:
-                self._peer.outlet().feed_nowait()
+                self._peer.outbox().feed_nowait()
             since, frames = channel.since, channel.take_small(WRITE_MAX_BYTES)
             if not frames:
                 self._tasks.start_soon(self._write)
@@ -117,11 +117,11 @@ class Writer:
         try:
             if texts:
                 await self._wire.send_all(texts)
-            outlet = self._peer.outlet()
+            outbox = self._peer.outbox()
             if reader is not None:
                 await reader.greeted()
             while reader is not None or channel.is_ready:
-                if not (frames := await outlet.take()):
+                if not (frames := await outbox.take()):
                     break
                 since = channel.since
                 await self._send(frames)
@@ -152,7 +152,7 @@ class Writer:
                 texts, size = [], 0
                 await self._reader.room()
             frame = frames.pop()
-            if len(frame.bare) > LARGE:
+            if len(frame.bare) > LARGE_CHARACTERS:
                 await self._wire.send_all(texts)
                 texts, size = [], 0
                 await anyio.to_thread.run_sync(self._connection.prepare, frame, limiter=_encoders)

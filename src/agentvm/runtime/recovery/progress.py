@@ -21,7 +21,7 @@ from agentvm.runtime.turn import PendingCall
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a turn has already done."""
+    """The progress of a turn before a restart."""
 
     unanswered: tuple[PendingCall, ...] = ()
     """The calls of its finished steps that have no result."""
@@ -30,11 +30,11 @@ class Done:
     steps: int = 0
     """Model calls that were finished."""
     usage: Usage = NO_USAGE
-    """Of its finished steps."""
+    """Usage of its finished steps."""
     most_repeated: tuple[str, int] = ("", 0)
     """The tool that was called most often with one and the same input, and how often."""
     call_ids: frozenset[str] = frozenset()
-    """Of every call it made, also of those that do not count."""
+    """Keys of every call it made, also of those that do not count."""
 
 
 NOTHING = Done()
@@ -57,7 +57,7 @@ class Partial:
 
     message_id: MessageId
     text: str = ""
-    """What it had said, also before an earlier restart."""
+    """The text so far, also from before an earlier restart."""
     calls: tuple[str, ...] = ()
     """The tool calls that it had asked for to the end."""
 

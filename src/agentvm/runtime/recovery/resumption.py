@@ -129,7 +129,7 @@ async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: 
 
 
 async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
-    """What the model was heard to say last in the session, from its log and from what is not in it yet."""
+    """Returns the last output of the model in the session, from its log and from events not in it yet."""
     live = ports.journal.find(tenant_id, left.session_id)
     tail = [] if live is None else live.tail
     try:

@@ -22,12 +22,12 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-GONE_WINDOW = 100_000
-"""Tokens that a provider is taken to have read at most that nobody can be asked about any more."""
+GONE_WINDOW_TOKENS = 100_000
+"""Assumed maximum of input tokens for a provider that is no longer configured."""
 
 
 async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
-    """Of a turn from before a restart; once. Its entries go with the next commit of the turn."""
+    """Settles the calls of a turn from before a restart, once. Their entries go with the next commit of the turn."""
     if not accepted.resumed or accepted.settled:
         return
     ledger = ports.store.accounts(tenant_id).ledger
@@ -97,7 +97,7 @@ async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acce
             tenant_id=tenant_id, user_id=user_id, driver=name, model=model, most_input=0, most_output=0, provider=name
         )
         await accepted.bill.admit(planned, force=True)
-        return GONE_WINDOW
+        return GONE_WINDOW_TOKENS
 
 
 async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut, window: int) -> Cut:

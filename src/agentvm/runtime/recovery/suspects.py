@@ -18,8 +18,8 @@ T = TypeVar("T")
 GROUP_SECONDS = 30.0
 """How long the next group waits for turns of the group before that have not ended; then they run together."""
 
-FEW = 2
-"""So many suspects are begun one by one at once: to wait for one turn costs less than another crash."""
+GROUP_MAX = 2
+"""Up to this many suspects are begun one by one: waiting for a turn costs less than another crash."""
 
 MORE_ATTEMPTS_MAX = 20
 """Beyond `Limits.attempts` a turn is begun so many times at most, whoever is to blame."""
@@ -31,7 +31,7 @@ def is_to_blame(turn: Turn, attempt: int, limit: int) -> bool:
 
 
 def next_group(waiting: Sequence[T], turn_of: Callable[[T], Turn]) -> list[T]:
-    """Who is begun next; at least one, if somebody waits.
+    """Returns the turns to begin next; at least one, if any waits.
 
     Those of the smallest group that died come first: they are nearest to being cleared. Within it the order is another one at
     each attempt, so that a long turn which is always first does not keep the one to blame from being alone.
@@ -40,16 +40,16 @@ def next_group(waiting: Sequence[T], turn_of: Callable[[T], Turn]) -> list[T]:
         return []
     smallest = min(_alongside(turn_of(one)) for one in waiting)
     alike = sorted((one for one in waiting if _alongside(turn_of(one)) == smallest), key=lambda one: _shuffled(turn_of(one)))
-    if smallest != _UNKNOWN:
+    if smallest != _UNKNOWN_MAX:
         return alike[: max(1, smallest // 2)]
-    return alike if len(alike) > FEW else alike[:1]
+    return alike if len(alike) > GROUP_MAX else alike[:1]
 
 
-_UNKNOWN = 2**62
+_UNKNOWN_MAX = 2**62
 
 
 def _alongside(turn: Turn) -> int:
-    return _UNKNOWN if turn.alongside is None else turn.alongside
+    return _UNKNOWN_MAX if turn.alongside is None else turn.alongside
 
 
 def _shuffled(turn: Turn) -> int:

@@ -28,20 +28,20 @@ from agentvm.runtime.chunk import (
     last_seq,
     named_messages,
 )
-from agentvm.runtime.session_log import Carried, SessionLog, unpack
+from agentvm.runtime.session_log import JournalPart, SessionLog, unpack
 from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""Of the journal that is read at a time."""
+"""Bytes of the journal that are read at a time."""
 
 WRITES_MAX = 500
 """Sessions whose events one commit of a start folds."""
 
 TAILS_MAX_BYTES = 64 * 1024 * 1024
-"""Of events, and of the messages they tell of, that `read_tails` holds; what is beyond it is left out of the tails."""
+"""Maximum of events and their messages that `read_tails` holds; more are left out of the tails."""
 
 _FOLLOWED = (TurnRequest, TurnResumed, TurnSuspended, TurnResponse, Interrupted)
 _UNREADABLE = (msgspec.DecodeError, KeyError, IndexError)
@@ -49,7 +49,7 @@ _UNREADABLE = (msgspec.DecodeError, KeyError, IndexError)
 
 @dataclass(slots=True)
 class Left:
-    """What a start must know of the process before."""
+    """The state that a start needs of the previous process."""
 
     stopped: set[TurnId] = field(default_factory=set)
     """Turns that somebody has asked to stop."""
@@ -89,7 +89,7 @@ class _Folding:
     async def fold(self, page: Sequence[tuple[int, bytes]]) -> None:
         carried = [(entry, part) for entry, body in page for part in unpack(entry, body)]
         await self._open_logs(carried)
-        parts: dict[tuple[TenantId, SessionId], list[Carried]] = {}
+        parts: dict[tuple[TenantId, SessionId], list[JournalPart]] = {}
         for _, part in carried:
             log = self.logs.get(part.key)
             if log is not None and self._follow(log, part):
@@ -98,9 +98,9 @@ class _Folding:
         for start in range(0, len(writes), WRITES_MAX):
             await self._store.commit(writes[start : start + WRITES_MAX])
 
-    async def _open_logs(self, carried: Sequence[tuple[int, Carried]]) -> None:
+    async def _open_logs(self, carried: Sequence[tuple[int, JournalPart]]) -> None:
         """Finds where the logs of sessions end that come up for the first time, all in one read."""
-        new: dict[tuple[TenantId, SessionId], tuple[int, Carried]] = {}
+        new: dict[tuple[TenantId, SessionId], tuple[int, JournalPart]] = {}
         for entry, part in carried:
             if part.key not in self.logs and part.key not in self._gone:
                 new.setdefault(part.key, (entry, part))
@@ -112,7 +112,7 @@ class _Folding:
             log = self.logs[key] = SessionLog(part.tenant_id, part.container_id, part.session_id, heads[key])
             log.entry = entry
 
-    def _follow(self, log: SessionLog, part: Carried) -> bool:
+    def _follow(self, log: SessionLog, part: JournalPart) -> bool:
         """Whether the part is still to be folded; one that was is there for its neighbours, or for a stop that it tells of."""
         try:
             last = last_seq(part.events)
@@ -131,7 +131,7 @@ class _Folding:
                 self.suspended.discard(event.data.turn_id)
         return True
 
-    def _write(self, log: SessionLog, parts: list[Carried]) -> SessionWrite:
+    def _write(self, log: SessionLog, parts: list[JournalPart]) -> SessionWrite:
         for number in range(len(parts) - 1, 0, -1):
             if first_seq(parts[number].events) != last_seq(parts[number - 1].events) + 1:
                 # Something in between cannot be read: whoever asks for it must start afresh.
@@ -158,7 +158,7 @@ async def read_tails(store: Store) -> list[SessionLog]:
 
 
 async def _restore(
-    store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: Carried, room: int
+    store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: JournalPart, room: int
 ) -> int:
     """How many bytes of the room it takes."""
     stored = store.tenant(part.tenant_id).container(part.container_id).log(part.session_id)

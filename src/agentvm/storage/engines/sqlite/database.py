@@ -31,7 +31,7 @@ import apsw
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
-from agentvm.storage.engines.sqlite.lane import Job, Lane, Work
+from agentvm.storage.engines.sqlite.lane import Lane, LaneJob, Work
 from agentvm.storage.engines.sqlite.migrations import create, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
 from agentvm.storage.engines.sqlite.private import close_to_others, make_private
@@ -125,14 +125,14 @@ async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator
         await lane.aclose()
 
 
-def commit_together(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
+def commit_together(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
     """Runs the jobs in one transaction, each in its own savepoint; then, one by one, those that need none."""
-    apart: list[Job[object]] = []
+    apart: list[LaneJob[object]] = []
     _commit(connection, _together(jobs, apart))
     read_one(connection, apart)
 
 
-def _together(jobs: Iterable[Job[object]], apart: list[Job[object]]) -> Iterator[Job[object]]:
+def _together(jobs: Iterable[LaneJob[object]], apart: list[LaneJob[object]]) -> Iterator[LaneJob[object]]:
     """Yields the jobs that share the transaction; the others are added to `apart`."""
     for job in jobs:
         if job.apart:
@@ -141,7 +141,7 @@ def _together(jobs: Iterable[Job[object]], apart: list[Job[object]]) -> Iterator
             yield job
 
 
-def _commit(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
+def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
     coming = iter(jobs)
     first = next(coming, None)
     if first is None:
@@ -167,7 +167,7 @@ def _commit(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
             _commit(connection, (job,))
 
 
-def _run_in_savepoint(connection: SqliteConnection, job: Job[object]) -> bool:
+def _run_in_savepoint(connection: SqliteConnection, job: LaneJob[object]) -> bool:
     """Whether the transaction is still there: on a full disk SQLite drops all of it, the neighbours' work included."""
     connection.raw.execute("SAVEPOINT job")
     try:
@@ -190,7 +190,7 @@ def _roll_back(connection: SqliteConnection) -> None:
             return
 
 
-def read_one(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
+def read_one(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
     """Runs each job by itself; a single statement sees one consistent state of the database."""
     for job in jobs:
         if job.future.cancelled():

@@ -50,7 +50,7 @@ ABOUT_SECONDS = 1.0
 """A tenant is about when its last job came less than this long ago."""
 
 
-class Job(Generic[T]):
+class LaneJob(Generic[T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
     __slots__ = ("apart", "begun", "error", "future", "heavy", "result", "tenant_id", "work")
@@ -98,7 +98,7 @@ class Job(Generic[T]):
             self.future.set_exception(StoreFailed("The database thread stopped; see the log of the server"))
 
 
-Serve = Callable[[SqliteConnection, Iterable[Job[object]]], None]
+Serve = Callable[[SqliteConnection, Iterable[LaneJob[object]]], None]
 """Runs the jobs that it is given, each once, and leaves their outcomes in them."""
 
 
@@ -109,16 +109,16 @@ class _Worker:
 
     def __init__(self, connection: SqliteConnection) -> None:
         self.connection = connection
-        self.inbox: SimpleQueue[Job[object] | None] = SimpleQueue()
+        self.inbox: SimpleQueue[LaneJob[object] | None] = SimpleQueue()
         self.thread: threading.Thread
-        self.job: Job[object] | None = None
+        self.job: LaneJob[object] | None = None
         self.cpu_until = self.wall_until = 0.0
 
     def watch(self) -> None:
         """From now on SQLite asks whether what it does is still wanted."""
         self.connection.raw.set_progress_handler(self._is_over, CHECK_STEPS_MAX)
 
-    def begin(self, job: Job[object]) -> None:
+    def begin(self, job: LaneJob[object]) -> None:
         self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
         job.begun = time.monotonic()
         self.wall_until = job.begun + HEAVY_WALL_SECONDS
@@ -146,8 +146,8 @@ class Lane:
         self._room = FairSlots(capacity, share=max(1, capacity // 2))
         self._lock = threading.Lock()
         # Not bounded as such: `_room` bounds both.
-        self._light: FairQueue[TenantId | None, Job[object]] = FairQueue()
-        self._heavy: FairQueue[TenantId | None, Job[object]] = FairQueue()
+        self._light: FairQueue[TenantId | None, LaneJob[object]] = FairQueue()
+        self._heavy: FairQueue[TenantId | None, LaneJob[object]] = FairQueue()
         self._running: Counter[TenantId | None] = Counter()
         self._running_heavy: set[TenantId | None] = set()
         self._resting: set[TenantId | None] = set()
@@ -176,7 +176,7 @@ class Lane:
         if self._closed:
             held.release()
             raise StoreFailed("The database is closed")
-        job: Job[T] = Job(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
+        job: LaneJob[T] = LaneJob(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
         queue = self._heavy if heavy and self._reads else self._light
         with self._lock:
             queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue
@@ -210,7 +210,7 @@ class Lane:
             worker.thread.join()
 
     def _run(self, worker: _Worker) -> None:
-        done: list[Job[object]] = []
+        done: list[LaneJob[object]] = []
         try:
             if self._reads:
                 worker.watch()
@@ -232,12 +232,12 @@ class Lane:
             finally:
                 self._loop.call_soon_threadsafe(self._thread_ended, worker, done)
 
-    def _jobs(self, worker: _Worker, first: Job[object], done: list[Job[object]]) -> Iterator[Job[object]]:
+    def _jobs(self, worker: _Worker, first: LaneJob[object], done: list[LaneJob[object]]) -> Iterator[LaneJob[object]]:
         """The jobs of one batch, beginning with `first`; each is added to `done` before it is run."""
         until = time.monotonic() + BATCH_SECONDS
         # No more than waited when it began, or a tenant that writes on and on would keep the first waiting for the last.
         most = min(self._batch, 1 + self.waiting)
-        job: Job[object] | None = first
+        job: LaneJob[object] | None = first
         tenants = set()
         while job is not None:
             done.append(job)
@@ -250,7 +250,7 @@ class Lane:
             with self._lock:
                 job = self._pick()
 
-    def _finish(self, worker: _Worker, done: Sequence[Job[object]]) -> Job[object] | None:
+    def _finish(self, worker: _Worker, done: Sequence[LaneJob[object]]) -> LaneJob[object] | None:
         """The next job of the thread; None when it is to wait for its inbox."""
         with self._lock:
             for job in done:
@@ -273,7 +273,7 @@ class Lane:
                 self._idle.remove(worker)
                 worker.inbox.put(None)
 
-    def _pick(self) -> Job[object] | None:
+    def _pick(self) -> LaneJob[object] | None:
         """Under the lock: the next job that may run."""
         queues = (self._light, self._heavy)
         for queue in reversed(queues) if self._prefer_heavy else queues:
@@ -288,7 +288,7 @@ class Lane:
                 return job
         return None
 
-    def _may_run(self, tenant_id: TenantId | None, job: Job[object]) -> bool:
+    def _may_run(self, tenant_id: TenantId | None, job: LaneJob[object]) -> bool:
         if not self._reads:
             return True
         if job.heavy and (
@@ -297,7 +297,7 @@ class Lane:
             return False
         return self._running[tenant_id] < self._most
 
-    def _ended(self, job: Job[object]) -> None:
+    def _ended(self, job: LaneJob[object]) -> None:
         self._running[job.tenant_id] -= 1
         if not self._running[job.tenant_id]:
             del self._running[job.tenant_id]
@@ -311,7 +311,7 @@ class Lane:
         if len(self._about) > 2:
             self._about.popitem(last=False)
 
-    def _rest(self, job: Job[object]) -> None:
+    def _rest(self, job: LaneJob[object]) -> None:
         """Under the lock, from any thread: the tenant's next heavy job waits, unless nobody else is there."""
         now = time.monotonic()
         others = (at for tenant_id, at in self._about.items() if tenant_id not in (job.tenant_id, None))
@@ -326,19 +326,19 @@ class Lane:
             self._resting.discard(tenant_id)
             self._hand_out()
 
-    def _deliver(self, jobs: Sequence[Job[object]]) -> None:
+    def _deliver(self, jobs: Sequence[LaneJob[object]]) -> None:
         for job in jobs:
             self._room.release(job.tenant_id)
             job.deliver()
 
-    def _thread_ended(self, worker: _Worker, unfinished: Sequence[Job[object]]) -> None:
+    def _thread_ended(self, worker: _Worker, unfinished: Sequence[LaneJob[object]]) -> None:
         with self._lock:
             for job in unfinished:
                 self._ended(job)
             self._alive -= 1
             if worker in self._idle:
                 self._idle.remove(worker)
-            left: list[Job[object]] = []
+            left: list[LaneJob[object]] = []
             if not self._alive:
                 self._closed = True
                 for queue in (self._light, self._heavy):

@@ -1,4 +1,4 @@
-"""Voice — what an agent tells: stored, then told. What could not be stored is owed to the log, and paid first."""
+"""Event writer — stores the events of an agent, then sends them. Events that could not be stored come first later."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,8 +12,8 @@ from agentvm.runtime.session_log import SessionLog
 logger = get_logger(__name__)
 
 
-class Voice:
-    """Of one agent. `open_turns` are those that wait or run, which may be from before a restart."""
+class EventWriter:
+    """Writes the events of one agent. `open_turns` are its queued and running turns, perhaps from before a restart."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Voice:
         self._open_turns = open_turns
         self._log: SessionLog | None = None
         self.owed: list[tuple[Sequence[EventData], EventScope]] = []
-        """Ends of turns that were told and could not be stored."""
+        """Ends of turns that were sent and could not be stored."""
 
     async def log(self) -> SessionLog:
         if self._log is None:
@@ -41,7 +41,7 @@ class Voice:
         return self._log
 
     async def tell(self, told: Sequence[EventData], scope: EventScope | None = None) -> bool:
-        """Stores and tells; when the store refuses, tells all the same, without a cursor. Whether it was stored."""
+        """Stores and sends events; sends them without a cursor if the store refuses. Returns whether they were stored."""
         scope = scope or self._scope
         # Twice: the first failure may be one of what was posted before.
         for _ in range(2):
@@ -56,7 +56,7 @@ class Voice:
         return False
 
     async def emit(self, told: Sequence[EventData], scope: EventScope) -> None:
-        """Stores and tells. What is still owed to the log comes first: peers that were away must hear of those ends too."""
+        """Stores and sends events, after the owed ones: clients that were away must get those ends, too."""
         log, journal = await self.log(), self._ports.journal
         journal.check(log, scope)
         # Taken at once, and posted all or none: nobody must pay an end twice.
@@ -71,7 +71,7 @@ class Voice:
             raise
 
     async def pay(self) -> None:
-        """Stores the ends of turns that were told while the store refused."""
+        """Stores the ends of turns that were sent while the store refused writes."""
         if self.owed:
             try:
                 await self.emit((), self._scope)

@@ -1,4 +1,4 @@
-"""Outlet — what to send to a peer next: what waits in its channel, and what its subscriptions have missed.
+"""Outbox reader — returns the next frames for a peer: from its channel, and events that its subscriptions have missed.
 
 A subscription that cannot follow, because the peer reads slowly or has asked for the past, is fed page by page from the log and
 goes live again when it has caught up. So a slow peer costs a bounded outbox, and nobody else notices it.
@@ -19,10 +19,10 @@ logger = get_logger(__name__)
 
 ROOM_SECONDS = 30.0
 RETRY_SECONDS = 0.1
-"""How long a peer that is behind waits for room in the server's memory, and between two looks for it."""
+"""Timeout of a lagging peer that waits for room in the server's memory, and the time between two attempts."""
 
 
-class Outlet:
+class OutboxReader:
     """Drains one channel."""
 
     __slots__ = ("_channel", "_clock", "_replay")
@@ -33,7 +33,7 @@ class Outlet:
         self._clock = clock
 
     async def take(self) -> list[Frame]:
-        """What to send next, as soon as there is something; empty once the channel is closed and drained."""
+        """Waits for frames and returns them; none once the channel is closed and drained."""
         channel = self._channel
         until: float | None = None
         while True:
