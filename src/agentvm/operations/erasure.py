@@ -1,7 +1,5 @@
 """Erasures — deleted containers, users and tenants whose data is still being erased."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from agentvm.errors import NotFound
@@ -10,9 +8,6 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page
 from agentvm.protocol.records import OwnedRecord
-
-if TYPE_CHECKING:
-    from agentvm.storage.erasing import Owned
 
 operation = OperationGroup("erasures")
 
@@ -47,9 +42,9 @@ async def list_all(context: Context, request: Empty) -> Page[ErasureView]:
     return Page(items=msgspec.convert(erasures, list[ErasureView], from_attributes=True))
 
 
-def counted(context: Context, owned: "Owned | None", missing: str) -> OwnedRecord:
+def counted(context: Context, owned: OwnedRecord | None, missing: str) -> OwnedRecord:
     """Returns the reply to a dry run of a deletion. `NotFound` where there is nothing to delete."""
     context.is_dry_run = True
     if owned is None:
         raise NotFound(missing)
-    return msgspec.convert(owned, OwnedRecord, from_attributes=True)
+    return owned

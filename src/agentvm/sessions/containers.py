@@ -6,8 +6,6 @@ may use; another user only a container that nobody else is bound to.
 
 from dataclasses import dataclass
 
-import msgspec
-
 from agentvm.errors import AccessDenied, ContainerNotFound
 from agentvm.events.lifecycle import ContainerCreated, ContainerDeleted
 from agentvm.model.container import Container
@@ -15,7 +13,6 @@ from agentvm.model.ids import ContainerId, UserId
 from agentvm.protocol.records import OwnedRecord
 from agentvm.runtime.agent import Agent
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.erasing import Owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Containers:
         owned = await self.workspace.tenancy.store.erasing.weigh(self.workspace.tenant_id, container_id=container_id)
         if owned is None:
             raise ContainerNotFound(container_id)
-        return shown(owned)
+        return owned
 
     async def delete(self, container_id: ContainerId) -> None:
         """Deletes the container for everybody at once; its contents are erased in the background."""
@@ -84,7 +81,3 @@ class Containers:
             return
         if container_id not in await self.workspace.tenancy.store.accounts(self.workspace.tenant_id).users.alone_in(user_id):
             raise AccessDenied("Other users are bound to this container; only an administrator of the tenant may delete it")
-
-
-def shown(owned: Owned) -> OwnedRecord:
-    return msgspec.convert(owned, OwnedRecord, from_attributes=True)

@@ -16,23 +16,6 @@ Breathe = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """All that goes with a thing. `bytes` are those of messages, logs, summaries, drafts and attachments."""
-
-    containers: tuple[ContainerId, ...] = ()
-    sessions: int = 0
-    messages: int = 0
-    bytes: int = 0
-    attachments: int = 0
-    resources: int = 0
-    kept_resources: int = 0
-    """Resources that other tenants are locked to: the versions they use stay for them."""
-    users: int = 0
-    keys: int = 0
-    secrets: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
     """A container, the marks of a user in the containers of others, or else a tenant."""
 

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
+from agentvm.protocol.records import OwnedRecord
+from agentvm.storage.erasing import Advanced, Breathe, Erasure
 from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
@@ -50,10 +51,10 @@ class Erasing(Scope):
 
     async def weigh(
         self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
-    ) -> Owned | None:
+    ) -> OwnedRecord | None:
         """All that would go with the container, the user, or else the tenant; None when there is none."""
 
-        def read(connection: Connection) -> Owned | None:
+        def read(connection: Connection) -> OwnedRecord | None:
             if container_id is not None:
                 return weigh_container(connection, tenant_id, container_id)
             return weigh_tenant(connection, tenant_id) if user_id is None else weigh_user(connection, tenant_id, user_id)

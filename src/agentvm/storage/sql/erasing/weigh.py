@@ -1,12 +1,11 @@
 """Weigh — counts what would go with a container, a user or a tenant."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.erasing import Owned
+from agentvm.protocol.records import OwnedRecord
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.erasing.begin import alone_in
@@ -63,31 +62,40 @@ _IS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ? AND deleted_
 _KEYS = "SELECT count(*) FROM api_keys WHERE tenant_id = ? AND user_id = ?"
 
 
-def weigh_container(connection: Connection, tenant_id: TenantId, container_id: ContainerId) -> Owned | None:
+def weigh_container(connection: Connection, tenant_id: TenantId, container_id: ContainerId) -> OwnedRecord | None:
     rows = connection.fetch(_HAS, (tenant_id, container_id))
     return _weigh(connection, tenant_id, (container_id,)) if rows else None
 
 
-def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> Owned | None:
+def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> OwnedRecord | None:
     if not connection.fetch(_IS_USER, (tenant_id, user_id)):
         return None
     homes = alone_in(connection, tenant_id, user_id)
     own = _weigh(connection, tenant_id, [name for name in homes if connection.fetch(_HAS, (tenant_id, name))])
-    return replace(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
+    return msgspec.structs.replace(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
 
 
-def weigh_tenant(connection: Connection, tenant_id: TenantId) -> Owned | None:
+def weigh_tenant(connection: Connection, tenant_id: TenantId) -> OwnedRecord | None:
     if not connection.fetch(_IS_TENANT, (tenant_id,)):
         return None
     own = _weigh(connection, tenant_id, [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))])
     resources, kept, users, keys, secrets = connection.fetch(_COUNTS, (tenant_id,))[0]
-    return replace(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
+    return msgspec.structs.replace(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
 
 
-def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> Owned:
+def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> OwnedRecord:
     scope = (tenant_id, msgspec.json.encode(containers).decode())
     sessions, messages, size = connection.fetch(_SAID, scope)[0]
     attachments, files = connection.fetch(_FILES, scope)[0]
-    return Owned(
-        containers=tuple(containers), sessions=sessions, messages=messages, bytes=size + files, attachments=attachments
+    return OwnedRecord(
+        containers=tuple(containers),
+        sessions=sessions,
+        messages=messages,
+        bytes=size + files,
+        attachments=attachments,
+        resources=0,
+        kept_resources=0,
+        users=0,
+        keys=0,
+        secrets=0,
     )
