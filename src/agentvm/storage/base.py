@@ -1,4 +1,4 @@
-"""Store — what the rest of AgentVM may ask of a database.
+"""Store — the records of the database's interface to the rest of AgentVM.
 
 A repository is obtained *for a scope*: `store.tenant(t)` sees one tenant, `store.tenant(t).container(c)` one container
 of it. There is no other way in, so a query that forgets whose data it touches cannot be written.
@@ -31,7 +31,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class Rewinding:
-    """Takes those messages out of the history. They are kept, and can be read by those who ask for them."""
+    """A rewind: takes messages out of the history. They are kept, and can be read by those who ask for them."""
 
     rewind_id: RewindId
     message_ids: Sequence[MessageId]
@@ -103,7 +103,7 @@ class SessionWrite:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it only asks if the session is there: what happened is in the journal's entry alone."""
+        """Whether the write only asks if the session exists: the events are in the journal's entry alone."""
         return self.changes_no_session and not (self.asked or self.answered)
 
 

@@ -86,6 +86,6 @@ class SessionHere:
     """The last of its messages."""
     is_deleted: bool
     is_rewound: bool
-    """Whether something of it was taken back."""
+    """Whether messages were rewound."""
     reached: int
-    """How many messages it has up to the one that was asked for, also of those that were taken back; 0 without that one."""
+    """Number of messages up to the one that was asked for, rewound ones included; 0 without that one."""

@@ -1,4 +1,4 @@
-"""Erasing — what goes with a user, a container or a tenant that is deleted: counted before, then erased in small commits.
+"""Erasing — the data of a deleted user, container or tenant: counted before, then erased in small commits.
 
 A deletion is one short commit: from then on nobody finds the thing, and nothing can be added to it. That commit also notes an
 erasure, which lasts until nothing of the thing is left, neither as rows nor as traces in the files of the database. Whoever

@@ -1,4 +1,4 @@
-"""Resources — what the rest of AgentVM may ask of a database about prompts, tools, sandboxes, agents and knowledge.
+"""Resources — the interface of the database for prompts, tools, sandboxes, agents and knowledge.
 
 `store.resources(tenant_id)` is one tenant's view: its own resources, and those that others have made public. It writes only its
 own. What is neither its own nor public is not there, except through a lock: whatever a version that can be seen, or an image of
@@ -20,7 +20,7 @@ class NewDependency:
 
     alias: str
     uri: str
-    """As it was written."""
+    """The URI as written by the publisher."""
     target: VersionId | int
     floating: bool
     """Whether another version may be meant tomorrow."""
@@ -112,10 +112,10 @@ class Search:
     type: ResourceType | None = None
     tag: str | None = None
     owner: str | None = None
-    """A slug."""
+    """The slug of a tenant."""
     visibility: Visibility | None = None
     scope: Literal["own", "public", "all"] = "all"
-    """`public` is what others, and the server, have made public."""
+    """`public` means the public resources of other tenants and of the server."""
     depends_on: ResourceId | None = None
     after: str | None = None
     """The `next` of the page before; `InvalidInput` for anything else."""

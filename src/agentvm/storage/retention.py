@@ -1,4 +1,4 @@
-"""RetentionStore — what of one tenant is older than it wants to keep, found and dropped, some at a time.
+"""RetentionStore — finds and deletes expired data of one tenant in small commits.
 
 What is found is looked at again in the commit that drops it: a session in which something was said meanwhile stays, and so
 does one with a turn that has no end. The ledger stays whatever goes. Conformance: `tests.conformance.retention`.
@@ -12,7 +12,7 @@ from agentvm.model.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """How much it is."""
+    """Messages and bytes."""
 
     messages: int = 0
     bytes: int = 0
@@ -44,7 +44,7 @@ class OldTurn:
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
-    """A session, where it is."""
+    """The address of a session."""
 
     container_id: ContainerId
     session_id: SessionId

@@ -43,7 +43,7 @@ class SessionQuery:
     until: int | None = None
     """Active before then."""
     title: str | None = None
-    """Somewhere in the title, whatever the case."""
+    """Text anywhere in the title, ignoring case."""
     after: str | None = None
     limit: int = 50
 

@@ -1,4 +1,4 @@
-"""Settings — what the rest of AgentVM may ask of a database about settings that were changed at run time.
+"""Settings — the interface of the database for settings that were changed at run time.
 
 As everywhere, a repository is for a scope: `store.settings(tenant_id)` sees the changes of one tenant, `store.settings(None)`
 those of the server itself. Changes are only ever added; what counts now follows from them. What is secret in them is sealed

@@ -33,7 +33,7 @@ DROPPED_BYTES_MAX = 512 * 1024
 """Bytes of files that one commit deletes; a larger file is set aside and goes in slices."""
 
 MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
-"""How much of what was stored and then not needed may wait for the next collection."""
+"""Bytes of abandoned uploads that may wait for the next collection."""
 
 _KEY_MAX = 2**62
 GIVEN_UP_MS = 1
@@ -213,7 +213,7 @@ class AttachmentStore(Scope):
         return await self._database.read(read)
 
     async def delete(self, digest: str) -> bool:
-        """True when it was there. `AttachmentInUse` while a message refers to it, also one that was taken back."""
+        """Whether there was such an attachment. `AttachmentInUse` while a message refers to it, also a rewound one."""
 
         def write(connection: Connection) -> bool:
             rows = connection.fetch(_KEYS, (*self._key, digest))
@@ -359,7 +359,7 @@ def _measure(file: BinaryIO) -> tuple[str, int]:
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    """From the beginning, each time it is begun: a write may be run again."""
+    """Yields the chunks from the beginning of the file on each call: a write may be run again."""
     file.seek(0)
     while chunk := _read(file):
         yield chunk
@@ -374,7 +374,7 @@ def _read(file: BinaryIO) -> bytes:
 
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
-    """All of it, in memory. None when it is not there, or goes meanwhile."""
+    """Returns all bytes; None when the attachment is missing, or deleted meanwhile."""
     chunks: list[bytes] = []
     while chunk := await store.read(digest, len(chunks)):
         chunks.append(chunk)

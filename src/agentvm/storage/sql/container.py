@@ -60,7 +60,7 @@ UPDATE sessions SET answers = 0 WHERE tenant_id = ? AND container_id = ? AND ses
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
 ENCODED_INLINE_MAX = 100
-"""Messages."""
+"""Longer histories are encoded in a thread."""
 LIGHT_MESSAGES = 200
 LIGHT_BYTES = 256 * 1024
 """Messages, and bytes, of a history that is read like anything else; a longer one is a heavy read."""
@@ -112,7 +112,7 @@ class ContainerStore:
         return await self._database.read(lambda connection: rows.read_images(connection, self._key))
 
     async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
-        """Changes what is not None; returns the image as it is now, or None if there is none."""
+        """Changes the fields that are not None; returns the updated image, None without such an image."""
 
         def write(connection: Connection) -> Image | None:
             connection.execute(
@@ -220,7 +220,7 @@ class ContainerStore:
         return await self._database.write(write)
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
-        """In the order they were appended."""
+        """Messages in the order they were appended."""
         # Most histories are short; one that is not is read again as what it is.
         history = await self._database.read(
             lambda connection: rows.read_messages(connection, self._key, session_id, LIGHT_MESSAGES + 1)

@@ -21,7 +21,7 @@ class DefinitionStore(TenantScope):
     """The definitions of one tenant, by name."""
 
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
-        """Stores it, or returns the one that has its name already.
+        """Stores a definition, or returns the one that has its name already.
 
         `Refused` when the tenant would have more than so many, or more bytes of them; `NotFound` when the tenant was deleted.
         """
@@ -45,7 +45,7 @@ class DefinitionStore(TenantScope):
         return await self._first(_decode, _GET, (self._tenant_id, name))
 
     async def list(self) -> tuple[Definition, ...]:
-        """In the order in which they were registered."""
+        """Definitions in the order of their registration."""
         return await self._all(_decode, _LIST, (self._tenant_id,))
 
 

@@ -1,4 +1,4 @@
-"""Dialect — what databases say differently, each thing under one name. Statements take it from here.
+"""Dialect — SQL that differs between databases, under names of its own. Statements take it from here.
 
 The spelling is SQLite's. Another engine accepts the same texts: by a function of the same name in its schema (`json_each`,
 `casefold`, `strftime`), or by rewriting the text once when it prepares a statement (`ORDERED_JOIN`). The search index is apart,

@@ -85,7 +85,7 @@ class LogStore(Scope):
         return await self._database.read(read)
 
     async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
-        """Stored bytes of those of the messages that are there."""
+        """Stored bytes of each message that exists."""
 
         def read(connection: Connection) -> dict[str, int]:
             return {
@@ -113,7 +113,7 @@ class LogStore(Scope):
         return await self._first(decode_turn, TURN_BY_KEY, (*self._scope, client_key))
 
     async def list_turns(self) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
+        """Turns in the order they were accepted."""
         return await self._all(decode_turn, TURNS, self._scope)
 
     async def last_before(self, at: int) -> int:
@@ -143,7 +143,7 @@ class LogStore(Scope):
         return await self._database.read(lambda connection: read_turn(connection, self._scope, turn, max_bytes))
 
     async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
-        """Notes what a provider does not take of the session, for as long as the session is there. Noting it twice is once."""
+        """Stores parts of the session that a provider refuses. Storing one twice changes nothing."""
         await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:

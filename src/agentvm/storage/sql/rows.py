@@ -158,7 +158,7 @@ def read_image(connection: Connection, key: Key, image_id: ImageId) -> Image | N
 
 
 def drop_snapshot(connection: Connection, digest: str) -> None:
-    """Unless an image still has it."""
+    """Drops a snapshot, unless an image still has it."""
     connection.execute(_DROP_SNAPSHOT, (digest,))
 
 

@@ -1,4 +1,4 @@
-"""Session writes — what a commit adds to one session, as SQL. Encoded before it is queued: the writer's time is everybody's."""
+"""Session writes — the rows that a commit adds to one session. Encoded before they are queued: all tenants share the writer."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -71,14 +71,14 @@ _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) 
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
-PIECE_BYTES = 256 * 1024
-"""Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
-PIECE_MESSAGES = 128
-"""Messages that it takes at a time."""
+PIECE_BYTES = 128 * 1024
+"""Bytes that one commit adds of a long history; their search words cost more than they do."""
+PIECE_MESSAGES = 64
+"""Messages that one commit adds of a long history."""
 
 
 def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """In pieces that the writer can take at a time."""
+    """The messages in pieces of one commit each."""
     pieces: list[tuple[Message, ...]] = []
     piece: list[Message] = []
     size = 0

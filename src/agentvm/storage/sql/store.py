@@ -138,7 +138,7 @@ class TenantStore(TenantScope):
         return await self._first(decode_turn, TURN, (turn_id, self._tenant_id))
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, ReaderPlace]) -> None:
-        """In place of what was saved of the reader before. Sessions that are gone are passed over."""
+        """Replaces the places of a reader. Deleted sessions are passed over."""
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
 
         def work(connection: Connection) -> None:
@@ -288,7 +288,7 @@ class Store(Scope):
         return await self._database.read(read_quarantined)
 
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
-        """Drops what nothing refers to any more: versions of resources that were deleted, binary parts, attachments.
+        """Drops unreferenced data: versions of deleted resources, binary parts, attachments.
 
         In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
         it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped: some at a time,
@@ -323,7 +323,7 @@ class Store(Scope):
         return left
 
     async def tend_search(self, *, limit: int = 200) -> bool:
-        """Does some of what keeps the search complete and quick, and settles large rewinds. Whether there may be more to do.
+        """Maintains the search index and settles large rewinds, a slice of it. Whether there may be more to do.
 
         Asked for after a start, until there is no more, and now and then while messages are stored.
         """

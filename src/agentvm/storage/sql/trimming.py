@@ -1,4 +1,4 @@
-"""Trimming — drops what is too old or too much of the logs, a slice in each commit. A session's newest chunk always stays.
+"""Trimming — deletes expired and excess log chunks, a slice in each commit. A session's newest chunk always stays.
 
 Readers find the chunks, page by page, and the writer only deletes: a log of many gigabytes keeps nobody waiting.
 """

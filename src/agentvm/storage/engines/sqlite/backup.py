@@ -68,14 +68,14 @@ class BackupManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     at: int
     parts: tuple[Part, ...]
     seal: str | None = None
-    """HMAC-SHA256 of the manifest without it, under a key of the server; the parts are in it by their digests."""
+    """HMAC-SHA256 of the manifest without this field, under a key of the server; the parts are in it by their digests."""
 
     def sealed(self, key: bytes) -> "BackupManifest":
         bare = msgspec.structs.replace(self, seal=None)
         return msgspec.structs.replace(bare, seal=hmac.digest(key, msgspec.json.encode(bare), "sha256").hex())
 
     def is_sealed(self, key: bytes) -> bool:
-        """Whether who made it had the key, and nobody has changed it since."""
+        """Whether the backup was made with the key and is unchanged."""
         return hmac.compare_digest(self.seal or "", self.sealed(key).seal or "")
 
 
@@ -89,7 +89,7 @@ class Made:
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """For those who do not want to hear of progress."""
+    """Ignores progress."""
 
 
 def make_backup(
@@ -179,7 +179,7 @@ def _pack(
 
 
 def _settle(file: BinaryIO) -> None:
-    """Waits until the disk has what was written. Else it is written all at once, and the server's commits wait behind it."""
+    """Waits until the disk has the written bytes: else the server's commits would wait behind all of them at once."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -207,7 +207,7 @@ def _add(archive: zipfile.ZipFile, file: BinaryIO, name: str, path: Path, progre
 
 
 def create_private(path: Path) -> BinaryIO:
-    """A new file for nobody else: everybody's conversations are in it, and maybe the key to everything."""
+    """Creates a file that only its owner can read: it holds all conversations, and maybe the server key."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 

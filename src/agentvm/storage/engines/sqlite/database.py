@@ -63,7 +63,7 @@ class SqliteDatabase:
         self.tenant_id = tenant_id
 
     def of(self, tenant_id: TenantId | None) -> "SqliteDatabase":
-        """The same database, for what is done for a tenant. Every store of a tenant has its own."""
+        """The same database for the work of one tenant. Every store of a tenant has its own."""
         return SqliteDatabase(self._writer, self._readers, tenant_id)
 
     @property

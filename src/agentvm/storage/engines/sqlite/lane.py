@@ -69,7 +69,7 @@ class LaneJob(Generic[T]):
         self.tenant_id = tenant_id
         self.heavy = heavy
         self.apart = apart
-        """Whether it runs outside of a transaction."""
+        """Whether the job runs outside of a transaction."""
         self.begun = 0.0
         self.result: T
         self.error: AgentVMError | None = None
@@ -198,7 +198,7 @@ class Lane:
         self._closed = True
 
     async def aclose(self) -> None:
-        """Finishes what was accepted, then ends the threads; not interruptible, because half a shutdown is none."""
+        """Finishes accepted jobs, then ends the threads; not interruptible, because half a shutdown is none."""
         self.refuse()
         with anyio.CancelScope(shield=True):
             with self._lock:

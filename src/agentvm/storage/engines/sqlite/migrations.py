@@ -21,7 +21,7 @@ def load_migrations() -> tuple[str, ...]:
 
 
 def migrate(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
-    """Applies what is missing. A database from a newer AgentVM is left untouched: `MigrationUnknown`."""
+    """Applies missing migrations. A database from a newer AgentVM is left untouched: `MigrationUnknown`."""
     version: int = connection.pragma("user_version")
     if version > len(migrations):
         raise MigrationUnknown(
@@ -41,7 +41,7 @@ def migrate(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
 
 
 def distrust_schema(connection: apsw.Connection) -> None:
-    """The file may be somebody else's work: its schema runs no code but SQLite's own, and nobody writes past its tables."""
+    """Distrusts the schema of a foreign file: it runs no code but SQLite's own, and no write bypasses the tables."""
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
 

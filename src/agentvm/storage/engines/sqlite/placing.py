@@ -50,13 +50,13 @@ def make_stage(directory: Path) -> Path:
 
 
 def place(directory: Path, move: Rename = rename) -> Path | None:
-    """Puts what is staged in place; where what it replaces is kept, if there was anything."""
+    """Puts staged files in place; where what it replaces is kept, if there was anything."""
     move(directory / STAGED, directory / PLACING)
     return finish_placing(directory, move)
 
 
 def finish_placing(directory: Path, move: Rename = rename) -> Path | None:
-    """Does what is left of a placing that was begun; nothing if there is none. Only for who holds the directory."""
+    """Completes a placing that was begun; nothing if there is none. Only for who holds the directory."""
     placing = directory / PLACING
     if not placing.is_dir():
         return None

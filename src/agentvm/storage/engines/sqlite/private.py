@@ -1,4 +1,4 @@
-"""Private — files that nobody but their owner may read, whatever the directory and the umask allow.
+"""Private — files that only their owner can read, independent of directory and umask.
 
 Everybody's conversations are in them. The data directory may have been there before, with a mode that lets others in: a
 volume, or one that somebody made by hand.

@@ -61,7 +61,7 @@ class Restored:
     has_key: bool = True
     """Whether there is a server key now: with the backup, or from before."""
     is_authentic: bool = False
-    """Whether it is known to be unchanged since a server with the same key made it."""
+    """Whether the seal proves that the backup is unchanged since a server with the same key made it."""
 
 
 def check_backup(

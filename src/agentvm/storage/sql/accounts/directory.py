@@ -46,7 +46,7 @@ class Directory(Scope):
         return await self._first(_TENANT.decode, _BY_SLUG, (slug,))
 
     async def list_tenants(self, *, after: str | None = None, limit: int = 100) -> tuple[Tenant, ...]:
-        """By slug, those after the given one. No slug is empty."""
+        """Tenants in the order of their slugs, after the given slug."""
         return await self._all(_TENANT.decode, _AFTER, (after or "", limit))
 
     async def update_tenant(self, tenant: Tenant) -> bool:

@@ -67,7 +67,7 @@ class KeyStore(TenantScope):
         return await self._execute(_REVOKE, (now, self._tenant_id, key_id))
 
     async def expire(self, key_id: KeyId, at: int) -> bool:
-        """Lets it end then, if it would not end sooner; False when there is no such key."""
+        """Sets the expiry, unless it is sooner already; False when there is no such key."""
         return await self._execute(_EXPIRE, (at, self._tenant_id, key_id))
 
     async def touch(self, used: Sequence[tuple[KeyId, int]]) -> None:

@@ -1,4 +1,4 @@
-"""LedgerStore — what one tenant used and paid.
+"""LedgerStore — usage, price and credit of one tenant.
 
 The database keeps the wallet: triggers add each new row to it in the transaction that adds the row, and refuse to change or
 drop a row. So a wallet is one row to read and always the sum of what is entered.
@@ -78,7 +78,7 @@ class LedgerStore(TenantScope):
     async def list(
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
     ) -> tuple[tuple[int, LedgerEntry], ...]:
-        """In the order they were added, with their numbers."""
+        """Entries in the order they were added, with their numbers."""
         page = (self._tenant_id, after, since, _TIME_MAX if until is None else until, limit)
         return await self._all(lambda row: (row[0], _STORED.decode(row[1:])), _LIST, page)
 

@@ -9,7 +9,7 @@ from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import is_here
 
 ROW_BYTES = 100
-"""About what a row takes besides its texts, with its place in the indexes."""
+"""Approximate size of a row besides its texts, with its index entries."""
 
 _QUOTA = Columns(Quota)
 _QUOTAS = f"SELECT {_QUOTA.text} FROM quotas WHERE tenant_id = ? ORDER BY user_id NULLS FIRST, metric"
@@ -69,7 +69,7 @@ class QuotaStore(TenantScope):
         await self._database.write(write)
 
     async def list(self) -> tuple[Quota, ...]:
-        """The tenant's own first, then those of each user."""
+        """The tenant's own limits first, then those of its users."""
         return await self._all(_QUOTA.decode, _QUOTAS, (self._tenant_id,))
 
     async def remove(self, metric: str, user_id: UserId | None) -> bool:

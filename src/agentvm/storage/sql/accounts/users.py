@@ -53,7 +53,7 @@ class UserStore(TenantScope):
         return await self._first(_STORED.decode, _BY_NAME, (self._tenant_id, external_id))
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> tuple[User, ...]:
-        """By external id, those after the given one. No external id is empty."""
+        """Users in the order of their external ids, after the given id."""
         return await self._all(_STORED.decode, _AFTER, (self._tenant_id, after or "", limit))
 
     async def update(self, user: User) -> bool:
@@ -93,7 +93,7 @@ class UserStore(TenantScope):
         return await self._execute(_UNBIND, (self._tenant_id, user_id, container_id))
 
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
-        """In the order they were bound."""
+        """Containers of the user in the order they were bound."""
         return await self._all(lambda row: ContainerId(row[0]), _BOUND, (self._tenant_id, user_id))
 
     async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:

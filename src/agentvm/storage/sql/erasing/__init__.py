@@ -1,4 +1,4 @@
-"""Erasing — what is being erased from a SQLite database.
+"""Erasing — erasures in progress.
 
 Theory of operation. First the rows go (`rows.py`), in small commits. Then the words of what was said leave the indexes of the
 search: SQLite only notes that they are deleted, and drops them when it merges the pieces of an index, so all pieces are merged,
@@ -86,7 +86,7 @@ class Erasing(Scope):
         return await self._database.write(lambda connection: advance(connection, erasure.erasure_id))
 
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
-        """Removes what emptied erasures have left in the files, and then forgets them. False if it must be tried again later.
+        """Removes the traces of emptied erasures from the files, and then the erasures. False if it must be tried again later.
 
         It has to be when somebody still reads a state from before, as a backup does, or a turn from before still runs.
         """

@@ -85,7 +85,7 @@ def is_retired(connection: Connection, key: Key) -> bool:
 
 
 def begin_container(connection: Connection, key: Key, now: int) -> bool:
-    """False when there is no such container, or no more."""
+    """Marks a container as deleted and notes its erasure; False without such a container."""
     if not connection.execute(_DELETE, (now, *key)):
         return False
     connection.execute(_NOTE, (*key, None, now))
@@ -93,7 +93,7 @@ def begin_container(connection: Connection, key: Key, now: int) -> bool:
 
 
 def begin_user(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
-    """False when there is no such user, or no more."""
+    """Marks a user as deleted and notes the erasure; False without such a user."""
     if not connection.execute(_DELETE_USER, (now, tenant_id, user_id)):
         return False
     connection.execute(_NOTE, (tenant_id, None, user_id, now))
@@ -135,7 +135,7 @@ def alone_in(
 
 
 def choose_home(connection: Connection, tenant_id: TenantId, homes: Sequence[ContainerId]) -> ContainerId | None:
-    """The first that nobody has or had."""
+    """The first name that is and was no user's."""
     for home in homes:
         if not connection.fetch(_IS_TAKEN, (tenant_id, home, _digest(home)))[0][0]:
             return home

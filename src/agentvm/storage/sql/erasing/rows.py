@@ -1,4 +1,4 @@
-"""Rows — erases what a container, a user or a tenant has in the tables, some in each commit.
+"""Rows — erases the rows of a container, a user or a tenant, some in each commit.
 
 Theory of operation. A step looks for the next rows that are left, in a fixed order, and drops at most `ROWS_MAX` of them and
 about `BYTES_MAX`; nothing but the rows themselves says how far it has come, so a crash costs nothing. What refers to a thing
@@ -193,7 +193,7 @@ def drop_accounts(connection: Connection, tenant_id: TenantId) -> bool:
 
 
 def drop_user_slice(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
-    """Drops some of what a deleted user had, the user's own row last; whether there was anything."""
+    """Drops some rows of a deleted user, the user's own row last; whether there were any."""
     if begin_homes(connection, tenant_id, user_id, now):
         return True
     return any(connection.execute(statement, (tenant_id, user_id, ROWS_MAX)) for statement in _OF_DELETED_USER)

@@ -1,4 +1,4 @@
-"""Weigh — counts what would go with a container, a user or a tenant."""
+"""Weigh — counts the data that would be erased with a container, a user or a tenant."""
 
 from collections.abc import Sequence
 

@@ -26,7 +26,7 @@ _INLINE_CHARACTERS = 20_000
 
 
 class ResourceStore(TenantScope):
-    """One tenant's view."""
+    """The resources that one tenant sees."""
 
     async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
         """The resource of that owner, if visible; without an owner the tenant's own, then the server's. Never a deleted one."""

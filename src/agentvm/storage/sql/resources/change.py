@@ -1,4 +1,4 @@
-"""Change — what of a resource may be changed without a new version: what is said about it, its tags, what is withdrawn."""
+"""Change — changes of a resource without a new version: its description, its tags, withdrawn versions."""
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceVersion

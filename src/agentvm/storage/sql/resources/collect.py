@@ -1,4 +1,4 @@
-"""Collect — drops what nothing refers to any more, in two steps: what is noted by one call is dropped by a later one."""
+"""Collect — drops unreferenced versions and binary parts in two steps: one call notes them, a later one drops them."""
 
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN

@@ -1,4 +1,4 @@
-"""Graph — what versions are locked to: what of it may be read, whether all of it is public, whether it leads back."""
+"""Graph — the locks between versions: which may be read, whether all are public, whether they lead back."""
 
 from agentvm.errors.resource import ResourceCycle, ResourceVisibilityConflict
 from agentvm.model.ids import TenantId
@@ -88,7 +88,7 @@ def readable_blob_size(connection: Connection, tenant_id: TenantId, digest: str)
 
 
 def read_closure(connection: Connection, tenant_id: TenantId, version_id: VersionId, limit: int) -> dict[VersionId, Node]:
-    """The version first, then what it is locked to, the nearer the earlier; whoever may read the first may read all."""
+    """The version first, then its dependencies, the nearer the earlier; a tenant that may read the first may read all."""
     nodes: dict[VersionId, Node] = {}
     if not is_readable(connection, tenant_id, version_id):
         return nodes

@@ -1,4 +1,4 @@
-"""Index — keeps what a resource is found by in step with what it is: its latest version, and the words for the search."""
+"""Index — keeps the latest version and the search words of a resource up to date."""
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceVersion, latest_of

@@ -14,7 +14,7 @@ _HOLD = "INSERT INTO image_refs (position, version_key) VALUES (?, ?) ON CONFLIC
 
 
 def lock_image(connection: Connection, tenant_id: TenantId, position: int, lock: Iterable[Locked]) -> None:
-    """Holds what the lock names and nothing else; `ResourceNotFound` for what the tenant may not read, or no longer."""
+    """Replaces the versions that an image holds; `ResourceNotFound` for one that the tenant may not read."""
     keys: list[int] = []
     for each in lock:
         # Asked while the image still holds what it held: that may be all that lets the tenant read it.

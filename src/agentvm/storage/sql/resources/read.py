@@ -1,4 +1,4 @@
-"""Read — what a tenant sees of resources, their versions and their binary parts."""
+"""Read — resources, versions and binary parts as one tenant sees them."""
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceType, VersionId

@@ -15,7 +15,7 @@ from agentvm.storage.sql.dialect import rows_as_json
 from agentvm.storage.sql.records import Columns
 
 RESERVED_MS = 30 * 24 * 3600 * 1000
-"""For so long nobody can take the name of a resource that was deleted by force."""
+"""The name of a resource that was deleted by force is reserved for this long."""
 
 _encoder = msgspec.json.Encoder()
 _schema = msgspec.json.Decoder(dict[str, object])

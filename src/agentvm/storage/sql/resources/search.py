@@ -91,7 +91,7 @@ def _narrow(connection: Connection, search_for: Search, values: dict[str, Any]) 
 def _list(
     connection: Connection, tenant_id: TenantId, search_for: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[tuple[str, str]], int]:
-    """By name. Own ones and those of others come from an index each, already in order."""
+    """Lists by name. Own resources and those of others come from an index each, already in order."""
     sides = {"own": (_OWN,), "public": (_OPEN,), "all": (_OWN, _OPEN)}[search_for.scope]
     beyond = ""
     if search_for.after is not None:

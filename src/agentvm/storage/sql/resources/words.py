@@ -1,6 +1,6 @@
-"""Words — what the search for resources asks the index; how texts are cut is said in `agentvm.storage.sql.words`.
+"""Words — the index queries of the resource search. `agentvm.storage.sql.words` cuts texts into words.
 
-What a user types is only ever words: nothing of it is syntax.
+The text of a search is only ever words, never syntax.
 """
 
 import hashlib

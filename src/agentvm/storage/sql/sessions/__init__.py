@@ -67,7 +67,7 @@ class SessionStore:
     async def keep(
         self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
     ) -> Session | None:
-        """Changes what is not None; as it is now, or None when there is none. What is so already keeps its time."""
+        """Pins or archives a session; returns it, None without such a session. One that is so already keeps its time."""
         columns = (("pinned_at", pinned), ("archived_at", archived))
         changes = [
             (column, f"coalesce({column}, {int(now)})" if query else "NULL") for column, query in columns if query is not None
@@ -168,7 +168,7 @@ class SessionStore:
         )
 
     async def turns(self, query: TurnQuery) -> TurnPage:
-        """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
+        """The newest turns first, or the slowest. `InvalidInput` for an `after` that is no `next`."""
         return await self._database.read(lambda connection: list_turns(connection, *self._scope, query))
 
     async def search(self, query: MessageSearch) -> FoundPage:

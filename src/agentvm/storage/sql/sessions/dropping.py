@@ -18,7 +18,7 @@ BYTES_MAX = 512 * 1024
 MARKED_MAX = 500
 """Sessions that one commit hides."""
 FOR_GOOD_MS = -(2**62)
-"""The `deleted_at` of sessions that nobody can restore."""
+"""The `deleted_at` of sessions that cannot be restored."""
 
 COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
 """The columns of a `SessionRow`."""
@@ -153,7 +153,7 @@ def drop_empty_image(connection: Connection, key: ImageKey) -> bool:
 
 
 def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
-    """Deletes what belongs to a session, a little at a time: of which table, how many rows, and how many bytes."""
+    """Deletes the rows of a session bit by bit; yields the table, the number of rows, and their bytes."""
     for table in _HEAVY:
         while weighed := connection.fetch(_WEIGHED.format(table=table), (session_key, ROWS_MAX)):
             for position, size in weighed:

@@ -1,4 +1,4 @@
-"""Index — what the search knows of a message: facts, in the commit that stores it, and words, which may follow (`pending`).
+"""Index — the search entries of a message: facts, in the commit that stores it, and words, which may follow (`pending`).
 
 Theory of operation. The index knows words and places, not texts. Every word is written behind the key of its container, so
 what a container's search reads, counts and weighs is that container's alone, however much the others have said. What people
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def preview(self) -> str | None:
-        """For a list; None for what nobody has said."""
+        """The beginning of the text, for lists; None for tool messages."""
         if self.kind not in ("user", "assistant"):
             return None
         return " ".join(self.text[: 4 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS] or None

@@ -1,4 +1,4 @@
-"""Listing — sessions by what was last said in them, the pinned ones first; one page at a time.
+"""Listing — sessions in the order of their last messages, pinned ones first; one page at a time.
 
 A page goes on where the one before ended, by value and not by number: what is said meanwhile moves a session to the top, and
 shifts nothing else.

@@ -98,7 +98,7 @@ async def take_in(
 
 
 async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
-    """Puts in what was said in these containers, so that a search finds it."""
+    """Indexes the pending messages of these containers, so that a search finds them."""
     try:
         for _ in range(WAITED_PIECES_MAX):
             if not await take_in(database, tenant_id, containers):

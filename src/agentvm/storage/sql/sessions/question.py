@@ -1,4 +1,4 @@
-"""Question — what a person types into a search, as terms; what it asks of the index, and what of a text it is about.
+"""Question — the text of a search as terms: the query for the index, and the matches in a text.
 
 A piece between spaces is looked for in one piece: 上海天气 is four words beside each other. Its last word may be the
 beginning of a longer one, so `deploy` finds `deployed`; very short ones must be whole, or they would find everything.
@@ -32,7 +32,7 @@ class SearchPiece:
 
 
 def pieces_of(text: str) -> tuple[SearchPiece, ...]:
-    """Each once; none for a text without words."""
+    """The pieces of a search, each once; none for a text without words."""
     cut = [tuple(terms(piece)) for piece in text[:INDEXED_CHARACTERS].split()[:PIECES_MAX]]
     return tuple(SearchPiece(words, _open_ended(words[-1])) for words in dict.fromkeys(cut) if words)
 

@@ -1,4 +1,4 @@
-"""RetentionStore — drops what one tenant does not want to keep any longer.
+"""RetentionStore — deletes the expired data of one tenant.
 
 Theory of operation. A session goes in two steps: it is marked, which is one row, and then purged like any that was deleted; its
 mark is so old that nobody can restore it. Turns go whole. What was told of them goes in the same commit, and with it the part
@@ -133,7 +133,7 @@ _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 
 class RetentionStore(TenantScope):
-    """One tenant's."""
+    """The retention of one tenant."""
 
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         """Sessions that go, or are emptied; only if their turns have ended."""
@@ -150,7 +150,7 @@ class RetentionStore(TenantScope):
         return await self._database.read(read, heavy=True)
 
     async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
-        """Takes those that still go out of every list and search, for good: the next `purge_sessions` drops them."""
+        """Hides the sessions that are still expired for good: the next `purge_sessions` drops them."""
         values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
 
         def work(connection: Connection) -> tuple[Session, ...]:
@@ -159,7 +159,7 @@ class RetentionStore(TenantScope):
         return await self._database.write(work)
 
     async def revive(self, session_ids: Sequence[SessionId]) -> None:
-        """Takes that back, before they are purged."""
+        """Shows expired sessions again, before they are purged."""
         values = (self._tenant_id, _encode(session_ids).decode())
         await self._database.write(lambda connection: connection.fetch(_REVIVE, values))
 
@@ -196,7 +196,7 @@ class RetentionStore(TenantScope):
         return await self._database.read(read)
 
     async def drop_turns(self, place: SessionPlace, turns: Sequence[OldTurn]) -> Weight:
-        """Drops those turns with what was told of them, in one commit. Nothing if a turn has begun meanwhile."""
+        """Deletes turns with their messages and their part of the log. Nothing if a turn has begun meanwhile."""
         await self._forget_told(place, _ENDED_LAST, _encode([turn.turn_id for turn in turns]).decode())
 
         def work(connection: Connection) -> Weight:
@@ -293,7 +293,7 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
 
 
 def _forget_told(connection: Connection, session_key: int, until: int | None) -> None:
-    """Drops the log up to what was told then, or all of it. What comes after can be told as before."""
+    """Deletes the log up to the events of that time, or all of it. Later events can be sent as before."""
     for last, newest in _told(connection, session_key, until):
         connection.execute(_DROP_CHUNKS, (session_key, last, newest))
         connection.execute(_EMPTY_CHUNK, (b"", session_key, newest, last))

@@ -1,4 +1,4 @@
-"""Rewinding — what was taken back of a session: out of its history, its lists and the search, and kept.
+"""Rewinding — rewound messages: out of the history, the lists and the search, and kept.
 
 Theory of operation. A message that was taken back names the rewind that did it, and `messages` shows those that name none.
 Rewinds are numbered in their order, so a history as it stood before one of them is what stands now, and what that rewind or a

@@ -1,4 +1,4 @@
-"""Rewound ranges — what a large rewind took back, hidden in one small commit and settled later, a slice in each commit.
+"""Rewound ranges — the messages of a large rewind: hidden in one small commit, settled later in slices.
 
 Theory of operation. Between `first` and `last` of a range no message of the session stands: nobody gets an older position, so
 none ever will. Positions of a history need not be in its order, as a message may wait while others are answered; so a rewind
@@ -77,7 +77,7 @@ class TakenRanges(NamedTuple):
 def add_ranges(
     connection: Connection, session_key: int, rewind_key: int, message_ids: Sequence[MessageId]
 ) -> TakenRanges | None:
-    """Hides those of the messages that stand; None if none does."""
+    """Hides the messages that were not rewound before; None if there are none."""
     ids = msgspec.json.encode(message_ids).decode()
     count, first, last = connection.fetch(_TAKEN, (session_key, ids))[0]
     if not count:

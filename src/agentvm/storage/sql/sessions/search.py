@@ -1,4 +1,4 @@
-"""Search — finds what was said, the best first.
+"""Search — finds messages, the best matches first.
 
 Theory of operation. The index gives the newest messages that have the words; at most `RANKED_MAX` of them are weighed, so a
 word that is everywhere costs no more than that. A message weighs what BM25 says, up to twice as much if it is new. Pages go on
@@ -31,7 +31,7 @@ RANKED_MAX = 10_000
 CONTAINERS_MAX = 100
 """Containers that are asked about in one query."""
 MONTH_MS = 30 * 86_400_000
-"""Milliseconds after which what is new counts for half as much."""
+"""Age at which the bonus of a new message has halved."""
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool-result": "tool"}
 """By the kind of a message, of those that can be found."""

@@ -1,4 +1,4 @@
-"""Summaries — what sessions came to, and what of them a summary does not cover.
+"""Summaries — the summaries of sessions, and the messages that they do not cover.
 
 Theory of operation. A summary stands for whole exchanges from the beginning on. What is not covered has a position from `next`
 on; what of it belongs to turns that are covered is left out by their names. So a model is given a session by one look at its
@@ -197,7 +197,7 @@ def list_summaries(connection: Connection, session_key: int) -> tuple[Summary, .
 
 
 def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[Connection], bool]:
-    """Stores it if what it covers still stands; whether it did."""
+    """Stores a summary if its messages were not rewound; whether it did."""
     seen = None if recalled.summary is None else recalled.summary.summary_id
     # All of it: some may have been taken back, or have become too old to be kept, while it was summed up.
     messages = covered_by(recalled.messages, covered)

@@ -30,7 +30,7 @@ def search_titles(
     pieces: Sequence[SearchPiece],
     search: MessageSearch,
 ) -> tuple[FoundTitle, ...]:
-    """At most `limit`. None where the search is about who said something, which no title is."""
+    """Sessions whose titles match, at most `limit`. None for a search by role or tool."""
     if search.role is not None or search.tool is not None:
         return ()
     values: dict[str, Any] = {"most": TITLES_MAX}

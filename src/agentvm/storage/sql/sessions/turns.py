@@ -1,4 +1,4 @@
-"""Turns — those of some sessions together: the newest, or those that took longest."""
+"""Turns — the turns of several sessions together: the newest, or the slowest."""
 
 from collections.abc import Sequence
 from typing import Any
