@@ -39,6 +39,7 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
+from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.vm import AgentVM, system_clock
 from agentvm.wiring import (
     Services,
@@ -92,6 +93,7 @@ async def open_agentvm(
             compactor=background.compactor,
             imports=background.imports,
             retainer=open_retainer(settings, store, clock, runtime, monitor),
+            tiers=TiersOnDemand(lambda: settings.config.tools, clock),
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm
@@ -147,7 +149,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.collect, vm.monitor.sampler.run, eraser.run):
+    for task in (vm.close_expired, vm.collect, vm.monitor.sampler.run, eraser.run, vm.tiers.run):
         tasks.start_soon(task)
     tasks.start_soon(background.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)

@@ -45,6 +45,7 @@ from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.tenants.book import release
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tiers.on_demand import TiersOnDemand
 
 logger = get_logger(__name__)
 
@@ -144,6 +145,8 @@ class AgentVM:
     logs: LogBook
     compactor: Compactor
     retainer: Retainer
+    tiers: TiersOnDemand
+    """Where the code of tools and of sandboxes runs."""
     clock: Clock
     new_id: NewId
     first_key: Secret | None = None

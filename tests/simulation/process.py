@@ -24,6 +24,7 @@ from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, Session
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
+from agentvm.model.settings import ToolSettings
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.monitor import Monitor
 from agentvm.observability.redact import Redactor
@@ -45,6 +46,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
+from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
@@ -185,6 +187,7 @@ class Process:
                 clock=hardware.clock,
                 new_id=hardware.new_id,
                 compactor=compactor,
+                tiers=TiersOnDemand(ToolSettings, hardware.clock),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
                 retainer=Retainer(

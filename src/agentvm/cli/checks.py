@@ -74,6 +74,7 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
     yield from check_address(config.system.host, config.system.port)
     yield from check_auth(config)
     yield check_log_level(config.system.log_level)
+    yield from check_sandboxes(config)
 
 
 def examine_running(url: str, data_dir: Path | None, key: Secret | None) -> list[Finding] | None:
@@ -250,6 +251,22 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
         return
     if unpriced is not None:
         yield Finding("price", "warn", unpriced.partition(" refused. ")[0] + " refused", unpriced.partition(" refused. ")[2])
+
+
+def check_sandboxes(config: ServerConfig) -> Iterator[Finding]:
+    """Starts the launcher of sandboxes as a server would, which tries every wall."""
+    # Late: no other command needs any of it.
+    from agentvm.errors.tool import TierBroken
+    from agentvm.tiers.launcher_host import LauncherSettings
+    from agentvm.tiers.probe import describe, probe
+
+    try:
+        report = anyio.run(probe, LauncherSettings(rootfs=config.tools.rootfs, first_uid=config.tools.uids))
+    except TierBroken as error:
+        yield Finding("sandbox", "warn", str(error), "Code tools need Linux; everything else works without.")
+        return
+    for line in describe(report):
+        yield Finding(line.name, "ok" if line.stands else "warn", line.text, line.remedy)
 
 
 def check_port(host: str, port: int) -> Finding:

@@ -8,6 +8,7 @@ from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import shorten
 from agentvm.model.address import is_loopback, parse_network
 from agentvm.model.headers import parse_headers
+from agentvm.model.public_address import AddressRules
 from agentvm.model.settings import LlmSettings, OidcConfig, OtelSettings, ProviderSettings, Settings, SystemSettings
 
 Fault = tuple[str, str]
@@ -31,6 +32,14 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
     yield from _origins(settings.system.allow_origins)
     yield from _proxies(settings.system.trusted_proxies)
     yield from collector_faults(settings.otel)
+    yield from _tool_addresses(settings.tools.network.allow)
+
+
+def _tool_addresses(allow: tuple[str, ...]) -> Iterator[Fault]:
+    try:
+        AddressRules.parse(allow)
+    except ValueError as error:
+        yield "tools.network.allow", str(error)
 
 
 def provider_names(llm: LlmSettings) -> tuple[str, ...]:

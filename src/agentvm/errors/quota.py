@@ -8,6 +8,7 @@ _LIMITS = {
     "budget_per_month": "Monthly budget",
     "requests_per_minute": "Requests per minute",
     "storage_bytes": "Storage limit in bytes",
+    "sandbox_seconds_per_day": "Daily limit of sandbox seconds",
     "export_bytes_per_day": "Daily export limit in bytes",
 }
 """Display names of limits."""

@@ -53,6 +53,8 @@ class TierBroken(TierUnavailable):
     """A tier could not build a wall, or lost the job; nothing foreign has run without the wall."""
 
     code = "tier_broken"
+    started: bool = False
+    """Whether foreign code may have begun to run."""
 
 
 class WorkspaceFull(ToolFailed):

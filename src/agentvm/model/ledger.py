@@ -8,7 +8,7 @@ from agentvm.model.usage import Usage
 
 
 class LedgerEntry(Record):
-    """One model call. `key` names it: adding it again changes nothing, so that no replay bills twice.
+    """One model call, or one job in a sandbox. `key` names it: adding it again changes nothing, so that no replay bills twice.
 
     `cost` is the provider's, `price` the tenant's, both in nano-USD and None where the price is unknown.
     """
@@ -26,6 +26,9 @@ class LedgerEntry(Record):
     usage: Usage
     cost: int | None = None
     price: int | None = None
+    wall_ms: int = 0
+    """Time of a job in a sandbox; its driver is `tier`, its model the name of the tier."""
+    cpu_ms: int = 0
 
 
 class Planned(Record):
@@ -142,6 +145,8 @@ class UsageRow(Record):
     unpriced_calls: int
     cost: int
     price: int
+    wall_ms: int = 0
+    """Time of jobs in sandboxes."""
 
 
 class Credit(Record):

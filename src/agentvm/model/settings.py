@@ -299,6 +299,37 @@ class OtelSettings(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolNetwork(Group):
+    """The network of tools and sandboxes."""
+
+    allow: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Private addresses that tools and sandboxes may reach besides public ones: `10.0.0.0/8`, `host:8080`.",
+            "restart",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolSettings(Group):
+    """Tools, and the sandboxes that run code."""
+
+    slots: Annotated[
+        Count | None, setting("Jobs in sandboxes at a time; further ones wait in turn.", "restart", unset="two for each core")
+    ] = None
+    uids: Annotated[
+        Annotated[int, Meta(ge=1, le=4_000_000_000)],
+        setting("First of 1,024 uids that jobs get when the server runs as root.", "restart"),
+    ] = 1_600_000_000
+    rootfs: Annotated[
+        Text | None,
+        setting("Directory whose programs sandboxes see instead of the host's.", "restart", unset="the host's /usr, read-only"),
+    ] = None
+    network: ToolNetwork = ToolNetwork()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanSettings(Group):
     """A plan: the quotas of tenants that have it."""
 
@@ -324,4 +355,5 @@ class Settings(Group):
     compaction: Compaction = field(default_factory=Compaction)
     otel: OtelSettings = field(default_factory=OtelSettings)
     retention: Retention = field(default_factory=Retention)
+    tools: ToolSettings = field(default_factory=ToolSettings)
     plans: Mapping[str, PlanSettings] = field(default_factory=dict)

@@ -10,9 +10,9 @@ from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
 
 MODULES = (
-    "key tenant user container erasure quota usage wallet secret config audit definition image_build image "
-    "attachment resource resource_resolve resource_version resource_bundle agent retention log error provider "
-    "metric turn session_lists session branch message compaction draft transfer"
+    "key tenant user container erasure quota usage wallet secret sandbox config audit definition image_build "
+    "image attachment resource resource_resolve resource_version resource_bundle agent retention log error "
+    "provider metric turn session_lists session branch message compaction draft transfer"
 ).split()
 """The modules of operations, in the order of the reference."""
 

@@ -30,6 +30,8 @@ class Counter:
     warned: bool = False
     took: int = 0
     """Time for which the count is reused, because counting takes long."""
+    rest_ms: int = 0
+    """Time of jobs in sandboxes that is not yet a whole second."""
     past: dict[int, int] = field(default_factory=dict)
     """The amounts used in other windows, by the start of each: a clock may be set back, and forward again."""
 
@@ -116,6 +118,8 @@ class QuotaBook:
 
     def is_needed(self, now: int) -> bool:
         """Whether the book holds amounts that the database may not have yet."""
+        if any(counter.held for counter in self.counters.values()):
+            return True
         return bool(self.held or self.holds) or (self.settled_at is not None and abs(now - self.settled_at) < LEDGER_LAG_MS)
 
     def settle(self, user_id: UserId | None, tokens: int, money: int, now: int) -> None:

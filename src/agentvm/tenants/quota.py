@@ -39,6 +39,7 @@ from agentvm.tenants.book import (
 )
 from agentvm.tenants.export_hold import ExportHold
 from agentvm.tenants.plans import DEFAULT, Plans, effective
+from agentvm.tenants.sandbox_hold import SANDBOX, SandboxHold
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.store import Store
@@ -172,6 +173,11 @@ class Quotas:
     async def note_exported(self, tenant_id: TenantId, amount: int, began: int) -> None:
         """Bytes that left by an export which has ended: the next start shall know, too."""
         await self._store.accounts(tenant_id).quotas.add_exported(amount, window_of(METRICS[EXPORTED], began)[0])
+
+    async def hold_sandbox(self, tenant_id: TenantId, user_id: UserId | None, seconds: int) -> SandboxHold:
+        """Reserves the time of a job in a sandbox; `QuotaExceeded` if none is left. The ledger gets it before it is settled."""
+        book = await self.book(tenant_id)
+        return SandboxHold(self._clock, lambda: book.applying(user_id, (SANDBOX,)), seconds)
 
     async def check(
         self,
@@ -315,6 +321,11 @@ class Quotas:
             ledger = self._store.accounts(tenant_id).ledger
             rows = await ledger.usage(by=(), since=counter.begins, until=until, user_id=quota.user_id)
             counter.used = sum(_amount(quota.metric, row) for row in rows)
+        elif quota.metric == SANDBOX:
+            # All that is in the ledger: a job is entered before it is settled.
+            counter.begins = window_of(METRICS[SANDBOX], now)[0]
+            rows = await self._store.accounts(tenant_id).ledger.usage(by=(), since=counter.begins)
+            counter.used, counter.rest_ms = divmod(sum(row.wall_ms for row in rows), 1000)
         elif quota.metric == EXPORTED:
             counter.begins = window_of(METRICS[EXPORTED], now)[0]
             counter.used = await self._store.accounts(tenant_id).quotas.exported(counter.begins)

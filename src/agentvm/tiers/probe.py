@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentvm.model.tier import Enforces, Offer, Wall
 from agentvm.tiers.frames import HostReport
+from agentvm.tiers.launcher_host import LauncherSettings, open_launcher_host
 
 START_MS = 6.0
 """Time to start a jail, measured on a quiet machine."""
@@ -54,6 +55,13 @@ def offer_of(report: HostReport) -> Offer:
     )
 
 
+async def probe(settings: LauncherSettings) -> HostReport:
+    """Returns what a launcher with these settings finds out; `TierBroken` if there is none."""
+    async with open_launcher_host(settings) as host, host.lease() as launcher:
+        assert launcher.report is not None
+        return launcher.report
+
+
 @dataclass(frozen=True, slots=True)
 class WallLine:
     """One wall, for `avm doctor`."""
@@ -84,7 +92,8 @@ def describe(report: HostReport) -> Iterator[WallLine]:
         "v1": "memory of a whole job is limited where that is needed (version 1)",
         "none": "memory is limited for each process, not for a job as a whole",
     }
-    remedy = None if report.cgroup != "none" else "Delegate a control group to the server: Delegate=yes in its systemd unit."
-    yield WallLine("cgroup", report.cgroup != "none", groups[report.cgroup], remedy)
+    remedy = None if report.cgroup != "none" else "To limit it as a whole: Delegate=yes in the server's systemd unit."
+    # The limit for each process stands in any case.
+    yield WallLine("cgroup", True, groups[report.cgroup], remedy)
     engines = [name for name in ("python", "shell", "javascript") if name in report.engines]
     yield WallLine("engines", True, ", ".join(engines) + ", programs of the host")

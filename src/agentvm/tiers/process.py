@@ -123,21 +123,26 @@ class _Conversation:
                     case JobDone():
                         return self._result(message)
                     case _:
-                        raise TierBroken("The sandbox said something that it cannot mean")
+                        raise self._lost("The sandbox said something that it cannot mean")
 
     async def receive(self, control: FrameLink) -> tuple[object, int | None]:
         try:
             message, descriptor = await control.receive(FRAME_MAX_BYTES)
         except (EOFError, OSError):
             reason = "its launcher has ended" if self._launcher.over else "it was killed from outside, or ran out of memory"
-            raise TierBroken(f"The sandbox is gone: {reason}") from None
+            raise self._lost(f"The sandbox is gone: {reason}") from None
         except FrameInvalid as error:
-            raise TierBroken(f"The sandbox sent {error}") from None
+            raise self._lost(f"The sandbox sent {error}") from None
         if isinstance(message, Broken):
             if message.step == "files" and "No space left" in message.why:
                 raise WorkspaceFull(f"The files do not fit into the workspace of {self._job.limits.disk_bytes} bytes")
             raise TierBroken(f"The sandbox could not be built ({message.step}): {message.why}")
         return message, descriptor
+
+    def _lost(self, text: str) -> TierBroken:
+        error = TierBroken(text)
+        error.started = True
+        return error
 
     async def _answer(self, control: FrameLink, asking: Asking, calls: HostCalls | None) -> None:
         answer = HostAnswer(id=asking.id, error=f"There is no function {asking.name!r}")

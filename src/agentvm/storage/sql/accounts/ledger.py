@@ -61,6 +61,7 @@ _SUMS: dict[str, str] = {
     "unpriced_calls": "count(*) - count(price)",
     "cost": total("cost"),
     "price": total("price"),
+    "wall_ms": total("wall_ms"),
 }
 _TIME_MAX = 2**63 - 1
 

@@ -1,0 +1,207 @@
+"""Sandboxes — one run of code in a jail, with the same decision, limits and ledger as the tools of an agent."""
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import anyio
+import msgspec
+
+from agentvm.errors import InvalidInput, QuotaExceeded
+from agentvm.errors.bounds import ServerBusy
+from agentvm.errors.resource import ResourceNotFound
+from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.ledger import LedgerEntry
+from agentvm.model.resource import parse_uri
+from agentvm.model.tier import Job, JobResult, JobUsage, Placed
+from agentvm.model.usage import NO_USAGE
+from agentvm.operations.operation import Context, Http, OperationGroup
+from agentvm.protocol.requests import Request
+from agentvm.resources.sandbox import SandboxLimits
+from agentvm.tools.sandbox_jobs import (
+    FileContent,
+    SandboxSpec,
+    bytes_of,
+    check_size,
+    engine_of,
+    limits_of,
+    need_of,
+    seconds_of,
+    shown,
+    text_of,
+)
+
+operation = OperationGroup("sandboxes")
+
+BODY_MAX_BYTES = 32 * 1024 * 1024
+VALUES_MAX = 100_000
+
+Argument = Annotated[str, msgspec.Meta(max_length=128 * 1024)]
+
+
+class SandboxFound(Record):
+    """The tier that ran the code, and the verdict on each: `[["process", "chosen"]]`."""
+
+    tier: str
+    why: tuple[tuple[str, str], ...] = ()
+
+
+class SandboxOutcome(Record):
+    """`exitCode` is absent for a program that was killed. `files` are those that were added or changed."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    stdout: str
+    stderr: str
+    truncated: bool
+    timed_out: bool
+    oom: bool
+    duration_ms: int
+    usage: JobUsage
+    value: Any = None
+    files: dict[str, FileContent]
+    deleted: tuple[str, ...]
+    executable: tuple[str, ...]
+    left_out: int
+    placed: SandboxFound
+
+
+class SandboxRun(Request[SandboxOutcome]):
+    """`code` of an `engine`, or the `argv` of a program. Files are text, or `{"data": base64}`.
+
+    `sandbox` is the URI of a sandbox whose limits, files, variables and network hold; the request can only narrow them.
+    """
+
+    engine: Literal["python", "shell", "javascript", "command"] | None = None
+    code: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] = ""
+    argv: Annotated[tuple[Argument, ...], msgspec.Meta(max_length=1_000)] = ()
+    input: dict[str, Any] | None = None
+    stdin: str = ""
+    files: dict[str, FileContent] = msgspec.field(default_factory=dict)
+    executable: tuple[str, ...] = ()
+    limits: SandboxLimits = SandboxLimits()
+    sandbox: str | None = None
+
+
+@operation(
+    "sandbox.run",
+    needs="tools:invoke",
+    http=Http("POST", "/v1/sandboxes/run", max_body_bytes=BODY_MAX_BYTES, max_values=VALUES_MAX),
+    audit="sandbox.run",
+    raises=(TierUnavailable, TierBroken, WorkspaceFull, QuotaExceeded, ServerBusy, ResourceNotFound),
+)
+async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
+    """Run code in a sandbox.
+
+    The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds.
+    """
+    spec = SandboxSpec() if request.sandbox is None else await find_spec(context, request.sandbox)
+    job = _job(request, spec)
+    need = need_of(job, spec)
+    scheduler = await context.vm.tiers.scheduler()
+    # Before anything is reserved: what cannot be run costs nothing.
+    await scheduler.place(need)
+    hold = await context.tenancy.quotas.hold_sandbox(context.tenant_id, context.principal.user_id, seconds_of(job.limits))
+    began, placed, result = time.monotonic(), None, None
+    key = context.vm.new_id("job")
+    limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
+    job = msgspec.structs.replace(job, limits=limits, key=key)
+    try:
+        placed, result = await scheduler.run(need, job, tenant=context.tenant_id)
+    finally:
+        # Of a job that was lost nobody knows more than when it began.
+        wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms
+        with anyio.CancelScope(shield=True):
+            await _enter(context, key, wall_ms, placed, result)
+            hold.settle(wall_ms)
+    return _outcome(placed, result)
+
+
+async def find_spec(context: Context, uri: str) -> SandboxSpec:
+    """A sandbox of the resource centre with the bytes of its files; `ResourceNotFound` for another kind of resource."""
+    resolver = context.vm.resources.resolver
+    resolved = await resolver.resolve(context.tenant_id, uri)
+    if resolved.type != "sandboxes" or not isinstance(resolved.rendered, dict):
+        raise ResourceNotFound(uri)
+    rendered = resolved.rendered
+    closure = await resolver.find(context.tenant_id, parse_uri(uri))
+    files: dict[str, bytes] = {}
+    for path, content in (rendered.get("files") or {}).items():
+        if isinstance(content, str):
+            files[path] = content.encode()
+            continue
+        for version_id in closure.nodes:
+            body = await context.resources.store.blob(version_id, content["blob"])
+            if body is not None:
+                files[path] = body
+                break
+    return SandboxSpec.of(rendered, files)
+
+
+def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
+    engine = engine_of(request.engine or ("command" if request.argv else None), spec)
+    if (engine == "command") != bool(request.argv):
+        raise InvalidInput("A command has `argv` and no other engine has: name the engine, and give `code` or `argv`")
+    files = {**spec.files, **bytes_of(request.files)}
+    if engine != "command" and not request.code and not (engine == "python" and "main.py" in files):
+        raise InvalidInput("`code` is missing; only Python can do with a file main.py instead")
+    limits = limits_of(spec.limits, request.limits)
+    check_size(files, limits)
+    return Job(
+        engine=engine,
+        code=request.code,
+        argv=request.argv,
+        input=request.input,
+        stdin=request.stdin.encode(),
+        env=spec.env,
+        files=files,
+        executable=frozenset(request.executable),
+        limits=limits,
+        network=spec.hosts,
+    )
+
+
+async def _enter(context: Context, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> None:
+    """Adds the job to the ledger, whatever it came to."""
+    price = 0 if placed is None else placed.price * wall_ms // 1000
+    entry = LedgerEntry(
+        key=key,
+        at=context.vm.clock(),
+        tenant_id=context.tenant_id,
+        user_id=context.principal.user_id,
+        container_id=ContainerId(""),
+        image_id=ImageId(""),
+        session_id=SessionId(""),
+        turn_id=TurnId(""),
+        driver="tier",
+        model="process" if placed is None else placed.tier,
+        usage=NO_USAGE,
+        cost=price,
+        price=price,
+        wall_ms=wall_ms,
+        cpu_ms=0 if result is None else result.usage.cpu_ms,
+    )
+    await context.accounts.ledger.add([entry])
+
+
+def _outcome(placed: Placed, result: JobResult) -> SandboxOutcome:
+    files: Mapping[str, FileContent] = shown(result.files)
+    return SandboxOutcome(
+        exit_code=result.exit_code,
+        signal=result.signal,
+        stdout=text_of(result.stdout),
+        stderr=text_of(result.stderr),
+        truncated=result.truncated,
+        timed_out=result.timed_out,
+        oom=result.oom,
+        duration_ms=result.duration_ms,
+        usage=result.usage,
+        value=result.value,
+        files=dict(files),
+        deleted=result.deleted,
+        executable=tuple(sorted(result.executable)),
+        left_out=result.left_out,
+        placed=SandboxFound(tier=placed.tier, why=placed.why),
+    )

@@ -1,0 +1,73 @@
+"""Tiers on demand — opens the tiers of a server when the first job needs them: a server without code tools never pays.
+
+Nothing of the tiers is imported before that; the module itself is light.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentvm.errors import ShuttingDown
+from agentvm.model.ids import Clock
+from agentvm.model.settings import ToolSettings
+
+if TYPE_CHECKING:
+    from agentvm.tiers.scheduler import Scheduler
+
+UID_COUNT_MAX = 1024
+"""Uids from `tools.uids` on that jobs may have."""
+
+
+class TiersOnDemand:
+    """The tiers of a server that is running."""
+
+    def __init__(self, settings: Callable[[], ToolSettings], clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wanted = anyio.Event()
+        self._ready = anyio.Event()
+        self._scheduler: Scheduler | None = None
+
+    async def scheduler(self) -> "Scheduler":
+        """The scheduler; the first call opens the tiers. `ShuttingDown` when the server stops meanwhile."""
+        self._wanted.set()
+        await self._ready.wait()
+        if self._scheduler is None:
+            raise ShuttingDown("The server is stopping")
+        return self._scheduler
+
+    async def run(self) -> None:
+        """Waits for the first need, then keeps the tiers open until cancelled."""
+        try:
+            await self._wanted.wait()
+            await self._serve()
+        finally:
+            self._scheduler = None
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        process, scheduler, host, egress, slots, rules = (
+            _module(name)
+            for name in (
+                "agentvm.tiers.process",
+                "agentvm.tiers.scheduler",
+                "agentvm.tiers.launcher_host",
+                "agentvm.tiers.egress",
+                "agentvm.tiers.slots",
+                "agentvm.model.public_address",
+            )
+        )
+        settings = self._settings()
+        launcher = host.LauncherSettings(rootfs=settings.rootfs, first_uid=settings.uids, uids=UID_COUNT_MAX)
+        policy = egress.EgressPolicy(rules=rules.AddressRules.parse(settings.network.allow))
+        async with process.open_process_tier(launcher, policy) as tier:
+            capacity = {"process": settings.slots or slots.default_slots()}
+            self._scheduler = scheduler.Scheduler([tier], slots=capacity, clock=self._clock)
+            self._ready.set()
+            await anyio.sleep_forever()
+
+
+def _module(name: str) -> Any:
+    return import_module(name)

@@ -1,0 +1,144 @@
+"""Sandbox jobs — a job for a tier from a sandbox resource and a request: limits, files, variables, network.
+
+A request only narrows its sandbox: limits are the smaller ones, hosts those that both allow. Without a sandbox there is no
+network and the limits are the server's defaults.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.tool import TierUnavailable, WorkspaceFull
+from agentvm.model.base import Record
+from agentvm.model.tier import Job, JobLimits, Need, TierName
+from agentvm.resources.sandbox import SandboxLimits
+
+WALL_MAX_MS = 600_000
+MEMORY_MAX_BYTES = 4 * 1024**3
+DISK_MAX_BYTES = 1024**3
+OUTPUT_MAX_BYTES = 16 * 1024 * 1024
+PROCESSES_MAX = 512
+CPU_SECONDS_MAX = 600
+_DEFAULTS = JobLimits()
+_ENGINES = {"python": "python", "shell": "shell", "node": "javascript", "javascript": "javascript"}
+"""Names of a sandbox's `runtime` with the engine of each."""
+_ISOLATORS: dict[str, TierName] = {"process": "process", "docker": "container", "container": "container", "remote": "remote"}
+
+
+class JobFile(Record, forbid_unknown_fields=True):
+    """A file that is no text: base64."""
+
+    data: bytes
+
+
+FileContent = str | JobFile
+
+
+class SandboxSpec(Record):
+    """A sandbox as it is rendered; its files hold bytes."""
+
+    runtime: str | None = None
+    isolator: str | None = None
+    limits: SandboxLimits = SandboxLimits()
+    hosts: tuple[str, ...] = ()
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    files: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    persistent: bool = False
+
+    @classmethod
+    def of(cls, rendered: Mapping[str, Any], files: Mapping[str, bytes]) -> "SandboxSpec":
+        network = rendered.get("network") or {}
+        return cls(
+            runtime=rendered.get("runtime"),
+            isolator=rendered.get("isolator"),
+            limits=msgspec.convert(rendered.get("limits") or {}, SandboxLimits),
+            hosts=tuple(network.get("allow") or ()) if network.get("mode") == "allowlist" else (),
+            env=dict(rendered.get("env") or {}),
+            files=dict(files),
+            packages=tuple(rendered.get("packages") or ()),
+            persistent=bool(rendered.get("persistent")),
+        )
+
+
+def limits_of(*layers: SandboxLimits) -> JobLimits:
+    """The limits of a job: of each the smallest that is stated, within the server's bounds."""
+
+    def smallest(name: str, default: int, most: int) -> int:
+        stated = [value for layer in layers if (value := getattr(layer, name)) is not None]
+        return min(most, *stated) if stated else default
+
+    return JobLimits(
+        wall_ms=smallest("timeout_ms", _DEFAULTS.wall_ms, WALL_MAX_MS),
+        cpu_seconds=smallest("cpu_seconds", _DEFAULTS.cpu_seconds, CPU_SECONDS_MAX),
+        memory_bytes=smallest("memory_bytes", _DEFAULTS.memory_bytes, MEMORY_MAX_BYTES),
+        processes=smallest("processes", _DEFAULTS.processes, PROCESSES_MAX),
+        disk_bytes=smallest("file_bytes", _DEFAULTS.disk_bytes, DISK_MAX_BYTES),
+        output_bytes=smallest("output_bytes", _DEFAULTS.output_bytes, OUTPUT_MAX_BYTES),
+    )
+
+
+def need_of(job: Job, spec: SandboxSpec) -> Need:
+    """The least that a tier must give to the job."""
+    if spec.isolator is not None and spec.isolator not in _ISOLATORS:
+        known = ", ".join(_ISOLATORS)
+        raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {known}")
+    engine = job.engine
+    if engine == "command" and "/" not in job.argv[0]:
+        engine = f"binary:{job.argv[0]}"
+    return Need(
+        engine=engine,
+        packages=spec.packages,
+        net=job.network,
+        memory_bytes=job.limits.memory_bytes,
+        disk_bytes=job.limits.disk_bytes,
+        processes=job.limits.processes,
+        wall_seconds=job.limits.wall_ms / 1000,
+        tier=None if spec.isolator is None else _ISOLATORS[spec.isolator],
+        persistent=spec.persistent,
+    )
+
+
+def bytes_of(files: Mapping[str, FileContent]) -> dict[str, bytes]:
+    return {path: content.encode() if isinstance(content, str) else content.data for path, content in files.items()}
+
+
+def shown(files: Mapping[str, bytes]) -> dict[str, FileContent]:
+    """Files for JSON: text where they are text."""
+    return {path: _shown(data) for path, data in files.items()}
+
+
+def _shown(data: bytes) -> FileContent:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return JobFile(data=data)
+    return JobFile(data=data) if "\0" in text else text
+
+
+def engine_of(name: str | None, spec: SandboxSpec) -> str:
+    """The engine that a request names, or the one of its sandbox; they must not contradict each other."""
+    runtime = None if spec.runtime is None else spec.runtime.partition(":")[0]
+    own = None if runtime is None else _ENGINES.get(runtime)
+    if name is None and own is None:
+        raise InvalidInput("`engine` is missing: python, shell, javascript or command")
+    if runtime is not None and own is None:
+        raise TierUnavailable(f"The sandbox asks for the runtime {shorten(spec.runtime or '')}, which needs a container")
+    return name or own or ""
+
+
+def check_size(files: Mapping[str, bytes], limits: JobLimits) -> None:
+    size = sum(map(len, files.values()))
+    if size > limits.disk_bytes or len(files) > limits.files:
+        raise WorkspaceFull(f"{len(files)} files of {size} bytes; the workspace holds {limits.files} of {limits.disk_bytes}")
+
+
+def seconds_of(limits: JobLimits) -> int:
+    return math.ceil(limits.wall_ms / 1000)
+
+
+def text_of(output: bytes) -> str:
+    return output.decode("utf-8", "replace").replace("\0", "\ufffd")
