@@ -16,12 +16,14 @@ from agentvm.events.message import AssistantMessageEvent, MessageEvent
 from agentvm.events.stream import MessageStart, TextDelta
 from agentvm.model import message as model
 from agentvm.model.ids import TenantId
+from agentvm.runtime.chunk_dictionary import DICTIONARY
 
 Messages = Mapping[str, model.Message]
 """The messages that `named_messages` asked for, by id."""
 
 _KINDS = CATALOGUE
-_WINDOW_MIN_BITS = 10
+_WINDOW_MIN_BITS = 12
+"""The dictionary must fit into the window."""
 
 
 class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -136,13 +138,17 @@ def close_chunk(body: bytes) -> bytes:
     """Compresses the result of `encode_events` for storage."""
     # As large a window as there is to compress: zlib clears it first, which takes longer than compressing a short turn.
     window = min(zlib.MAX_WBITS, max(_WINDOW_MIN_BITS, len(body).bit_length()))
-    compressor = zlib.compressobj(6, zlib.DEFLATED, window, window - 7)
+    compressor = zlib.compressobj(6, zlib.DEFLATED, window, window - 7, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
     return compressor.compress(body) + compressor.flush()
 
 
 def open_chunk(body: bytes) -> bytes:
-    """Decompresses the result of `encode_chunk`, for `named_messages` and `decode_events`."""
-    return zlib.decompress(body)
+    """Decompresses the result of `encode_chunk`, for `named_messages` and `decode_events`; `zlib.error` if it is damaged."""
+    opening = zlib.decompressobj(zlib.MAX_WBITS, DICTIONARY)
+    opened = opening.decompress(body)
+    if not opening.eof:
+        raise zlib.error("the chunk is cut off")
+    return opened
 
 
 class _Packer:
