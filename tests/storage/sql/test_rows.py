@@ -1,11 +1,14 @@
 import anyio
 import pytest
+from tests.conformance.accounts import tenant
 from tests.conformance.records import IMAGE, SESSION, image, message, turn
-from tests.conformance.store import settle
+from tests.conformance.store import ACME, RIVAL, settle
 
-from agentvm.errors import StoreFailed
+from agentvm.errors import NotFound, StoreFailed
+from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
+from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.store import Store
 
 
@@ -35,3 +38,13 @@ async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Sqli
         with pytest.raises(StoreFailed):
             await home.get_image(IMAGE)
         assert await home.get_session(SESSION) is not None
+
+
+async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store: Store) -> None:
+    for each in (ACME, RIVAL):
+        await store.directory.add_tenant(tenant(each))
+    await store.directory.delete_tenant(ACME, now=9)
+    for living in (RIVAL, TenantId("never added")):
+        await database.read(lambda connection, each=living: refuse_deleted(connection, each))  # type: ignore[misc]
+    with pytest.raises(NotFound, match="Tenant not found: acme"):
+        await database.read(lambda connection: refuse_deleted(connection, ACME))

@@ -18,13 +18,13 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.arrivals import open_arrival
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
+from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.session_write import cut, prepare
 from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of

@@ -6,10 +6,10 @@ import msgspec
 
 from agentvm.errors import Refused
 from agentvm.model.definition import Definition
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import TenantScope
+from agentvm.storage.sql.rows import refuse_deleted
 
 _GET = "SELECT body FROM definitions WHERE tenant_id = ? AND name = ?"
 _LIST = "SELECT body FROM definitions WHERE tenant_id = ? ORDER BY created_at, name"

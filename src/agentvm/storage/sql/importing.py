@@ -5,6 +5,7 @@ meanwhile goes like anything else that is there; each commit that adds to a cont
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -18,7 +19,6 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK_BYTES
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.arrivals import Arrival, open_arrival
 from agentvm.storage.sql.attachments import (
     PIECE_CHUNKS_MAX,
@@ -34,6 +34,7 @@ from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
+from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.session_write import TURN, PreparedMessage, add_messages, cut, prepare_message
 from agentvm.storage.sql.sessions.index import Entry, key_of, preview_of
 
@@ -195,10 +196,10 @@ class _Import:
         for item in carried:
             match item:
                 case Image() | Present():
-                    piece.append(self._put_image(item))
+                    piece.append(partial(self._put_image, item=item))
                 case Session() | Continued():
                     self._session = item
-                    piece.append(self._put_session(item))
+                    piece.append(partial(self._put_session, item=item))
                 case Attached() if self._session is not None:
                     if piece:
                         yield piece
@@ -232,31 +233,23 @@ class _Import:
         rows = rows or connection.fetch(_ADD_CONTAINER, (*key, self._now, self._arrival_key))
         self._entered[container_id] = rows[0]
 
-    def _put_image(self, item: Image | Present) -> Work[None]:
+    def _put_image(self, connection: Connection, item: Image | Present) -> None:
         image = item.image if isinstance(item, Present) else item
-
-        def work(connection: Connection) -> None:
-            refuse_deleted(connection, self._tenant_id)
-            self._enter(connection, image.container_id)
-            if isinstance(item, Present):
-                if not connection.fetch(_IS_PRESENT, (self._tenant_id, image.container_id, image.image_id)):
-                    raise Conflict(f"The image {image.image_id} has gone meanwhile; nothing was imported. Try again")
-                return
+        refuse_deleted(connection, self._tenant_id)
+        self._enter(connection, image.container_id)
+        if isinstance(item, Image):
             position = insert_image(connection, self._tenant_id, image, self._arrival_key)
             held = [locked for locked in image.lock if is_readable(connection, self._tenant_id, locked.version_id)]
             lock_image(connection, self._tenant_id, position, held)
+        elif not connection.fetch(_IS_PRESENT, (self._tenant_id, image.container_id, image.image_id)):
+            raise Conflict(f"The image {image.image_id} has gone meanwhile; nothing was imported. Try again")
 
-        return work
-
-    def _put_session(self, item: Session | Continued) -> Work[None]:
-        def work(connection: Connection) -> None:
-            if isinstance(item, Continued):
-                self._continue(connection, item)
-            else:
-                insert_session(connection, self._tenant_id, item, self._arrival_key)
-                connection.execute(_SET_QUARANTINE, (item.quarantine, self._tenant_id, item.session_id))
-
-        return work
+    def _put_session(self, connection: Connection, item: Session | Continued) -> None:
+        if isinstance(item, Continued):
+            self._continue(connection, item)
+        else:
+            insert_session(connection, self._tenant_id, item, self._arrival_key)
+            connection.execute(_SET_QUARANTINE, (item.quarantine, self._tenant_id, item.session_id))
 
     def _continue(self, connection: Connection, item: Continued) -> None:
         """Begins to add messages to a session that the tenant has, if that is unchanged since it was looked at."""
@@ -315,40 +308,27 @@ class _Import:
         body = file.body or b""
         chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
         if len(chunks) <= PIECE_CHUNKS_MAX:
-            yield [self._put_file(session, file, chunks)]
+            yield [partial(self._put_file, session=session, file=file, chunks=chunks)]
             return
-        yield [self._begin_file(file)]
+        yield [partial(self._begin_file, file=file)]
         for first in range(0, len(chunks), PIECE_CHUNKS_MAX):
-            yield [self._add_to_file(first, chunks[first : first + PIECE_CHUNKS_MAX])]
+            yield [partial(self._add_to_file, first=first, chunks=chunks[first : first + PIECE_CHUNKS_MAX])]
         # All chunks once more: they are taken if the import took longer than the grace of what nobody has yet.
-        yield [self._complete_file(file), self._put_file(session, file, chunks)]
+        yield [partial(self._complete_file, file=file), partial(self._put_file, session=session, file=file, chunks=chunks)]
         self._blob_key = None
 
-    def _begin_file(self, file: Attached) -> Work[None]:
-        def work(connection: Connection) -> None:
-            self._blob_key = begin_blob(connection, file.size, self._now)
+    def _begin_file(self, connection: Connection, file: Attached) -> None:
+        self._blob_key = begin_blob(connection, file.size, self._now)
 
-        return work
+    def _add_to_file(self, connection: Connection, first: int, chunks: Sequence[bytes]) -> None:
+        if self._blob_key is not None:
+            add_chunks(connection, self._blob_key, first, chunks)
 
-    def _add_to_file(self, first: int, chunks: Sequence[bytes]) -> Work[None]:
-        def work(connection: Connection) -> None:
-            if self._blob_key is not None:
-                add_chunks(connection, self._blob_key, first, chunks)
+    def _complete_file(self, connection: Connection, file: Attached) -> None:
+        if self._blob_key is not None:
+            complete_blob(connection, self._blob_key, file.digest)
 
-        return work
-
-    def _complete_file(self, file: Attached) -> Work[None]:
-        def work(connection: Connection) -> None:
-            if self._blob_key is not None:
-                complete_blob(connection, self._blob_key, file.digest)
-
-        return work
-
-    def _put_file(self, session: Session, file: Attached, chunks: Sequence[bytes]) -> Work[None]:
-        def work(connection: Connection) -> None:
-            self._enter(connection, session.container_id)
-            key = (self._tenant_id, session.container_id)
-            blob = (file.digest, file.size, iter(chunks))
-            attach_arriving(connection, key, blob, file.upload, self._now, self._arrival_key)
-
-        return work
+    def _put_file(self, connection: Connection, session: Session, file: Attached, chunks: Sequence[bytes]) -> None:
+        self._enter(connection, session.container_id)
+        key, blob = (self._tenant_id, session.container_id), (file.digest, file.size, iter(chunks))
+        attach_arriving(connection, key, blob, file.upload, self._now, self._arrival_key)

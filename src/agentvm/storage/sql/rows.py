@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agentvm.errors import NotFound, shorten
 from agentvm.model.container import Container
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TenantId
@@ -18,7 +19,7 @@ from agentvm.model.resource import Locked
 from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import ORDERED_JOIN
+from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
 from agentvm.storage.sql.records import Columns
 
 Key = tuple[TenantId, ContainerId]
@@ -36,6 +37,12 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
+
+
+def refuse_deleted(connection: Connection, tenant_id: TenantId) -> None:
+    """`NotFound` for a deleted tenant: rows added to it would never be removed. A tenant that was never added is none."""
+    if connection.fetch("SELECT 1 FROM tenants WHERE tenant_id = ? AND deleted_at IS NOT NULL", (tenant_id,)):
+        raise NotFound(f"Tenant not found: {shorten(tenant_id)}")
 
 
 def is_here(table: str) -> str:
@@ -174,7 +181,7 @@ def read_quarantined(connection: Connection) -> tuple[tuple[TenantId, Session], 
     return tuple((TenantId(tenant_id), decode_session(row)) for *row, tenant_id in connection.fetch(QUARANTINED))
 
 
-def read_messages(connection: Connection, key: Key, session_id: SessionId, limit: int = -1) -> tuple[Message, ...]:
+def read_messages(connection: Connection, key: Key, session_id: SessionId, limit: int = ROWS_MAX) -> tuple[Message, ...]:
     return tuple(decode_message(body) for (body,) in connection.fetch(MESSAGES, (*key, session_id, limit)))
 
 

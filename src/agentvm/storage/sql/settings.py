@@ -3,9 +3,9 @@
 from agentvm.errors import Conflict
 from agentvm.model.ids import TenantId
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.records import Columns, Scope
+from agentvm.storage.sql.rows import refuse_deleted
 
 _CHANGE = Columns(Change)
 _CHANGES = f"SELECT {_CHANGE.text} FROM setting_changes WHERE scope = ?"

@@ -6,10 +6,10 @@ from typing import Any
 from agentvm.errors import Conflict, NotFound, shorten
 from agentvm.model.account import ApiKey
 from agentvm.model.ids import KeyId, UserId
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, lesser
 from agentvm.storage.sql.records import Columns, TenantScope
+from agentvm.storage.sql.rows import refuse_deleted
 
 _KEY, _STORED = Columns(ApiKey, without=("tenant_id",)), Columns(ApiKey)
 HAS_OWNER = """

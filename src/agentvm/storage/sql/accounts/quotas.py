@@ -2,11 +2,10 @@
 
 from agentvm.model.account import Quota
 from agentvm.model.ids import UserId
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import Columns, TenantScope
-from agentvm.storage.sql.rows import is_here
+from agentvm.storage.sql.rows import is_here, refuse_deleted
 
 ROW_BYTES = 100
 """Approximate size of a row besides its texts, with its index entries."""

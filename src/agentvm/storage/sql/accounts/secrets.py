@@ -1,8 +1,8 @@
 """SecretStore — the sealed secrets of one tenant, by name. Their content is not known here."""
 
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import TenantScope
+from agentvm.storage.sql.rows import refuse_deleted
 
 _PUT = """
 INSERT INTO secrets (tenant_id, name, sealed, updated_at) VALUES (?, ?, ?, ?)

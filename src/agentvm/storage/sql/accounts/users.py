@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, UserId
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home, refuse_erasing
 from agentvm.storage.sql.erasing.rows import drop_user_slice
 from agentvm.storage.sql.records import Columns, TenantScope
+from agentvm.storage.sql.rows import refuse_deleted
 
 _USER, _STORED = Columns(User, without=("tenant_id",)), Columns(User)
 _USERS = f"SELECT {_STORED.text} FROM users WHERE tenant_id = ? AND deleted_at IS NULL"

@@ -9,7 +9,6 @@ from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, ResourceUri, digest_of
 from agentvm.model.semver import parse_version
 from agentvm.storage.resources import NewDependency, Publication, Published
-from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.graph import check_is_public, check_leads_nowhere_back, readable_blob_size
 from agentvm.storage.sql.resources.index import put_latest, read_version, reindex, set_tags
@@ -21,6 +20,7 @@ from agentvm.storage.sql.resources.rows import (
     decode_resource,
     encode,
 )
+from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.words import words
 
 _FIND = """

@@ -70,9 +70,19 @@ class SessionStore:
         """Pins or archives a session; returns it, None without such a session. One that is so already keeps its time."""
         columns = (("pinned_at", pinned), ("archived_at", archived))
         changes = [
-            (column, f"coalesce({column}, {int(now)})" if query else "NULL") for column, query in columns if query is not None
+            f"{column} = coalesce({column}, {int(now)})" if is_set else f"{column} = NULL"
+            for column, is_set in columns
+            if is_set is not None
         ]
-        return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
+
+        def work(connection: Connection) -> Session | None:
+            key, session = self._find(connection, session_id)
+            if session is None or not changes:
+                return session
+            connection.execute(f"UPDATE sessions SET {', '.join(changes)}, updated_at = ? WHERE session_key = ?", (now, key))
+            return self._find(connection, session_id)[1]
+
+        return await self._database.write(work)
 
     async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
         """Gives a session a title that has none; None when it has one, or is gone."""
@@ -175,16 +185,6 @@ class SessionStore:
         """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""
         await take_in_all(self._database, *self._scope)
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, query), heavy=True)
-
-    async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
-        def work(connection: Connection) -> Session | None:
-            key, session = self._find(connection, session_id)
-            if session is not None and changes:
-                connection.execute(f"UPDATE sessions SET {changes}, updated_at = ? WHERE session_key = ?", (now, key))
-                session = self._find(connection, session_id)[1]
-            return session
-
-        return await self._database.write(work)
 
     async def _look(self, session_id: SessionId, read: Callable[[Connection, int], T], *, heavy: bool = False) -> T | None:
         """The result of a read in a session; None when there is no such session."""
