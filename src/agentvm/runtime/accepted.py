@@ -1,5 +1,6 @@
 """Accepted — a turn that is committed, from when it was taken until it has ended; and how a failure ends it."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,10 @@ from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import turn
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.journal import Batch
+from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
+from agentvm.runtime.session_log import SessionLog
 
 Failure = tuple[str, str, bool]
 """A code, a text for people, and whether to try again may help."""
@@ -66,6 +70,63 @@ class Accepted:
     """When this process took it, in the loop's time: the clock on the wall may be set meanwhile."""
     before_ms: int = 0
     """How long it had been going on by then."""
+
+    stopped: bool = False
+    """Whether somebody has asked to stop it."""
+    acceptance: Batch | None = None
+    """The commit that accepts it, of a turn that has begun before; None for one that begins after its release."""
+    _stored: "asyncio.Future[bool] | None" = None
+    _gate: "asyncio.Future[None] | None" = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has begun before it was released."""
+        return self.acceptance is not None
+
+    def begin(self, acceptance: Batch) -> None:
+        """It begins now, so that its first model call is announced in the commit that accepts it; see `wait_released`."""
+        self.acceptance = acceptance
+        self._stored, self._gate = (asyncio.get_running_loop().create_future() for _ in range(2))
+
+    async def confirm(self, ports: Ports, log: SessionLog) -> None:
+        """Returns when it is accepted. One that could not be stored was never begun: nothing of it has left."""
+        stored = False
+        try:
+            await ports.journal.confirm(self.acceptance, log, self.scope)
+            stored = True
+        finally:
+            if self._stored is not None:
+                self._stored.set_result(stored)
+            if not stored:
+                ports.histories.forget(log.tenant_id, log.session_id)
+                self.cancelling.cancel()
+
+    def release(self) -> None:
+        self.released = True
+        if self._gate is not None and not self._gate.done():
+            self._gate.set_result(None)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.cancelling.cancel()
+
+    async def wait_stored(self) -> None:
+        """Returns when the user's message can be read from the store."""
+        if self._stored is not None:
+            await asyncio.shield(self._stored)
+
+    async def wait_released(self) -> None:
+        """Returns when something of the turn may leave."""
+        if not self.released and self._gate is not None:
+            await asyncio.shield(self._gate)
+
+    async def is_stored(self) -> bool:
+        """Whether there is such a turn; waits, cancelled or not, until that is known."""
+        if self._stored is None:
+            return True
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((self._stored,))
+        return self._stored.result()
 
     def handling(self, tenant_id: TenantId) -> concerning:
         """Entries made within are about this turn, whoever's request the task was started by."""

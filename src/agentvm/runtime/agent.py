@@ -50,9 +50,7 @@ class Agent:
         """The image of the next turn; a running turn keeps the one it began with."""
         self.follows_image = False
         """Whether `image` was read while the agent was in the roster: since then it is told when that is rebuilt."""
-        self.container_id = image.container_id
-        self.image_id = image.image_id
-        self.session_id = session_id
+        self.container_id, self.image_id, self.session_id = image.container_id, image.image_id, session_id
         self._ports = ports
         self._scope = EventScope(
             container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id
@@ -137,12 +135,7 @@ class Agent:
             await self.writer.pay()
             async with self._ports.rewrites:
                 wanted = select(choose, *await self._container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
-            rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
-            rewound = (
-                SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=wanted.taken, rewound_at=at)
-                if wanted.taken
-                else None
-            )
+            rewound = self._rewound(wanted.taken) if wanted.taken else None
             if wanted.content is not None:
                 await self._claim(wanted.content)
                 return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
@@ -153,6 +146,10 @@ class Agent:
         finally:
             self._rewriting.set()
             self._rewriting = None
+
+    def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
+        rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
+        return SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=taken, rewound_at=at)
 
     async def _claim(self, content: UserContent) -> None:
         """Checks that the attachments of a message exist, and keeps them until the message is stored."""
@@ -169,7 +166,8 @@ class Agent:
                 accepted = await self._commit(content, client_key, user_id, rewound)
         finally:
             self._accepting -= 1
-        self.inbox.append(accepted)
+        if not accepted.begun:
+            self.inbox.append(accepted)
         self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
@@ -186,19 +184,31 @@ class Agent:
         told = opening(begun, self.session_id, content, client_key, user_id, rewound=rewound, queued=self.busy)
         accepted = self._accept(begun, user_id)
         accepted.cursor = log.head
-        await self.writer.emit(told, accepted.scope)
+        idle = self.state is AgentState.IDLE and not (self.busy or rewound or self.writer.owed) and self._accepting == 1
+        if idle and self._ports.histories.expect(self.tenant_id, self.session_id, told):
+            accepted.begin(self._ports.journal.post(log, told, accepted.scope))
+            self._running = accepted
+            self._start()
+            await accepted.confirm(self._ports, log)
+        else:
+            await self.writer.emit(told, accepted.scope)
         return accepted
 
     def release(self, accepted: Accepted) -> None:
         """Lets the turn run."""
-        accepted.released = True
+        accepted.release()
+        if accepted.begun:
+            return
         if self.state is AgentState.IDLE:
-            self.state = move(self.state, Move.START)
-            self._rested = anyio.Event()
-            self._ports.tasks.start_soon(self._run)
+            self._start()
         elif self.state is AgentState.STOPPED and not self._suspending:
             # Committed while the agent was being stopped: it still gets its one end.
             self._ports.tasks.start_soon(self._drop_waiting)
+
+    def _start(self) -> None:
+        self.state = move(self.state, Move.START)
+        self._rested = anyio.Event()
+        self._ports.tasks.start_soon(self._run)
 
     async def interrupt(self) -> Accepted | None:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
@@ -213,7 +223,7 @@ class Agent:
     def cancel(self, accepted: Accepted | None) -> None:
         """Stops that turn, if it has not ended: the provider's socket is closed, the partial answer kept."""
         if accepted is not None:
-            accepted.cancelling.cancel()
+            accepted.stop()
             if accepted.resumed and accepted in self.inbox:
                 # It need not wait for its turn among those that are under suspicion: it only ends.
                 self.release(accepted)
@@ -282,7 +292,7 @@ class Agent:
         accepted.left = left if done is None else None
         accepted.before_ms = max(0, self._ports.clock() - left.accepted_at)
         if stopped:
-            accepted.cancelling.cancel()
+            accepted.stop()
         self.inbox.append(accepted)
         self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
@@ -301,11 +311,13 @@ class Agent:
         await self._rested.wait()
 
     async def _run(self) -> None:
+        accepted = self._running
         try:
-            while self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
-                accepted = self.inbox.popleft()
+            while accepted is not None or (self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released):
+                accepted = accepted or self.inbox.popleft()
                 with accepted.handling(self.tenant_id):
                     await self._run_turn(accepted)
+                accepted = None
         finally:
             self._running = None
             self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
@@ -331,17 +343,19 @@ class Agent:
         limits = self._ports.settings_of(self.tenant_id).limits
         failure: Failure | None = None
         try:
-            with anyio.CancelScope(shield=True):
-                await take_up(self._ports, self.tenant_id, self.image, accepted)
-            with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
+            if accepted.resumed:
+                with anyio.CancelScope(shield=True):
+                    await take_up(self._ports, self.tenant_id, self.image, accepted)
+            accepted.cancelling.deadline = anyio.current_time() + limits.turn_seconds
+            with accepted.cancelling:
                 log = await self.writer.log()
                 if accepted.resumed:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
                     produced = max(log.head, accepted.state.produced)
                     accepted.state = msgspec.structs.replace(accepted.state, produced=produced)
                 await Answering(self._ports, self.image, log, accepted).run()
-        except TimeoutError:
-            failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
+            if accepted.cancelling.cancelled_caught and not accepted.stopped:
+                failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
             failure = failure_of(error)
         except anyio.get_cancelled_exc_class():
@@ -355,7 +369,7 @@ class Agent:
             failure = ("internal_error", "The turn failed because of an internal error", True)
         finally:
             # Also when the whole runtime is being cancelled.
-            if not self._suspending:
+            if await accepted.is_stored() and not self._suspending:
                 await self._end(accepted, failure)
             accepted.bill.close()
             accepted.over.set()

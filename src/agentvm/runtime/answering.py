@@ -126,6 +126,7 @@ class Answering:
         weight = self._composed.most
         planned = model_call.plan(chosen, prompt, self.tenant_id, bill.user_id, conversation=weight, least_output=least)
         if warnings := await bill.admit(planned):
+            await self._accepted.wait_released()
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
         if bill.most_output is None or bill.most_output >= planned.most_output:
             return prompt
@@ -133,11 +134,16 @@ class Answering:
 
     async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
         """Commits that the call is made, with an event."""
-        self._tell_fallback(asked)
+        await self._tell_fallback(asked)
         accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt, self._composed.weight)
         call_id = turn.next_id(accepted.state)
         key = f"{call_id}.{attempt}"
-        await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        journal = self._ports.journal
+        batch = journal.post(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        if batch is not accepted.acceptance:
+            await journal.confirm(batch, self._log, accepted.scope)
+        # Of a turn that begins with its acceptance, that is the commit.
+        await accepted.wait_released()
         self._entered = len(accepted.bill.entries)
         accepted.state = msgspec.structs.replace(
             accepted.state,
@@ -179,10 +185,11 @@ class Answering:
         if not now.ended and (now.message_id is not None or not now.pending):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
-    def _tell_fallback(self, asked: Asked) -> None:
+    async def _tell_fallback(self, asked: Asked) -> None:
         """Tells clients which model answers the turn, and why it is not the chosen one."""
         if asked.instead_of is None or asked.again:
             return
+        await self._accepted.wait_released()
         health = asked.instead_of.health
         said = ProviderFallback(
             from_=asked.instead_of.name,
@@ -219,6 +226,9 @@ class Answering:
         log = self._log
         window = max(one.driver.context_window(one.model) for one in candidates)
         current = self._accepted.state.user_message_id
+        sums_up = self._ports.settings_of(log.tenant_id).compaction.by != "off"
+        if not self._ports.histories.find(log.tenant_id, log.session_id, current, summary=sums_up, window=window):
+            await self._accepted.wait_stored()
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
@@ -288,8 +298,10 @@ class Answering:
 
     def _post(self, step: turn.Step) -> None:
         state, told = step
-        told = self._accepted.timed(told) if state.ended else told
-        self._ports.journal.post(self._log, self._accepted.bill.enter(told), self._accepted.scope)
+        if len(told) != 1 or told[0].category != "stream":
+            told = self._accepted.timed(told) if state.ended else told
+            told = self._accepted.bill.enter(told)
+        self._ports.journal.post(self._log, told, self._accepted.scope)
         self._accepted.state = state
 
     async def _flush(self) -> None:

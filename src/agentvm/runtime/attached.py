@@ -7,7 +7,7 @@ place: a turn does not fail for an old file.
 
 import base64
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 import msgspec
 
@@ -39,12 +39,12 @@ class AttachmentMemory:
     def __init__(self) -> None:
         self._bytes = FairSlots(PROMPTS_MAX_BYTES, share=PROMPTS_MAX_BYTES // 2)
 
-    @asynccontextmanager
-    async def hold(self, tenant_id: TenantId, size: int) -> AsyncGenerator[Callable[[], None]]:
+    def hold(self, tenant_id: TenantId, size: int) -> AbstractAsyncContextManager[Callable[[], None]]:
         """Yields a function that releases the bytes early; leaving releases the rest."""
-        if not size:
-            yield _nothing
-            return
+        return self._hold(tenant_id, size) if size else nullcontext(_nothing)
+
+    @asynccontextmanager
+    async def _hold(self, tenant_id: TenantId, size: int) -> AsyncGenerator[Callable[[], None]]:
         async with self._bytes.hold(tenant_id, size) as held:
             yield held.release
 

@@ -10,14 +10,14 @@ models are told them: what a step costs depends on the window, and not on the le
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import anyio
 
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventData
 from agentvm.events.lifecycle import SessionCompacted, SessionDeleted, SessionRestored, SessionRewound
 from agentvm.events.message import (
     AssistantMessageEvent,
@@ -152,6 +152,16 @@ class Histories:
             self.forget(event.tenant_id, session_id)
         elif isinstance(data, MessageEvent):
             self._add((event.tenant_id, session_id), data.message)
+
+    def expect(self, tenant_id: TenantId, session_id: SessionId, told: Sequence[EventData]) -> bool:
+        """Adds messages that are about to be told; False when the history is not kept. `forget` when they cannot be stored."""
+        key = (tenant_id, session_id)
+        if key not in self._kept:
+            return False
+        for data in told:
+            if isinstance(data, MessageEvent):
+                self._add(key, data.message)
+        return key in self._kept
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The history has changed otherwise than by a message that was told."""

@@ -12,27 +12,19 @@ entries nobody needs are dropped. Messages and turns are rows of their own from 
 When the disk refuses, nothing of the batch was stored or told: numbers are taken back, and every poster hears of it.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import anyio
-import msgspec
 
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
 from agentvm.events.base import Event, EventData, EventScope
-from agentvm.events.lifecycle import SessionRewound
-from agentvm.events.message import MessageEvent
-from agentvm.events.turn import ModelAsked, ModelCalled, ModelUnasked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.message import Message
-from agentvm.model.turn import Turn
-from agentvm.runtime.chunk import encode_chunk
-from agentvm.runtime.session_log import SessionLog, pack
+from agentvm.runtime.session_log import SessionLog, pack, write_of
 from agentvm.runtime.tasks import open_tasks
-from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -61,7 +53,7 @@ class _Part:
         """The turns that posted them, which hear of a failure."""
 
 
-class _Batch:
+class Batch:
     """The events that are committed together, by session."""
 
     __slots__ = ("count", "done", "errors", "parts")
@@ -95,8 +87,8 @@ class Journal:
         self._store = store
         self._tell = tell
         self._clock = clock
-        self._batch = _Batch()
-        self._flushing = _Batch()
+        self._batch = Batch()
+        self._flushing = Batch()
         self._flushing.done.set()
         self._wakeup = anyio.Event()
         self._closing = self._closed = False
@@ -141,7 +133,7 @@ class Journal:
     def crowded(self) -> bool:
         return self._batch.count > CROWDED_MIN
 
-    def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> _Batch:
+    def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> Batch:
         """Numbers the events and lets them be committed and told soon. Never waits.
 
         Raises when an earlier post of the same turn was taken back.
@@ -164,7 +156,12 @@ class Journal:
 
     async def emit(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> None:
         """Returns when the events are committed and told; raises when they are not."""
-        batch = self.post(log, told, scope)
+        await self.confirm(self.post(log, told, scope), log, scope)
+
+    async def confirm(self, batch: Batch | None, log: SessionLog, scope: EventScope) -> None:
+        """Returns when what was posted in that batch is committed and told; raises when it is not."""
+        if batch is None:
+            return
         await _wait(batch)
         log.failed.pop(scope.turn_id, None)
         error = batch.errors.get((log, scope.turn_id))
@@ -183,8 +180,9 @@ class Journal:
             while not self._closing or self._batch.parts:
                 await self._wakeup.wait()
                 pause = last + COMMIT_INTERVAL_SECONDS - anyio.current_time()
-                if pause > 0 and not self._closing:
-                    await anyio.sleep(pause)
+                if not self._closing:
+                    # A turn that is accepted just now announces its first call in the same commit, if it is let run.
+                    await anyio.sleep(max(pause, 0))
                 last = anyio.current_time()
                 await self.flush()
         self._closed = True
@@ -209,7 +207,7 @@ class Journal:
 
     async def flush(self) -> None:
         """Commits what was posted. For `run`: two at a time would commit out of order."""
-        batch, self._batch, self._wakeup = self._batch, _Batch(), anyio.Event()
+        batch, self._batch, self._wakeup = self._batch, Batch(), anyio.Event()
         if self._closing:
             self._wakeup.set()
         self._flushing = batch
@@ -223,7 +221,7 @@ class Journal:
         finally:
             batch.done.set()
 
-    async def _commit(self, batch: _Batch) -> None:
+    async def _commit(self, batch: Batch) -> None:
         """One session whose writes cannot be stored keeps nobody else's from being."""
         while True:
             try:
@@ -236,14 +234,14 @@ class Journal:
                 raise
             return
 
-    async def _commit_all(self, batch: _Batch) -> None:
+    async def _commit_all(self, batch: Batch) -> None:
         parts = batch.parts
         if not parts and not self._pruning:
             return
         now = self._clock()
         folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX)}
         writes = [
-            _write(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
+            write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
         carried = {
             log: numbered
@@ -293,7 +291,7 @@ class Journal:
             self._pruning = True
             self._wakeup.set()
 
-    def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
+    def _fail(self, batch: Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
         """Reverts logs of which nothing was stored, with the events that were posted meanwhile on top."""
         for log, error in errors.items():
             log.take_back()
@@ -303,10 +301,16 @@ class Journal:
         self._batch.fail(errors)
 
 
-async def _wait(batch: _Batch) -> None:
-    # Not abandoned: a commit that was begun will be told, so its poster must see it through.
-    with anyio.CancelScope(shield=True):
+async def _wait(batch: Batch) -> None:
+    try:
         await batch.done.wait()
+    except anyio.get_cancelled_exc_class():
+        # Not abandoned: a commit that was begun will be told, so its poster must see it through.
+        with anyio.CancelScope(shield=True):
+            await batch.done.wait()
+        if anyio.current_effective_deadline() != -math.inf:
+            # Of no scope that would cancel again what comes next.
+            raise
 
 
 @asynccontextmanager
@@ -322,74 +326,3 @@ async def open_journal(store: Store, tell: Callable[[Sequence[Event]], None], cl
 
 
 _ENTRY_MAX = 2**62
-
-
-_IN_JOURNAL_ONLY = frozenset({"stream", "state"})
-"""Categories of events that are in no row but the journal's, until they are folded."""
-
-
-def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
-    if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
-        return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
-    messages: list[Message] = []
-    turns: list[Turn] = []
-    ledger: list[LedgerEntry] = []
-    asked: list[AskedCall] = []
-    answered: list[str] = []
-    rewind: Rewinding | None = None
-    for event in events:
-        if event.data.category in _IN_JOURNAL_ONLY:
-            continue
-        match event.data:
-            case MessageEvent(message=message):
-                messages.append(message)
-            case TurnRequest() | TurnResumed() | TurnResponse() as data:
-                turns.append(_turn(event, data))
-            case ModelAsked(call=call):
-                asked.append(call)
-            case ModelUnasked(asked=key):
-                answered.append(key)
-            case ModelCalled(entry=entry, asked=asked_key):
-                ledger += [] if entry is None else [entry]
-                answered += [] if asked_key is None else [asked_key]
-            case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
-                rewind = Rewinding(rewind_id, taken, at)
-            case _:
-                pass
-    chunk = None
-    if fold:
-        chunk = LogChunk(first_seq=fold[0].seq, last_seq=fold[-1].seq, made_at=now, body=encode_chunk(fold))
-    return SessionWrite(
-        tenant_id=log.tenant_id,
-        container_id=log.container_id,
-        session_id=log.session_id,
-        now=now,
-        messages=messages,
-        turns=turns,
-        ledger=ledger,
-        asked=asked,
-        answered=answered,
-        chunk=chunk,
-        rewind=rewind,
-    )
-
-
-def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
-    scope = event.scope
-    if scope.container_id is None or scope.image_id is None or scope.session_id is None:
-        raise ValueError(f"{data.turn_id} belongs to no session")
-    turn = Turn(
-        turn_id=data.turn_id,
-        container_id=scope.container_id,
-        image_id=scope.image_id,
-        session_id=scope.session_id,
-        message_id=data.message_id,
-        accepted_at=data.timestamp,
-    )
-    match data:
-        case TurnRequest(client_key=key, user_id=user_id):
-            return msgspec.structs.replace(turn, client_key=key, user_id=user_id)
-        case TurnResumed(attempt=attempt):
-            return msgspec.structs.replace(turn, attempts=attempt)
-        case TurnResponse(timestamp=at, duration=duration, outcome=outcome, usage=usage):
-            return msgspec.structs.replace(turn, accepted_at=at - duration, outcome=outcome, usage=usage, ended_at=at)

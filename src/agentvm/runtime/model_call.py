@@ -6,6 +6,8 @@ before it answered, is withdrawn and costs nothing. Every other call is settled 
 estimate. A fallback is asked only while nothing was answered.
 """
 
+import math
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 
@@ -141,17 +143,21 @@ async def _call(asked: Asked, filled: Filled, record: CallRecord, until: float) 
 async def _receive(asked: Asked, filled: Filled, record: CallRecord, until: float) -> None:
     async with aclosing(asked.chosen.driver.run(filled.take())) as outputs:
         # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
-        began = anyio.current_time()
-        with anyio.CancelScope(deadline=until) as silent:
-            first = await anext(outputs, None)
-        if silent.cancelled_caught:
-            waited = anyio.current_time() - began
-            error = ProviderTimeout(f"{asked.chosen.provider} did not begin to answer in time; try again", waited=waited)
-            error.unanswered = True
-            raise error
+        first = await anext(outputs, None) if until == math.inf else await _first(asked, outputs, until)
         filled.sent()
         if first is not None:
             asked.attempt.answered()
             await record.receive(first)
             async for output in outputs:
                 await record.receive(output)
+
+
+async def _first(asked: Asked, outputs: AsyncIterator[ModelOutput], until: float) -> ModelOutput | None:
+    began = anyio.current_time()
+    with anyio.CancelScope(deadline=until) as silent:
+        return await anext(outputs, None)
+    assert silent.cancelled_caught
+    waited = anyio.current_time() - began
+    error = ProviderTimeout(f"{asked.chosen.provider} did not begin to answer in time; try again", waited=waited)
+    error.unanswered = True
+    raise error

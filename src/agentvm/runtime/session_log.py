@@ -6,13 +6,24 @@ import msgspec
 
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, EventScope
-from agentvm.events.lifecycle import Interrupted
+from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
+from agentvm.events.turn import (
+    ModelAsked,
+    ModelCalled,
+    ModelUnasked,
+    TurnRequest,
+    TurnResponse,
+    TurnResumed,
+    TurnSuspended,
+)
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.message import rough_size
-from agentvm.runtime.chunk import encode_events
+from agentvm.model.ledger import AskedCall, LedgerEntry
+from agentvm.model.message import Message, rough_size
+from agentvm.model.turn import Turn
+from agentvm.runtime.chunk import encode_chunk, encode_events
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 
 logger = get_logger(__name__)
 
@@ -175,3 +186,75 @@ def unpack(entry: int, body: bytes) -> list[JournalPart]:
     except msgspec.DecodeError as problem:
         logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
         return []
+
+
+_IN_JOURNAL_ONLY = frozenset({"stream", "state"})
+"""Categories of events that are in no row but the journal's, until they are folded."""
+
+
+def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
+    """The rows of a session that these events change; `fold` is the part of its log that is complete."""
+    if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
+        return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
+    messages: list[Message] = []
+    turns: list[Turn] = []
+    ledger: list[LedgerEntry] = []
+    asked: list[AskedCall] = []
+    answered: list[str] = []
+    rewind: Rewinding | None = None
+    for event in events:
+        if event.data.category in _IN_JOURNAL_ONLY:
+            continue
+        match event.data:
+            case MessageEvent(message=message):
+                messages.append(message)
+            case TurnRequest() | TurnResumed() | TurnResponse() as data:
+                turns.append(_turn(event, data))
+            case ModelAsked(call=call):
+                asked.append(call)
+            case ModelUnasked(asked=key):
+                answered.append(key)
+            case ModelCalled(entry=entry, asked=asked_key):
+                ledger += [] if entry is None else [entry]
+                answered += [] if asked_key is None else [asked_key]
+            case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
+                rewind = Rewinding(rewind_id, taken, at)
+            case _:
+                pass
+    chunk = None
+    if fold:
+        chunk = LogChunk(first_seq=fold[0].seq, last_seq=fold[-1].seq, made_at=now, body=encode_chunk(fold))
+    return SessionWrite(
+        tenant_id=log.tenant_id,
+        container_id=log.container_id,
+        session_id=log.session_id,
+        now=now,
+        messages=messages,
+        turns=turns,
+        ledger=ledger,
+        asked=asked,
+        answered=answered,
+        chunk=chunk,
+        rewind=rewind,
+    )
+
+
+def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
+    scope = event.scope
+    if scope.container_id is None or scope.image_id is None or scope.session_id is None:
+        raise ValueError(f"{data.turn_id} belongs to no session")
+    turn = Turn(
+        turn_id=data.turn_id,
+        container_id=scope.container_id,
+        image_id=scope.image_id,
+        session_id=scope.session_id,
+        message_id=data.message_id,
+        accepted_at=data.timestamp,
+    )
+    match data:
+        case TurnRequest(client_key=key, user_id=user_id):
+            return msgspec.structs.replace(turn, client_key=key, user_id=user_id)
+        case TurnResumed(attempt=attempt):
+            return msgspec.structs.replace(turn, attempts=attempt)
+        case TurnResponse(timestamp=at, duration=duration, outcome=outcome, usage=usage):
+            return msgspec.structs.replace(turn, accepted_at=at - duration, outcome=outcome, usage=usage, ended_at=at)

@@ -19,11 +19,14 @@ from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.text import repair_text
+from agentvm.sharing.cache import Cache
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
 """Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
 
 TIMEOUT_SECONDS = 60.0
+TOOL_SETS_MAX = 1_000
+"""Combinations of tools that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +105,20 @@ class ServerTools:
 
     def __init__(self, tools: Sequence[Tool], *, default: Sequence[str] = DEFAULT_TOOLS) -> None:
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
-        self._default = default
+        self._default = tuple(default)
+        self._sets: Cache[tuple[str, ...], ToolSet] = Cache(TOOL_SETS_MAX)
 
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         return tuple(self._tools)
 
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
-        names = self._default if image.definition.tools is None else image.definition.tools
-        # A name that this process does not have is left out: an image may be older than the server.
-        return ToolSet([self._tools[name] for name in names if name in self._tools])
+        names = self._default if image.definition.tools is None else tuple(image.definition.tools)
+        tools = self._sets.get(names)
+        if tools is None:
+            # A name that this process does not have is left out: an image may be older than the server.
+            tools = ToolSet([self._tools[name] for name in names if name in self._tools])
+            self._sets.put(names, tools)
+        return tools
 
 
 def _checked(name: str, result: object, output_max: int) -> ToolOutcome:

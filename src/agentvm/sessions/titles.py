@@ -6,7 +6,6 @@ nothing; with `model` it is one small model call, admitted and billed like any o
 is not allowed, or fails, the first words are used.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -57,18 +56,19 @@ class Titles:
         self._clock = clock
         self._by = by
         self._calls = calls
-        self._queue: deque[SessionWork] = deque()
+        self._queue: dict[tuple[TenantId, SessionId], SessionWork] = {}
+        """The first turn that ended of each session since it was looked at."""
         self._heard = anyio.Event()
         self._known: Cache[tuple[TenantId, SessionId], bool] = Cache(KNOWN_SESSIONS_MAX)
 
     def react(self, event: Event) -> None:
         work = SessionWork.after(event)
-        if work is None or self._by(event.tenant_id) == "off" or self._known.get(work.key):
+        if work is None or self._by(event.tenant_id) == "off" or work.key in self._queue or self._known.get(work.key):
             return
         if len(self._queue) >= QUEUED_TURNS_MAX:
             logger.info("title_skipped", session_id=work.session_id)
             return
-        self._queue.append(work)
+        self._queue[work.key] = work
         self._heard.set()
 
     async def run(self, tell: Tell) -> None:
@@ -77,7 +77,11 @@ class Titles:
             await self._heard.wait()
             self._heard = anyio.Event()
             while self._queue:
-                await self._queue.popleft().run(self._try, tell, "title_crashed")
+                key, work = next(iter(self._queue.items()))
+                try:
+                    await work.run(self._try, tell, "title_crashed")
+                finally:
+                    del self._queue[key]
 
     async def _try(self, turn: SessionWork, tell: Tell) -> None:
         try:

@@ -7,8 +7,7 @@ coroutine; its deadline is that of the caller.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 from functools import partial
 
 import anyio
@@ -86,14 +85,9 @@ class FairSlots:
                 self._leave(key, waiter)
         return HeldSlots(self, key, size)
 
-    @asynccontextmanager
-    async def hold(self, key: Hashable, size: int = 1) -> AsyncGenerator[HeldSlots]:
+    def hold(self, key: Hashable, size: int = 1) -> "_Holding":
         """The slots for the time of the block, or until they are released."""
-        held = await self.acquire(key, size)
-        try:
-            yield held
-        finally:
-            held.release()
+        return _Holding(self, key, size)
 
     def release(self, key: Hashable, size: int = 1) -> None:
         """Releases slots that `acquire` granted."""
@@ -140,3 +134,19 @@ class FairSlots:
             passed.append(waiter)
             return False
         return True
+
+
+class _Holding:
+    """The context of `FairSlots.hold`."""
+
+    __slots__ = ("_held", "_key", "_size", "_slots")
+
+    def __init__(self, slots: FairSlots, key: Hashable, size: int) -> None:
+        self._slots, self._key, self._size = slots, key, size
+
+    async def __aenter__(self) -> HeldSlots:
+        self._held = await self._slots.acquire(self._key, self._size)
+        return self._held
+
+    async def __aexit__(self, *_: object) -> None:
+        self._held.release()

@@ -67,8 +67,8 @@ class Terms:
 
     def charge(self, planned: Planned, usage: Usage, at: int) -> Charge:
         cost = self._cost(planned, usage, at)
-        if cost is None:
-            return Charge(None, None)
+        if not cost:
+            return Charge(cost, cost)
         # Rounded once, here: the price of a row never depends on how rows are summed.
         return Charge(cost, int((cost * self.markup).to_integral_value(rounding=ROUND_HALF_EVEN)))
 

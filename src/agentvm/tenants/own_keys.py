@@ -95,9 +95,14 @@ class OwnKeys:
     async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
         """Yields the driver for a turn of the tenant, then the fallbacks. `DriverNotFound` when neither tenant nor server has
         one."""
+        chain = await self._chain(tenant_id, name)
+        if len(chain) == 1 and chain[0][1] is None:
+            async with self._models.use(chain[0][0], tenant_id) as only:
+                yield (only,)
+            return
         async with AsyncExitStack() as stack:
             candidates: list[Chosen] = []
-            for model, key in await self._chain(tenant_id, name):
+            for model, key in chain:
                 try:
                     chosen = await stack.enter_async_context(self._use(tenant_id, model, key))
                 except AgentVMError as error:
