@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.model.attachment import is_url, referred_digest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
@@ -29,8 +29,12 @@ from agentvm.model.message import (
     UserPart,
 )
 from agentvm.model.usage import estimate_tokens
+from agentvm.sharing.cache import Cache
 
 Exchange = tuple[ConversationEntry, ...]
+
+ENCODED_TOOLS_MAX = 1_000
+"""Sets of tools whose JSON is kept."""
 
 MIN_THINKING_TOKENS = 1_024
 """Anthropic refuses to be asked to think with fewer."""
@@ -57,9 +61,21 @@ def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, 
     return sum([_weight(each, sizes) for each in conversation])
 
 
+_encoded: Cache[int, tuple[tuple[ToolSpec, ...], bytes]] = Cache(ENCODED_TOOLS_MAX)
+
+
+def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
+    """The tools as JSON, about as providers read them. Turns share their tools, so this is done once for each set."""
+    known = _encoded.get(id(tools))
+    if known is None or known[0] is not tools:
+        known = (tools, msgspec.json.encode(tools))
+        _encoded.put(id(tools), known)
+    return known[1]
+
+
 def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:
     """About how many tokens a provider reads: the conversation, weighed unless its weight is known, system prompt and tools."""
-    tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
+    tools = estimate_tokens(encode_tools(prompt.tools).decode()) if prompt.tools else 0
     weight = count_tokens(prompt.conversation) if conversation is None else conversation
     return weight + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 

@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.conversation import split_data_url
+from agentvm.drivers.conversation import encode_tools, split_data_url
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
 
@@ -75,7 +75,7 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
     total += conversation
     # The embedded model gets no tools.
     if prompt.tools and driver != "local":
-        total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)
+        total += TOOLS_TOKENS + len(encode_tools(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)
     return total
 
 

@@ -52,7 +52,7 @@ class ConnectionState(Enum):
     RELIABLE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandReceived:
     """A well-formed command."""
 

@@ -142,8 +142,6 @@ class Answering:
         batch = journal.post(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
         if batch is not accepted.acceptance:
             await journal.confirm(batch, self._log, accepted.scope)
-        # Of a turn that begins with its acceptance, that is the commit.
-        await accepted.wait_released()
         self._entered = len(accepted.bill.entries)
         accepted.state = msgspec.structs.replace(
             accepted.state,
@@ -155,6 +153,12 @@ class Answering:
             hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
             spoken_at=None,
         )
+        try:
+            await accepted.wait_released()
+        except anyio.get_cancelled_exc_class():
+            if await accepted.is_stored():
+                await self.withdraw()
+            raise
 
     async def receive(self, output: ModelOutput) -> None:
         self._post(turn.step(self._accepted.state, output, self._ports.clock()))

@@ -7,7 +7,7 @@ A call that nobody waits for asks each once, and waits for none of them.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 
@@ -21,8 +21,7 @@ PATIENCE_SECONDS = 30.0
 """One model call waits this long altogether for providers that are unavailable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """The provider to ask. `instead_of` is the chosen one, if it is another; `again` when this call has asked it before."""
 
     chosen: Chosen

@@ -11,6 +11,8 @@ Conformance: `tests.conformance.store`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
@@ -19,8 +21,7 @@ from agentvm.model.session import Summary
 from agentvm.model.turn import Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogChunk:
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Events `first_seq` to `last_seq` of a session, as `agentvm.runtime.chunk` packs them."""
 
     first_seq: int
@@ -72,8 +73,7 @@ class ReadingLimits:
 WHOLE = ReadingLimits(max_bytes=2**62)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWrite:
+class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """The additions of one commit to one session: messages, turns, a complete part of the log, and their cost.
 
     What `rewind` takes back goes before the messages come. Without messages, turns, chunk, ledger and rewind no row of the

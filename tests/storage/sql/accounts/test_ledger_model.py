@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
@@ -95,7 +94,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def commit(self, writes: list[tuple[TenantId, list[LedgerEntry], bool]]) -> None:
         """Some of the sessions are gone by then, which forgives nothing."""
         made = [billed(*added, of=tenant) for tenant, added, _ in writes]
-        sent = [replace(write, session_id=GONE) if gone else write for write, (*_, gone) in zip(made, writes, strict=True)]
+        pairs = zip(made, writes, strict=True)
+        sent = [structs.replace(write, session_id=GONE) if gone else write for write, (*_, gone) in pairs]
         committed = self.run(lambda: self.store.commit(sent))
         assert committed.gone == {GONE for *_, gone in writes if gone}
         for tenant, added, _ in writes:

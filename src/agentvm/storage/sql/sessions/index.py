@@ -7,7 +7,6 @@ and models say is taken in whole, of what tools say the beginning.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -48,8 +47,7 @@ _KNOWN = "SELECT 1 FROM message_facts WHERE position = ?"
 _SET_PREVIEW = "UPDATE sessions SET preview = ? WHERE session_key = ? AND preview IS NULL"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """The facts and the text of a message for the index."""
 
     at: int
