@@ -84,7 +84,7 @@ class Accepted:
         return self.acceptance is not None
 
     def begin(self, acceptance: Batch) -> None:
-        """It begins now, so that its first model call is announced in the commit that accepts it; see `wait_released`."""
+        """Begins the turn now, so that its first model call is announced in the commit that accepts it; see `wait_released`."""
         self.acceptance = acceptance
         self._stored, self._gate = (asyncio.get_running_loop().create_future() for _ in range(2))
 
