@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
 from tests.support.processes import wait_ended
@@ -191,18 +192,20 @@ from agentvm.testing.conformance.driver import hello
 async def main():
     async with open_driver(DriverSettings()) as driver:
         async for _ in driver.run(hello(driver, "Tell a long story.", max_tokens=4000)):
-            print(*driver.process_ids, flush=True)
+            print(driver.process_ids[0], flush=True)
 
 anyio.run(main)
 """
 
 
 @installed
+@pytest.mark.timeout(300)
 async def test_the_process_dies_with_its_parent_even_if_that_is_killed() -> None:
-    with anyio.fail_after(100):
+    # Two interpreters start and a model is loaded: on a busy machine that takes minutes.
+    with anyio.fail_after(280):
         async with await anyio.open_process([sys.executable, "-c", PARENT], stderr=None) as parent:
             assert parent.stdout is not None
-            pid = int((await parent.stdout.receive()).split()[0])
+            pid = int(await BufferedByteReceiveStream(parent.stdout).receive_until(b"\n", 100))
             parent.kill()
             await parent.wait()
         await wait_ended(pid)

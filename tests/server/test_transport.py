@@ -188,11 +188,12 @@ async def test_a_large_message_that_does_not_go_on_is_not_waited_for(monkeypatch
 
 
 async def test_a_large_message_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
+    # A busy machine may be late with a piece, but not by this much; all of them take longer.
+    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 1.0)
     monkeypatch.setattr(transport_module, "FRAME_MIN_BYTES", 1)
     async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as alice:
         await alice.send_bytes(unfinished(900_000, 600_000))
         for _ in range(30):
             await alice.send_bytes(b" " * 10_000)
-            await anyio.sleep(0.01)
+            await anyio.sleep(0.05)
         await alice.received(b"system_error")
