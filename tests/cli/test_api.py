@@ -13,7 +13,7 @@ from agentvm.cli import api as api_module
 from agentvm.cli.api import Api, RequestFailed
 from agentvm.model.secret import Secret
 from agentvm.operations.http_face import NULL
-from agentvm.operations.table import http_face
+from agentvm.operations.modules import http_face
 
 KEY = "avm_secret_key"
 CLI = Path(api_module.__file__).parent

@@ -273,7 +273,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def _face(operation: str) -> "HttpFace":
     # Late: the help of a command needs no operation.
-    from agentvm.operations.table import http_face
+    from agentvm.operations.modules import http_face
 
     return http_face(operation)
 

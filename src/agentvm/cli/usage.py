@@ -13,6 +13,7 @@ from agentvm.cli.options import since_option, until_option
 from agentvm.cli.table import Column, Item, Show, counted, money, plain, table
 from agentvm.errors import InvalidInput
 from agentvm.model.ledger import LedgerEntry
+from agentvm.operations.usage import DIMENSIONS
 from agentvm.tenants.exports import read_export
 from agentvm.tenants.reconcile import ReconcileReport, days_of, reconcile
 
@@ -24,16 +25,6 @@ Examples:
   avm usage reconcile claude_api_tokens.csv            compare with the provider's bill
 """
 
-DIMENSIONS: dict[str, str] = {
-    "hour": "hour",
-    "day": "day",
-    "month": "month",
-    "user": "userId",
-    "container": "containerId",
-    "image": "imageId",
-    "driver": "driver",
-    "model": "model",
-}
 SUMS: dict[str, Column] = {
     "CALLS": "calls",
     "INPUT": "inputTokens",

@@ -11,7 +11,7 @@ import msgspec
 from agentvm.errors import ChannelClosed, ConfigInvalid, from_code
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
-from agentvm.operations.table import http_face
+from agentvm.operations.modules import http_face
 from agentvm.protocol.records import AttachmentRecord
 
 BLOCK_BYTES = 1 << 18

@@ -1,22 +1,13 @@
 """Table — every operation, and the commands among them."""
 
-from functools import cache
-from importlib import import_module
 from typing import Any
 
-from agentvm.operations.http_face import HttpFace
+from agentvm.operations.modules import MODULES, group_of
 from agentvm.operations.operation import Operation, OperationGroup
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.requests import Request
 
-MODULES = (
-    "key tenant user container erasure quota usage wallet secret sandbox config audit definition image_build "
-    "image attachment resource resource_resolve resource_version resource_bundle agent retention log error "
-    "provider metric turn session_lists session branch message compaction draft transfer"
-).split()
-"""The modules of operations, in the order of the reference."""
-
-GROUPS: tuple[OperationGroup, ...] = tuple(import_module(f"agentvm.operations.{name}").operation for name in MODULES)
+GROUPS: tuple[OperationGroup, ...] = tuple(map(group_of, MODULES))
 
 OPERATIONS: tuple[Operation, ...] = tuple(row for group in GROUPS for row in group.rows)
 
@@ -34,15 +25,6 @@ ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or nam
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on ignored fields."""
 
 CODEC = CommandCodec(COMMANDS, ADDITIVE)
-
-
-@cache
-def http_face(name: str) -> HttpFace:
-    """Returns the HTTP face of an operation that has one."""
-    row = BY_NAME[name]
-    if row.http is None:
-        raise KeyError(f"{name} has no route")
-    return HttpFace(row, row.http)
 
 
 def command_name(request: Request[Any]) -> str:

@@ -1,0 +1,31 @@
+"""Modules — where the operations are declared, and how one of them is found without loading all."""
+
+from functools import cache
+from importlib import import_module
+
+from agentvm.operations.http_face import HttpFace
+from agentvm.operations.operation import OperationGroup
+
+MODULES = (
+    "key tenant user container erasure quota usage wallet secret sandbox config audit definition image_build "
+    "image attachment resource resource_resolve resource_version resource_bundle agent retention log error "
+    "provider metric turn session_lists session branch message compaction draft transfer"
+).split()
+"""The modules of operations, in the order of the reference."""
+
+
+def group_of(module: str) -> OperationGroup:
+    """Returns the operations of a module."""
+    group: OperationGroup = import_module(f"agentvm.operations.{module}").operation
+    return group
+
+
+@cache
+def http_face(name: str) -> HttpFace:
+    """Returns the HTTP face of an operation. The modules of its noun are loaded first: a client needs no others."""
+    noun = name.partition(".")[0]
+    for module in sorted(MODULES, key=lambda module: module.partition("_")[0] != noun):
+        for row in group_of(module).rows:
+            if row.name == name and row.http is not None:
+                return HttpFace(row, row.http)
+    raise KeyError(f"{name} has no route")
