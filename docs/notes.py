@@ -34,6 +34,12 @@ EVENT_NOTES: dict[str, str] = {
     "quota_warning": "A soft limit is reached; nothing is refused yet. `resetAt` is when the window is renewed.",
     "provider_fallback": "The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. "
     "`reason` is the code of its error, `retryAt` when it may be asked again.",
+    "turn_parked": "Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how "
+    "long it has run, in milliseconds.",
+    "tool_waiting": "A call waits: for an approval, or for its client, which runs it. Answer with `tool_answer`, which gives "
+    "back the `fingerprint`; nobody answers until `expiresAt`: the call is denied.",
+    "tool_answered": "A wait ended. `decision` is also `expired`, or `superseded` when the user went on.",
+    "tool_started": "A call that had waited begins to run.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "
     "under a new id: see `message_start`.",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentvm.model.message import Message
     from agentvm.model.secret import Secret
     from agentvm.protocol.link import WireEvent
+    from agentvm.runtime.function_tool import tool
     from agentvm.server.local import local_runtime, start_server
 
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "local_runtime": "agentvm.server.local",
     "remote_runtime": "agentvm.client.remote",
     "start_server": "agentvm.server.local",
+    "tool": "agentvm.runtime.function_tool",
 }
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "local_runtime",
     "remote_runtime",
     "start_server",
+    "tool",
 ]
 
 

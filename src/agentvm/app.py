@@ -25,6 +25,7 @@ from agentvm.resources.centre import make_centre
 from agentvm.resources.shipped import publish_shipped
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
+from agentvm.runtime.tools import Tool
 from agentvm.sessions.background import BackgroundWork
 from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
 from agentvm.storage.sql.store import Store
@@ -61,10 +62,13 @@ async def open_agentvm(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
+    tools: Sequence[Tool] = (),
     clock: Clock = system_clock,
     overrides: bool = True,
 ) -> AsyncIterator[AgentVM]:
     """Opens an AgentVM. `drivers` replace the providers of the config; the first of them is the default.
+
+    `tools` are those of the embedding program; an image has the ones that its definition names.
 
     Without `overrides` the changes of settings at run time are ignored.
     """
@@ -76,7 +80,7 @@ async def open_agentvm(
         resources = make_centre(store, clock, new_id)
         await publish_shipped(resources)
         background = open_background(services, store, clock, new_id)
-        runtime, monitor = await open_monitored_runtime(services, store, clock, new_id, background, stack)
+        runtime, monitor = await open_monitored_runtime(services, store, tools, clock, new_id, background, stack)
         _check(runtime, definitions)
         vm = AgentVM(
             store=store,

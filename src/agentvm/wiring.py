@@ -1,6 +1,6 @@
 """Wiring — opens the parts of a server from its settings, and applies changed settings to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import ServerTools
+from agentvm.runtime.tools import ServerTools, Tool
 from agentvm.sessions.background import BackgroundWork
 from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, LoadedSessions, Retainer
@@ -140,11 +140,17 @@ class Services:
 
 
 async def open_monitored_runtime(
-    services: Services, store: Store, clock: Clock, new_id: NewId, background: BackgroundWork, stack: AsyncExitStack
+    services: Services,
+    store: Store,
+    own_tools: Sequence[Tool],
+    clock: Clock,
+    new_id: NewId,
+    background: BackgroundWork,
+    stack: AsyncExitStack,
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
     settings = services.settings
-    tools = ServerTools(builtin_tools(clock))
+    tools = ServerTools((*builtin_tools(clock), *own_tools))
     monitor = Monitor(
         clock=clock,
         known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),

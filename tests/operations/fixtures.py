@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -24,6 +25,7 @@ from agentvm.operations.dispatch import answer, refuse_unreadable
 from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, CommandRefused, PeerConnection
 from agentvm.resources.registry import Author, NewVersion, VersionChange
+from agentvm.runtime.tools import Tool
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
 Event = dict[str, Any]
@@ -139,6 +141,7 @@ async def open_desk(
     limits: Limits | None = None,
     compaction: Compaction | None = None,
     titles: TitleSource = "off",
+    tools: Sequence[Tool] = (),
 ) -> AsyncIterator[Desk]:
     numbers = iter(range(1_000, 1_000_000))
     config = ServerConfig(
@@ -148,5 +151,6 @@ async def open_desk(
         compaction=compaction or Compaction(),
     )
     drivers = {"scripted": driver or ScriptedDriver()}
-    async with open_agentvm(config, definitions=definitions, drivers=drivers, clock=lambda: next(numbers)) as vm:
+    clock = partial(next, numbers)
+    async with open_agentvm(config, definitions=definitions, drivers=drivers, tools=tools, clock=clock) as vm:
         yield Desk(vm, vm.attach())

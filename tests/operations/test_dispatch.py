@@ -34,6 +34,9 @@ class Broken:
     def sessions(self, containers: object) -> "Broken":
         return self
 
+    def waits(self, containers: object) -> "Broken":
+        return self
+
     def drafts(self, author: str, containers: object) -> "Broken":
         return self
 

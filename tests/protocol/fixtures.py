@@ -50,6 +50,8 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
     "message_edit": {"sessionId": "sess_1", "messageId": "msg_1", "content": "hello"},
+    "tool_waits": {"sessionId": "sess_1", "state": "open"},
+    "tool_answer": {"waitId": "wait_1", "fingerprint": "sha256:1", "decision": "deny", "reason": "no"},
     "resource_register": {"type": "prompt", "name": "hello", "content": {"text": "Hello."}},
     "resource_publish": {"uri": "resource://prompts/hello", "content": {"text": "Hello!"}},
     "resource_list": {"scope": "own"},

@@ -189,7 +189,7 @@ async def test_an_interrupt_while_a_tool_runs_cancels_the_tool() -> None:
             cancelled.append(True)
         return None
 
-    driver = ScriptedDriver(in_turn(tool_calls(("c1", "hang", {}), text="Wait"), reply("never")))
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "hang", {}), text="ToolWait"), reply("never")))
     async with open_world(driver, tools=[tool("hang", hang, timeout_seconds=60)]) as world:
         agent = world.start()
         turn_id = await world.say(agent, "hi")

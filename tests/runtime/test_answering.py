@@ -9,8 +9,8 @@ from agentvm.errors import SessionQuarantined
 from agentvm.model.definition import Definition
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import Usage
+from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.recovery.progress import Done
-from agentvm.runtime.turn import PendingCall
 
 
 async def ok(arguments: dict[str, object]) -> object:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from agentvm.errors import ToolFailed
 from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import EXPRESSION_MAX, builtin_tools, calculate, tell_time
-from agentvm.runtime.tools import ToolOutcome, ToolSet
+from agentvm.runtime.calls import ToolOutcome
+from agentvm.runtime.tools import ToolSet
 
 NOON = 1_794_744_000_000
 TOOLS = ToolSet(builtin_tools(lambda: NOON))

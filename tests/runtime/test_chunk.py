@@ -16,6 +16,7 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.message import Message, encode_message
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime import turn
+from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.chunk import (
     decode_events,
     decode_some,
@@ -48,7 +49,7 @@ def play(calls: list[list[ModelOutput]]) -> list[EventData]:
             now, made = turn.step(now, output, clock())
             told += [data for data in made if data.told]
         for pending in now.pending:
-            now, made = turn.tool_finished(now, pending.call, {"of": pending.call.input}, False, clock())
+            now, made = turn.tool_finished(now, pending.call, ToolOutcome({"of": pending.call.input}, False), clock())
             told += [data for data in made if data.told]
     return told
 

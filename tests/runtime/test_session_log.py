@@ -5,12 +5,12 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.message import SilentMessageEvent, UserMessageEvent
 from agentvm.events.stream import TextDelta
-from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
+from agentvm.events.turn import TurnParked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
-from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, MessageId, SessionId, TurnId
+from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE
 from agentvm.runtime.recovery.tails import read_tails
-from agentvm.runtime.session_log import TAIL_MAX_BYTES, SessionLog, pack
+from agentvm.runtime.session_log import TAIL_MAX_BYTES, SessionLog, pack, write_of
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 
@@ -146,3 +146,26 @@ def test_what_follows_a_part_that_cannot_be_read_stands_by_itself() -> None:
     log.restore(told[:2], 1)
     log.restore(told[2:], 3)
     assert ([event.seq for event in log.tail], log.head, log.entry) == ([4], 4, 1)
+
+
+def test_a_parked_turn_says_since_when_and_a_resumed_one_does_not() -> None:
+    scope = EventScope(container_id=ContainerId("c1"), image_id=ImageId("i"), session_id=SessionId("s"), turn_id=ONE)
+    parked = TurnParked(turn_id=ONE, message_id=MessageId("m"), timestamp=7, waits=(), active=40)
+    resumed = TurnResumed(turn_id=ONE, message_id=MessageId("m"), timestamp=8, attempt=0)
+    log = fresh()
+    log.number([begin(ONE)], scope, 5)
+    (row,) = write_of(log, log.number([parked], scope, 7), 9, None).turns
+    assert (row.parked_at, row.active_ms, row.outcome) == (7, 40, None)
+    assert (log.parked, list(log.open_turns)) == (ONE, [])
+    (row,) = write_of(log, log.number([resumed], scope, 8), 9, None).turns
+    assert row.parked_at is None
+    assert (log.parked, list(log.open_turns)) == (None, [ONE])
+
+
+def test_parking_that_could_not_be_stored_is_taken_back() -> None:
+    log = fresh()
+    log.number([begin(ONE)], EventScope(), 5)
+    log.committed = log.head
+    log.number([TurnParked(turn_id=ONE, message_id=MessageId("m"), timestamp=7, waits=(), active=1)], EventScope(), 7)
+    log.take_back()
+    assert (log.parked, list(log.open_turns)) == (None, [ONE])

@@ -12,7 +12,8 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import builtin_tools
-from agentvm.runtime.tools import ServerTools, ToolOutcome, ToolSet
+from agentvm.runtime.calls import ToolOutcome
+from agentvm.runtime.tools import ServerTools, ToolSet
 
 
 def giving(value: object) -> ToolSet:

@@ -28,6 +28,7 @@ from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, ErrorMessage, TextPart, ThinkingPart, ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import tool_input, turn
+from agentvm.runtime.calls import ToolOutcome
 
 ACCEPTED_AT = 100
 START = MessageStarted("msg_provider", "fake-model-1")
@@ -123,7 +124,7 @@ def test_t2_a_turn_with_one_tool_call() -> None:
     assert told[-2] == stream.MessageStop(stop_reason="tool_use")
     assert not now.ended
     (pending,) = now.pending
-    now, answered = turn.tool_finished(now, pending.call, "a.txt\nb.txt", False, 200)
+    now, answered = turn.tool_finished(now, pending.call, ToolOutcome("a.txt\nb.txt", False), 200)
     assert names(answered) == ["tool_result", "tool_result_message", "tool_completed"]
     assert answered[0] == stream.ToolResultEvent(tool_call_id="toolu_1", result="a.txt\nb.txt", is_error=False)
     now, rest = play(now, [START, *text("Two files."), MessageStopped("end_turn")])
@@ -231,7 +232,7 @@ def test_calls_run_unless_the_answer_was_cut_off(reason: StopReason, calls: bool
 @pytest.mark.parametrize(("result", "value"), [("plain", "plain"), ({"a": [1]}, '{"a":[1]}'), (None, "null"), (14, "14")])
 def test_a_result_that_is_no_text_is_stored_as_json(result: object, value: str) -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
-    _, told = turn.tool_finished(now, now.pending[0].call, result, False, 200)
+    _, told = turn.tool_finished(now, now.pending[0].call, ToolOutcome(result, False), 200)
     record = only(told, message.ToolResultMessageEvent)
     assert isinstance(record, message.ToolResultMessageEvent)
     assert isinstance(record.message, ToolResultMessage)
@@ -241,7 +242,7 @@ def test_a_result_that_is_no_text_is_stored_as_json(result: object, value: str) 
 
 def test_a_failed_tool_is_an_error_text() -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
-    _, told = turn.tool_finished(now, now.pending[0].call, "no such file", True, 200)
+    _, told = turn.tool_finished(now, now.pending[0].call, ToolOutcome("no such file", True), 200)
     assert names(told) == ["tool_result", "tool_result_message", "tool_failed"]
     assert told[2] == state.ToolFailedEvent(tool_id="toolu_1", tool_name="Bash", error="no such file")
 
@@ -380,7 +381,7 @@ def test_every_call_of_a_turn_has_an_id_of_its_own_in_everything_told_of_it(call
         now, events = play(now, [START, *asked, MessageStopped("tool_use")])
         told += events
         for pending in now.pending:
-            now, answered = turn.tool_finished(now, pending.call, "ok", False, 200)
+            now, answered = turn.tool_finished(now, pending.call, ToolOutcome("ok", False), 200)
             told += answered
     found = ids_of(told)
     assert len(found) == 8

@@ -15,6 +15,7 @@ from agentvm.model.message import AssistantMessage, ToolCall, ToolCallMessage, T
 from agentvm.model.usage import NO_USAGE
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import turn
+from agentvm.runtime.calls import ToolOutcome
 
 LAST: list[ModelOutput] = [MessageStarted("m", "fake"), MessageStopped("end_turn")]
 Input = ModelOutput | ToolCall
@@ -48,7 +49,7 @@ def play(calls: list[list[ModelOutput]], cut_at: int | None = None) -> Played:
             item = queue.pop(0)
             at = len(played.given)
             if isinstance(item, ToolCall):
-                now, told = turn.tool_finished(now, item, {"ok": True}, False, at)
+                now, told = turn.tool_finished(now, item, ToolOutcome({"ok": True}, False), at)
             else:
                 now, told = turn.step(now, item, at)
             played.given.append(item)

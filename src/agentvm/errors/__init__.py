@@ -11,15 +11,16 @@ The code is part of the API, the text is for people. A message names the item an
     │       └── McpCommandNotAllowed
     ├── NotFound                the item does not exist, or belongs to another tenant
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
-    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
+    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound · WaitNotFound
     ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
+    │   ├── WaitAlreadyAnswered · WaitExpired
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  the item has changed since the client read it
     ├── AccessDenied            the caller is not permitted
     │   ├── Unauthenticated     credentials are missing or invalid
     │   ├── AuthenticationOff   the request needs a server with authentication
-    │   └── PermissionDenied · ContainerForbidden
+    │   └── PermissionDenied · ContainerForbidden · WaitForbidden
     ├── Refused                 the request is valid, but cannot be served now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced

@@ -1,6 +1,6 @@
 """Errors of tools; part of the tree in `agentvm.errors`."""
 
-from agentvm.errors import ToolFailed, Unprocessable, shorten
+from agentvm.errors import AccessDenied, Conflict, NotFound, ToolFailed, Unprocessable, shorten
 
 
 class EgressRefused(ToolFailed):
@@ -61,3 +61,34 @@ class WorkspaceFull(ToolFailed):
     """The files of a job are more, or larger, than its workspace may hold."""
 
     code = "workspace_full"
+
+
+class WaitNotFound(NotFound):
+    code = "wait_not_found"
+
+    def __init__(self, wait_id: str) -> None:
+        super().__init__(f"There is no tool call that waits under the id {shorten(wait_id)}")
+
+
+class WaitAlreadyAnswered(Conflict):
+    """Another answer came first; `details` has its decision."""
+
+    code = "wait_answered"
+
+    def __init__(self, wait_id: str, decision: str) -> None:
+        super().__init__(f"{shorten(wait_id)} was answered already: {decision or 'it has ended'}")
+        self.details = {"decision": decision}
+
+
+class WaitExpired(Conflict):
+    code = "wait_expired"
+
+    def __init__(self, wait_id: str) -> None:
+        super().__init__(f"{shorten(wait_id)} has expired, so its call is denied; ask the agent again")
+
+
+class WaitForbidden(AccessDenied):
+    code = "wait_forbidden"
+
+    def __init__(self, wait_id: str, why: str) -> None:
+        super().__init__(f"You cannot answer {shorten(wait_id)}: {why}")

@@ -7,6 +7,7 @@ from agentvm.model.ids import MessageId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import Usage
+from agentvm.model.wait import WaitId
 
 TurnStop = Literal["end_turn", "max_tokens", "stop_sequence", "refusal", "interrupted", "error"]
 
@@ -33,6 +34,18 @@ class TurnSuspended(TurnEvent):
     type = "turn_suspended"
     turn_id: TurnId
     message_id: MessageId
+    timestamp: int
+
+
+class TurnParked(TurnEvent):
+    """Every open call of the turn waits for somebody; it goes on with their answers. `waits` are the open ones."""
+
+    type = "turn_parked"
+    turn_id: TurnId
+    message_id: MessageId
+    waits: tuple[WaitId, ...]
+    active: int
+    """Milliseconds that the turn has run."""
     timestamp: int
 
 

@@ -52,8 +52,11 @@ class ToolCall(Record, tag="tool-call", tag_field="type"):
     input: dict[str, object]
 
 
+OutputType = Literal["text", "error-text", "execution-denied"]
+
+
 class ToolOutput(Record):
-    type: Literal["text", "error-text"]
+    type: OutputType
     value: str
 
 
@@ -61,6 +64,8 @@ class ToolResult(Record, tag="tool-result", tag_field="type"):
     id: str
     name: str
     output: ToolOutput
+    tainted: bool = False
+    """A stranger's text: it came from beyond this server."""
 
 
 class _MessageBase(Record, tag_field="subtype"):

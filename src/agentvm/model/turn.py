@@ -28,3 +28,7 @@ class Turn(Record):
     """The sender of the message, who is billed for the turn whenever it goes on."""
     alongside: int | None = None
     """Number of turns that were last begun together with an unfinished one that the server may not survive."""
+    parked_at: int | None = None
+    """Set while all its calls wait for somebody: it is not in memory, and goes on with an answer."""
+    active_ms: int = 0
+    """Time that it had run when it was parked."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 import msgspec
@@ -17,8 +18,10 @@ from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.journal import Batch
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
@@ -26,6 +29,10 @@ from agentvm.runtime.session_log import SessionLog
 
 Failure = tuple[str, str, bool]
 """A code, a text for people, and whether to try again may help."""
+
+
+OnBusy = Literal["queue", "interrupt", "reject"]
+"""While another turn runs: wait for it, stop it, or refuse the message."""
 
 
 def failure_of(error: AgentVMError) -> Failure:
@@ -58,7 +65,7 @@ class Accepted:
     """Whether the server has died of it too often for it to be begun again."""
     spent: Usage = NO_USAGE
     """Usage of its model calls that were finished before a restart."""
-    asked_for: tuple[turn.PendingCall, ...] = ()
+    asked_for: tuple[PendingCall, ...] = ()
     """The tools that it was asking for when its process died, as far as the calls were whole."""
     request_id: str | None = None
     """The request that it came with, for the log."""
@@ -71,6 +78,16 @@ class Accepted:
     before_ms: int = 0
     """How long it had been going on by then."""
 
+    waits: dict[str, ToolWait] = field(default_factory=dict)
+    """Calls of the turn that wait or have waited for somebody, by the id of the call."""
+    parked: bool = False
+    """Whether it has left memory because all its calls wait."""
+    answered: bool = False
+    """Whether a wait was answered since it was last looked at."""
+    answering: int = 0
+    """Answers to its waits that are being stored: it is not parked meanwhile."""
+    active_before_ms: int = 0
+    """How long it had run when it was parked."""
     stopped: bool = False
     """Whether somebody has asked to stop it."""
     acceptance: Batch | None = None
@@ -127,6 +144,10 @@ class Accepted:
         with anyio.CancelScope(shield=True):
             await asyncio.wait((self._stored,))
         return self._stored.result()
+
+    def active_ms(self) -> int:
+        """Returns how long it has run, without the time that it waited."""
+        return self.active_before_ms + int((anyio.current_time() - self.since) * 1000)
 
     def handling(self, tenant_id: TenantId) -> concerning:
         """Entries made within are about this turn, whoever's request the task was started by."""

@@ -8,7 +8,6 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Literal
 
 import anyio
 import msgspec
@@ -24,20 +23,19 @@ from agentvm.model.image import Image
 from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, turn
-from agentvm.runtime.accepted import Accepted, Failure, failure_of, opening
+from agentvm.runtime.accepted import Accepted, Failure, OnBusy, failure_of, opening
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
+from agentvm.runtime.parking import end_parked, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
+from agentvm.runtime.tool_step import close_waits
 
 logger = get_logger(__name__)
-
-OnBusy = Literal["queue", "interrupt", "reject"]
-"""While another turn runs: wait for it, stop it, or refuse the message."""
 
 
 class Agent:
@@ -51,8 +49,8 @@ class Agent:
         self.follows_image = False
         """Whether `image` was read while the agent was in the roster: since then it is told when that is rebuilt."""
         self.container_id, self.image_id, self.session_id = image.container_id, image.image_id, session_id
-        self._ports = ports
-        self._scope = EventScope(
+        self.ports = ports
+        self.scope = EventScope(
             container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id
         )
         self.state = AgentState.IDLE
@@ -63,8 +61,8 @@ class Agent:
         self._rested = anyio.Event()
         self._rested.set()
         self._ended: anyio.Event | None = None
-        self._container = ports.store.tenant(tenant_id).container(image.container_id)
-        self.writer = EventWriter(ports, tenant_id, image.container_id, session_id, self._scope, self._open_turns)
+        self.container = ports.store.tenant(tenant_id).container(image.container_id)
+        self.writer = EventWriter(ports, tenant_id, image.container_id, session_id, self.scope, self._open)
         self._rewriting: anyio.Event | None = None
         self._suspending = False
         self.used_at = anyio.current_time()
@@ -109,15 +107,20 @@ class Agent:
             yield None
             return
         # Not the agent's own: another of the same session may come while this one is being stopped.
-        async with self._ports.sending.hold((self.tenant_id, self.session_id, client_key)):
-            yield await self._container.log(self.session_id).find_turn(client_key)
+        async with self.ports.sending.hold((self.tenant_id, self.session_id, client_key)):
+            yield await self.container.log(self.session_id).find_turn(client_key)
 
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
         await self._claim(content)
+        await end_parked(self)
         while self._rewriting is not None:
             await self._rewriting.wait()
         return await self._receive(content, client_key, user_id)
+
+    def find(self, turn_id: TurnId) -> Accepted | None:
+        """Returns the turn, if it runs or waits here."""
+        return next((accepted for accepted in self._open() if accepted.state.turn_id == turn_id), None)
 
     async def rewrite(
         self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None
@@ -126,6 +129,7 @@ class Agent:
 
         `AgentBusy` while a turn runs or waits: what it works with does not change under it.
         """
+        await end_parked(self)
         while self._rewriting is not None:
             await self._rewriting.wait()
         if self.busy or self._accepting:
@@ -133,28 +137,24 @@ class Agent:
         self._rewriting = anyio.Event()
         try:
             await self.writer.pay()
-            async with self._ports.rewrites:
-                wanted = select(choose, *await self._container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
-            rewound = self._rewound(wanted.taken) if wanted.taken else None
+            async with self.ports.rewrites:
+                wanted = select(choose, *await self.container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
+            rewound = wanted.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
             if wanted.content is not None:
                 await self._claim(wanted.content)
                 return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
-                await self.writer.emit((rewound,), self._scope)
+                await self.writer.emit((rewound,), self.scope)
             return rewound, None
         finally:
             self._rewriting.set()
             self._rewriting = None
 
-    def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
-        rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
-        return SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=taken, rewound_at=at)
-
     async def _claim(self, content: UserContent) -> None:
         """Checks that the attachments of a message exist, and keeps them until the message is stored."""
-        most = self._ports.settings_of(self.tenant_id).limits.attachments_per_message
-        await attached.claim(self._container.attachments, content, most, self._ports.clock())
+        most = self.ports.settings_of(self.tenant_id).limits.attachments_per_message
+        await attached.claim(self.container.attachments, content, most, self.ports.clock())
 
     async def _receive(
         self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None = None
@@ -162,13 +162,13 @@ class Agent:
         # Counted from here on: whoever rewrites the history must not begin while this one waits for the log.
         self._accepting += 1
         try:
-            async with self._ports.large.room(self.tenant_id, content):
+            async with self.ports.large.room(self.tenant_id, content):
                 accepted = await self._commit(content, client_key, user_id, rewound)
         finally:
             self._accepting -= 1
         if not accepted.begun:
             self.inbox.append(accepted)
-        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
+        self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
     async def _commit(
@@ -176,20 +176,20 @@ class Agent:
     ) -> Accepted:
         log = await self.writer.log()
         move(self.state, Move.RECEIVE)
-        self._ports.quarantine.check(self.tenant_id, self.session_id)
-        if len(self.inbox) + self._accepting > (most := self._ports.settings_of(self.tenant_id).limits.inbox):
+        self.ports.quarantine.check(self.tenant_id, self.session_id)
+        if len(self.inbox) + self._accepting > (most := self.ports.settings_of(self.tenant_id).limits.inbox):
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
-        at = self._ports.clock()
-        begun = turn.begin(TurnId(self._ports.new_id("turn")), MessageId(self._ports.new_id("msg")), at)
+        at = self.ports.clock()
+        begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), at)
         told = opening(begun, self.session_id, content, client_key, user_id, rewound=rewound, queued=self.busy)
         accepted = self._accept(begun, user_id)
         accepted.cursor = log.head
         idle = self.state is AgentState.IDLE and not (self.busy or rewound or self.writer.owed) and self._accepting == 1
-        if idle and self._ports.histories.expect(self.tenant_id, self.session_id, told):
-            accepted.begin(self._ports.journal.post(log, told, accepted.scope))
+        if idle and self.ports.histories.expect(self.tenant_id, self.session_id, told):
+            accepted.begin(self.ports.journal.post(log, told, accepted.scope))
             self._running = accepted
             self._start()
-            await accepted.confirm(self._ports, log)
+            await accepted.confirm(self.ports, log)
         else:
             await self.writer.emit(told, accepted.scope)
         return accepted
@@ -203,12 +203,12 @@ class Agent:
             self._start()
         elif self.state is AgentState.STOPPED and not self._suspending:
             # Committed while the agent was being stopped: it still gets its one end.
-            self._ports.tasks.start_soon(self._drop_waiting)
+            self.ports.tasks.start_soon(self._drop_waiting)
 
     def _start(self) -> None:
         self.state = move(self.state, Move.START)
         self._rested = anyio.Event()
-        self._ports.tasks.start_soon(self._run)
+        self.ports.tasks.start_soon(self._run)
 
     async def interrupt(self) -> Accepted | None:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
@@ -216,6 +216,8 @@ class Agent:
         waiting = self.inbox[0] if self.inbox and (self.inbox[0].released or self.inbox[0].resumed) else None
         current = self._running or waiting
         turn_id = current.state.turn_id if current else None
+        if current is None:
+            await end_parked(self)
         told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
         await self.writer.tell((told,))
         return current
@@ -241,7 +243,7 @@ class Agent:
             self.state = move(self.state, Move.STOP)
             try:
                 self.cancel(self._running)
-                with anyio.move_on_after(self._ports.settings_of(self.tenant_id).limits.stop_seconds):
+                with anyio.move_on_after(self.ports.settings_of(self.tenant_id).limits.stop_seconds):
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
@@ -251,12 +253,6 @@ class Agent:
             finally:
                 self._ended.set()
 
-    async def say_goodbye(self) -> None:
-        """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
-        said = lifecycle.SessionDestroyed(session_id=self.session_id, agent_id=self.agent_id, container_id=self.container_id)
-        with anyio.CancelScope(shield=True):
-            await self.writer.tell((said,))
-
     async def suspend(self) -> None:
         """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
         self._suspending = True
@@ -264,14 +260,13 @@ class Agent:
         await self.stop()
         if current is not None and not current.state.ended:
             now = current.state
-            said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self._ports.clock())
+            said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self.ports.clock())
             with anyio.CancelScope(shield=True):
                 await self.writer.tell((said,), current.scope)
 
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
-        for what in (Move.STOP, Move.STOPPED):
-            self.state = move(self.state, what)
+        self.state = move(move(self.state, Move.STOP), Move.STOPPED)
         self._ended = self._rested
 
     def resume(
@@ -289,22 +284,22 @@ class Agent:
         """
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
-        accepted.left = left if done is None else None
-        accepted.before_ms = max(0, self._ports.clock() - left.accepted_at)
+        accepted.left, accepted.active_before_ms = left if done is None else None, left.active_ms
+        accepted.before_ms = max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()
         self.inbox.append(accepted)
-        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
+        self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
     def _accept(self, begun: turn.TurnState, user_id: UserId | None) -> Accepted:
-        scope = msgspec.structs.replace(self._scope, turn_id=begun.turn_id)
-        bill = Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope)
+        scope = msgspec.structs.replace(self.scope, turn_id=begun.turn_id)
+        bill = Bill(self.ports.meter, self.ports.clock, self.tenant_id, user_id, scope)
         return Accepted(begun, scope, bill, request_id=concerned().get("request_id"))
 
-    def _open_turns(self) -> Iterator[TurnId]:
-        for accepted in self.inbox if self._running is None else (self._running, *self.inbox):
-            yield accepted.state.turn_id
+    def _open(self) -> Iterator[Accepted]:
+        """Yields the turns that run or wait."""
+        yield from self.inbox if self._running is None else (self._running, *self.inbox)
 
     async def rest(self) -> None:
         """Returns when no turn runs."""
@@ -317,10 +312,11 @@ class Agent:
                 accepted = accepted or self.inbox.popleft()
                 with accepted.handling(self.tenant_id):
                     await self._run_turn(accepted)
+                if accepted.parked and accepted.answered:
+                    await wake(self, accepted.state.turn_id)
                 accepted = None
         finally:
-            self._running = None
-            self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
+            self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
             self.used_at = anyio.current_time()
             if self.state is AgentState.RUNNING:
                 self.state = move(self.state, Move.REST)
@@ -331,21 +327,21 @@ class Agent:
             accepted = self.inbox.popleft()
             with accepted.handling(self.tenant_id):
                 try:
-                    await take_up(self._ports, self.tenant_id, self.image, accepted)
+                    await take_up(self.ports, self.tenant_id, self.image, accepted)
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
-                await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
+                await self._finish(accepted, None)
                 accepted.over.set()
-        self._ports.busy.note(self.tenant_id, self.agent_id, self.busy)
+        self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
-        limits = self._ports.settings_of(self.tenant_id).limits
+        limits = self.ports.settings_of(self.tenant_id).limits
         failure: Failure | None = None
         try:
             if accepted.resumed:
                 with anyio.CancelScope(shield=True):
-                    await take_up(self._ports, self.tenant_id, self.image, accepted)
+                    await take_up(self.ports, self.tenant_id, self.image, accepted)
             accepted.cancelling.deadline = anyio.current_time() + limits.turn_seconds
             with accepted.cancelling:
                 log = await self.writer.log()
@@ -353,7 +349,7 @@ class Agent:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
                     produced = max(log.head, accepted.state.produced)
                     accepted.state = msgspec.structs.replace(accepted.state, produced=produced)
-                await Answering(self._ports, self.image, log, accepted).run()
+                await Answering(self.ports, self.image, log, accepted).run()
             if accepted.cancelling.cancelled_caught and not accepted.stopped:
                 failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
@@ -369,8 +365,10 @@ class Agent:
             failure = ("internal_error", "The turn failed because of an internal error", True)
         finally:
             # Also when the whole runtime is being cancelled.
-            if await accepted.is_stored() and not self._suspending:
+            is_parked = accepted.parked and failure is None and not accepted.stopped
+            if await accepted.is_stored() and not (self._suspending or is_parked):
                 await self._end(accepted, failure)
+            self._running = None
             accepted.bill.close()
             accepted.over.set()
 
@@ -378,20 +376,22 @@ class Agent:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
         if accepted.state.ended:
             try:
-                await self._ports.journal.settle(await self.writer.log(), accepted.scope)
+                await self.ports.journal.settle(await self.writer.log(), accepted.scope)
             except AgentVMError as error:
                 failure = failure_of(error)
             else:
                 return
         if failure is not None:
             logger.warning("turn_failed", turn_id=accepted.scope.turn_id, image_id=self.image.image_id, code=failure[0])
-        now, at = msgspec.structs.replace(accepted.state, ended=False), self._ports.clock()
-        await self._finish(accepted, turn.failed(now, *failure, at) if failure else turn.interrupted(now, at))
+        accepted.state = msgspec.structs.replace(accepted.state, ended=False)
+        await self._finish(accepted, failure)
 
-    async def _finish(self, accepted: Accepted, end: turn.Step) -> None:
-        """Not interruptible: a turn has one end, also when everything is being cancelled."""
-        accepted.state, told = end
-        told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed(told)))
+    async def _finish(self, accepted: Accepted, failure: Failure | None) -> None:
+        """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
+        at = self.ports.clock()
+        now, closed = close_waits(accepted, at)
+        accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
+        told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed((*closed, *end))))
         with anyio.CancelScope(shield=True):
             try:
                 if not await self.writer.tell(told, accepted.scope):

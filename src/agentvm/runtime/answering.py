@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
-import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import ModelOutput, Prompt
@@ -18,7 +17,7 @@ from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCall
+from agentvm.model.message import ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, refusal, turn
 from agentvm.runtime.accepted import Accepted
@@ -27,8 +26,8 @@ from agentvm.runtime.provider_chain import Asked, ProviderChain
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
-from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import ToolOutcome, ToolSet
+from agentvm.runtime.tool_step import CallRunner
+from agentvm.runtime.tools import ToolSet
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
@@ -55,6 +54,8 @@ class Answering:
         """The conversation that the model was told last, and in which messages each thing was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
+        self._tainted = False
+        """Whether the prompt holds text of strangers."""
         self._cost = 0
         """Cost of the turn's calls so far, each at the rate of its provider."""
 
@@ -72,19 +73,18 @@ class Answering:
                 if self._accepted.resumed:
                     # What the ledger says, else what the calls before the restart would have cost with who is asked first.
                     self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
-                while not self._accepted.state.ended:
+                while not (self._accepted.state.ended or self._accepted.parked):
                     await self._step(candidates)
 
     async def _step(self, candidates: Sequence[Chosen]) -> None:
         """The tools the model has asked for, then the model: the first candidate that answers."""
         if self._accepted.state.pending:
-            # What a tool does cannot be taken back, so that it was called is on disk first.
-            await self._flush()
-            await self._run_tools()
-            # The next prompt is made from the history: the results must be in it.
-            await self._flush()
+            await self._tool_step().run()
+            if self._accepted.parked:
+                return
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
+        self._tainted = self._tainted or _is_tainted(history)
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         budget.check(self._limits, done, self._cost)
         while True:
@@ -218,12 +218,15 @@ class Answering:
             used = NO_USAGE if accepted.cut is None else accepted.cut.usage
             await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
             return
-        again = tuple(pending for pending in now.pending if self._tools.may_repeat(pending.call.name))
-        accepted.state = msgspec.structs.replace(now, pending=again)
-        for pending in now.pending:
-            if pending not in again:
-                at = self._ports.clock()
-                await self._advance(turn.tool_finished(accepted.state, pending.call, progress.LOST, True, at))
+        if now.pending:
+            log = self._log
+            self._tainted = _is_tainted(
+                await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
+            )
+            await self._tool_step().lose()
+
+    def _tool_step(self) -> CallRunner:
+        return CallRunner(self._ports, self._image, self._log, self._accepted, self._tools, self._tainted)
 
     async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
@@ -266,35 +269,6 @@ class Answering:
             begun=self._accepted.state.told,
         )
 
-    async def _run_tools(self) -> None:
-        accepted = self._accepted
-        pending = accepted.state.pending
-        accepted.state = msgspec.structs.replace(accepted.state, pending=())
-        done, results = anyio.create_memory_object_stream[tuple[ToolCall, ToolOutcome]](len(pending))
-        async with open_tasks() as tasks:
-            with done, results:
-                for call in pending:
-                    tasks.start_soon(self._run_tool, call, done)
-                for _ in pending:
-                    call_done, outcome = await results.receive()
-                    at = self._ports.clock()
-                    await self._advance(turn.tool_finished(accepted.state, call_done, outcome.result, outcome.is_error, at))
-
-    async def _run_tool(
-        self,
-        pending: turn.PendingCall,
-        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, ToolOutcome]]",
-    ) -> None:
-        try:
-            if pending.problem is not None:
-                outcome = ToolOutcome(pending.problem, True)
-            else:
-                outcome = await self._tools.run(pending.call, output_max=self._limits.tool_output)
-        except Exception:  # Protects the turn: the model can go on without this result.
-            logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
-            outcome = ToolOutcome(f"{pending.call.name} failed because of an internal error", True)
-        await done.send((pending.call, outcome))
-
     async def _advance(self, step: turn.Step) -> None:
         self._post(step)
         if self._ports.journal.crowded:
@@ -310,3 +284,7 @@ class Answering:
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+
+
+def _is_tainted(history: Recalled) -> bool:
+    return any(isinstance(message, ToolResultMessage) and message.tool_result.tainted for message in history.messages)

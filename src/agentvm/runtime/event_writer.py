@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
-from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 
@@ -22,7 +23,7 @@ class EventWriter:
         container_id: ContainerId,
         session_id: SessionId,
         scope: EventScope,
-        open_turns: Callable[[], Iterable[TurnId]],
+        open_turns: Callable[[], Iterable[Accepted]],
     ) -> None:
         self._ports = ports
         self._where = (tenant_id, container_id, session_id)
@@ -35,9 +36,9 @@ class EventWriter:
     async def log(self) -> SessionLog:
         if self._log is None:
             self._log = await self._ports.journal.open(*self._where)
-            for turn_id in self._open_turns():
+            for accepted in self._open_turns():
                 # From before a restart: whatever happens to them, a stop for one, must stay in the journal until they end.
-                self._log.open_turns.setdefault(turn_id)
+                self._log.open_turns.setdefault(accepted.state.turn_id)
         return self._log
 
     async def tell(self, told: Sequence[EventData], scope: EventScope | None = None) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.errors.bounds import HistoryTooLarge
+from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.exchange import by_turn
-from agentvm.model.ids import MessageId
+from agentvm.model.ids import MessageId, RewindId, SessionId
 from agentvm.model.message import Message, UserContent, UserMessage
 
 
@@ -20,6 +21,12 @@ class Rewrite:
 
     taken: tuple[MessageId, ...]
     content: UserContent | None = None
+
+    def rewound(self, session_id: SessionId, rewind_id: RewindId, at: int) -> SessionRewound | None:
+        """Returns the event of taking back; None if nothing is taken."""
+        if not self.taken:
+            return None
+        return SessionRewound(session_id=session_id, rewind_id=rewind_id, message_ids=self.taken, rewound_at=at)
 
 
 Choose = Callable[[Sequence[Message]], Rewrite]

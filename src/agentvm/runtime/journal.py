@@ -109,9 +109,9 @@ class Journal:
         key = (tenant_id, session_id)
         log = self._logs.get(key)
         if log is None:
-            _, head = await self._store.tenant(tenant_id).container(container_id).log(session_id).range()
+            head, parked = await self._store.tenant(tenant_id).container(container_id).log(session_id).opening()
             # Another asker may have been quicker: a session has one log.
-            log = self._logs.setdefault(key, SessionLog(tenant_id, container_id, session_id, head))
+            log = self._logs.setdefault(key, SessionLog(tenant_id, container_id, session_id, head, parked))
         return log
 
     def find(self, tenant_id: TenantId, session_id: SessionId) -> SessionLog | None:

@@ -12,6 +12,7 @@ from agentvm.drivers.models import Chosen, Models
 from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
+from agentvm.model.image import Image
 from agentvm.model.limits import TurnSettings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import AttachmentMemory
@@ -21,6 +22,7 @@ from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
+from agentvm.runtime.policy import PolicyLayer
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
 from agentvm.sharing.keyed_lock import KeyedLock
@@ -61,6 +63,10 @@ SettingsOf = Callable[[TenantId | None], TurnSettings]
 """Returns the settings of a tenant's turns, or with None those of the process. Cheap: called for each turn."""
 
 
+PolicyOf = Callable[[TenantId, Image], Sequence[PolicyLayer]]
+"""Returns the layers of rules about tool calls, the operator's first. Cheap: called for each call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Handed over by the runtime that was opened with them."""
@@ -81,6 +87,8 @@ class Ports:
     """Held while a message is sent under a client key: the same key is used by one sender at a time."""
     cost: Cost
     meter: Meter
+    policy: PolicyOf = lambda tenant_id, image: ()
+    """The rules for tool calls of a tenant's image, besides the server's own."""
     attachment_memory: AttachmentMemory = field(default_factory=AttachmentMemory)
     """Memory of attachments in prompts."""
     large: LargeMessages = field(default_factory=LargeMessages)

@@ -15,9 +15,10 @@ from agentvm.errors import AgentVMError, DriverNotFound, ShuttingDown
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId
+from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
 from agentvm.model.limits import TurnSettings
+from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, Unmetered
 from agentvm.runtime.broadcaster import Broadcaster
@@ -25,6 +26,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
+from agentvm.runtime.parking import answer_wait, watch_expiry
 from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
@@ -48,6 +50,7 @@ class Runtime:
         self._draining = False
         self.evicted = 0
         """Agents that have left memory because nobody needed them."""
+        self._answering = KeyedLock[tuple[TenantId, WaitId]]()
         self.rebuilding = KeyedLock[tuple[TenantId, ImageId]]()
         """Held while an image is built anew: two who change it at once shall both be heard."""
         self.broadcaster = broadcaster
@@ -129,7 +132,7 @@ class Runtime:
         await agent.stop()
         if not self.roster.remove(agent):
             return
-        await agent.say_goodbye()
+        await _say_goodbye(agent)
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
         self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
@@ -160,6 +163,7 @@ class Runtime:
         async with open_tasks() as tasks:
             for keep in (self._retain, self._evict_idle, self._ports.journal.probe):
                 tasks.start_soon(keep)
+            tasks.start_soon(watch_expiry, self._ports.store, self._ports.clock, self._expire)
 
     async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
@@ -204,6 +208,23 @@ class Runtime:
         image = await self._ports.store.tenant(names.tenant_id).container(names.container_id).get_image(names.image_id)
         return None if image is None else self.start_agent(names.tenant_id, image, names.session_id)[0]
 
+    async def answer_wait(self, tenant_id: TenantId, wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> bool:
+        """Answers an open wait and lets its turn go on; False when it is answered already, or its image is gone."""
+        async with self._answering.hold((tenant_id, wait.wait_id)):
+            store = self._ports.store.tenant(tenant_id)
+            current = await store.waits((wait.container_id,)).get(wait.wait_id)
+            turn = await store.find_turn(wait.turn_id)
+            image = None if turn is None else await store.container(wait.container_id).get_image(turn.image_id)
+            if current is None or current.answer is not None or image is None:
+                return False
+            agent, _ = self.start_agent(tenant_id, image, wait.session_id)
+            with agent.in_use():
+                await answer_wait(agent, current, answer, by)
+            return True
+
+    async def _expire(self, tenant_id: TenantId, wait: ToolWait) -> None:
+        await self.answer_wait(tenant_id, wait, WaitAnswer(decision="expired"), None)
+
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
         self._draining = True
@@ -218,6 +239,13 @@ class Runtime:
                 tasks.start_soon(agent.suspend if self._suspends else agent.stop)
         for channel in self.broadcaster.channels:
             channel.close(GOING_AWAY)
+
+
+async def _say_goodbye(agent: Agent) -> None:
+    """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
+    said = lifecycle.SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
+    with anyio.CancelScope(shield=True):
+        await agent.writer.tell((said,))
 
 
 @asynccontextmanager

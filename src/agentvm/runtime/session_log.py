@@ -8,10 +8,12 @@ from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
+from agentvm.events.tool import WaitChanged
 from agentvm.events.turn import (
     ModelAsked,
     ModelCalled,
     ModelUnasked,
+    TurnParked,
     TurnRequest,
     TurnResponse,
     TurnResumed,
@@ -22,6 +24,7 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, rough_size
 from agentvm.model.turn import Turn
+from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 
@@ -42,6 +45,7 @@ class SessionLog:
         "failed",
         "head",
         "open_turns",
+        "parked",
         "session_id",
         "stopped",
         "suspended",
@@ -50,7 +54,14 @@ class SessionLog:
         "weight",
     )
 
-    def __init__(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, head: int) -> None:
+    def __init__(
+        self,
+        tenant_id: TenantId,
+        container_id: ContainerId,
+        session_id: SessionId,
+        head: int,
+        parked: TurnId | None = None,
+    ) -> None:
         self.tenant_id = tenant_id
         self.container_id = container_id
         self.session_id = session_id
@@ -64,6 +75,8 @@ class SessionLog:
         """About how many bytes the messages in it have."""
         self.open_turns: dict[TurnId, None] = {}
         """Turns accepted and not ended, in order."""
+        self.parked = parked
+        """The turn whose calls all wait for somebody; it is not open."""
         self.stopped: set[TurnId] = set()
         """Turns somebody has asked to stop, as far as the tail tells; after a crash they are not taken up again."""
         self.suspended: set[TurnId] = set()
@@ -127,6 +140,8 @@ class SessionLog:
                     self.open_turns.pop(turn_id, None)
                 case TurnResponse(turn_id=turn_id):
                     self.open_turns[turn_id] = None
+                case TurnParked(turn_id=turn_id):
+                    self.parked, self.open_turns[turn_id] = None, None
                 case Interrupted(turn_id=turn_id) if turn_id is not None:
                     self.stopped.discard(turn_id)
                 case _:
@@ -141,10 +156,15 @@ class SessionLog:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
                 self.suspended.discard(turn_id)
+                self.parked = None if self.parked == turn_id else self.parked
+            case TurnParked(turn_id=turn_id):
+                self.open_turns.pop(turn_id, None)
+                self.parked = turn_id
             case TurnSuspended(turn_id=turn_id):
                 self.suspended.add(turn_id)
             case TurnResponse(turn_id=turn_id):
                 self.open_turns.pop(turn_id, None)
+                self.parked = None if self.parked == turn_id else self.parked
             case Interrupted(turn_id=turn_id) if turn_id is not None:
                 self.stopped.add(turn_id)
             case _:
@@ -202,14 +222,17 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     asked: list[AskedCall] = []
     answered: list[str] = []
     rewind: Rewinding | None = None
+    waits: list[WaitChange] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
         match event.data:
             case MessageEvent(message=message):
                 messages.append(message)
-            case TurnRequest() | TurnResumed() | TurnResponse() as data:
+            case TurnRequest() | TurnResumed() | TurnParked() | TurnResponse() as data:
                 turns.append(_turn(event, data))
+            case WaitChanged(change=change):
+                waits.append(change)
             case ModelAsked(call=call):
                 asked.append(call)
             case ModelUnasked(asked=key):
@@ -236,10 +259,11 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         answered=answered,
         chunk=chunk,
         rewind=rewind,
+        waits=waits,
     )
 
 
-def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
+def _turn(event: Event, data: TurnRequest | TurnResumed | TurnParked | TurnResponse) -> Turn:
     scope = event.scope
     if scope.container_id is None or scope.image_id is None or scope.session_id is None:
         raise ValueError(f"{data.turn_id} belongs to no session")
@@ -256,5 +280,7 @@ def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
             return msgspec.structs.replace(turn, client_key=key, user_id=user_id)
         case TurnResumed(attempt=attempt):
             return msgspec.structs.replace(turn, attempts=attempt)
+        case TurnParked(timestamp=at, active=active):
+            return msgspec.structs.replace(turn, parked_at=at, active_ms=active)
         case TurnResponse(timestamp=at, duration=duration, outcome=outcome, usage=usage):
             return msgspec.structs.replace(turn, accepted_at=at - duration, outcome=outcome, usage=usage, ended_at=at)

@@ -13,12 +13,16 @@ import anyio
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import ToolFailed
+from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.model.definition import DEFAULT_TOOLS
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.text import repair_text
+from agentvm.model.tool import Effect, ToolRuntime, World
+from agentvm.model.wait import WaitKind
+from agentvm.runtime.calls import ToolOutcome
+from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
@@ -38,14 +42,15 @@ class Tool:
     timeout_seconds: float = TIMEOUT_SECONDS
     repeatable: bool = False
     """Running it twice is as good as once, so it may run again after a crash."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """The result of a call: a JSON value, or the text of an error."""
-
-    result: object
-    is_error: bool
+    runtime: ToolRuntime = "builtin"
+    effect: Effect = "read"
+    world: World = "closed"
+    version: str = ""
+    """The exact version, for a tool that has one."""
+    asks: bool = False
+    """The author wants every call approved."""
+    waits_for: WaitKind | None = None
+    """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
 
 
 class ToolSet:
@@ -63,6 +68,28 @@ class ToolSet:
 
     def may_repeat(self, name: str) -> bool:
         return name in self._tools and self._tools[name].repeatable
+
+    def waits_for(self, name: str) -> WaitKind | None:
+        return self._tools[name].waits_for if name in self._tools else None
+
+    def timeout_seconds(self, name: str) -> float:
+        return self._tools[name].timeout_seconds
+
+    def facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
+        """Returns the properties of a call that a policy decides by; None if there is no such tool."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return None
+        return CallFacts(
+            tool=call.name,
+            version=tool.version,
+            runtime=tool.runtime,
+            effect=tool.effect,
+            world=tool.world,
+            tainted=tainted,
+            asks=tool.asks,
+            input=call.input,
+        )
 
     async def run(self, call: ToolCall, *, output_max: int) -> ToolOutcome:
         """Runs the call; of its result at most `output_max` characters are kept."""
@@ -105,6 +132,9 @@ class ServerTools:
 
     def __init__(self, tools: Sequence[Tool], *, default: Sequence[str] = DEFAULT_TOOLS) -> None:
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
+        if len(self._tools) < len(tools):
+            names = [tool.spec.name for tool in tools]
+            raise ConfigInvalid(f"Two tools are called {next(name for name in names if names.count(name) > 1)}")
         self._default = tuple(default)
         self._sets: Cache[tuple[str, ...], ToolSet] = Cache(TOOL_SETS_MAX)
 

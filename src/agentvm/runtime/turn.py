@@ -18,6 +18,7 @@ from agentvm.model.message import (
     AssistantMessage,
     AssistantPart,
     ErrorMessage,
+    OutputType,
     TextPart,
     ThinkingPart,
     ToolCall,
@@ -29,18 +30,12 @@ from agentvm.model.message import (
 from agentvm.model.text import repair_text
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
+from agentvm.runtime.calls import PendingCall, ToolOutcome
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
 from agentvm.runtime.tool_input import parse_input
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
-
-
-class PendingCall(msgspec.Struct, frozen=True):
-    """A tool call the model finished asking for. `problem` is set when its input was not a JSON object."""
-
-    call: ToolCall
-    problem: str | None
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -156,18 +151,20 @@ def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: U
     return now, (stream.MessageStop(stop_reason="tool_use"), kept)
 
 
-def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool, at: int) -> Step:
-    """A tool of this turn gave its result (any JSON value), or failed with the error's text."""
+def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int, *, tainted: bool = False) -> Step:
+    """A call of this turn has its outcome. A `tainted` result is a stranger's text."""
     now, message_id = _next_id(now)
+    result, is_error = outcome.result, outcome.is_error
     text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-    output = ToolOutput(type="error-text" if is_error else "text", value=text)
+    kind: OutputType = "execution-denied" if outcome.is_denied else "error-text" if is_error else "text"
+    output = ToolOutput(type=kind, value=text)
     record = ToolResultMessage(
         id=message_id,
         timestamp=at,
         turn_id=now.turn_id,
         role="tool",
         tool_call_id=call.id,
-        tool_result=ToolResult(id=call.id, name=call.name, output=output),
+        tool_result=ToolResult(id=call.id, name=call.name, output=output, tainted=tainted),
     )
     finished: EventData = (
         state.ToolFailedEvent(tool_id=call.id, tool_name=call.name, error=text)

@@ -16,7 +16,9 @@ from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.protocol.link import Unsubscribe
+from agentvm.runtime.function_tool import as_tool
 from agentvm.runtime.tasks import open_tasks
+from agentvm.runtime.tools import Tool
 from agentvm.server.announcement import announced, running_server
 from agentvm.server.asgi import Application
 from agentvm.server.local_link import LocalLink
@@ -88,12 +90,19 @@ class LocalRuntime:
     config: ServerConfig
     definitions: Sequence[Definition]
     drivers: Mapping[str, Driver] | None
+    tools: Sequence[Tool] = ()
     overrides: bool = True
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
         async with AsyncExitStack() as stack:
-            opened = open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers, overrides=self.overrides)
+            opened = open_agentvm(
+                self.config,
+                definitions=self.definitions,
+                drivers=self.drivers,
+                tools=self.tools,
+                overrides=self.overrides,
+            )
             try:
                 vm = await stack.enter_async_context(opened)
             except DataDirInUse as error:
@@ -133,13 +142,22 @@ def local_runtime(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
+    tools: Sequence[Tool | Callable[..., object]] = (),
     overrides: bool = True,
 ) -> LocalRuntime:
     """Runs agents in this process. Without a config the file and the environment decide, as for `avm serve`.
 
+    `tools` are functions of this program that agents may call; see `agentvm.tool`.
+
     Without `overrides` it starts as if its settings had never been changed at run time.
     """
-    return LocalRuntime(config=config or load(), definitions=tuple(definitions), drivers=drivers, overrides=overrides)
+    return LocalRuntime(
+        config=config or load(),
+        definitions=tuple(definitions),
+        drivers=drivers,
+        tools=tuple(as_tool(each) for each in tools),
+        overrides=overrides,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +195,11 @@ async def start_server(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
+    tools: Sequence[Tool | Callable[..., object]] = (),
     overrides: bool = True,
 ) -> AsyncIterator[RunningServer]:
     """Yields a listening server, which stops when the block ends."""
-    source = local_runtime(config, definitions=definitions, drivers=drivers, overrides=overrides)
+    source = local_runtime(config, definitions=definitions, drivers=drivers, tools=tools, overrides=overrides)
     async with source.open() as agentx:
         server = agentx.server
         if not isinstance(server, LocalServer):

@@ -12,8 +12,8 @@ from agentvm.model.ids import ContainerId, MessageId, TurnId
 from agentvm.model.message import UserContent, measure
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
-from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.agent import Agent, OnBusy
+from agentvm.runtime.accepted import Accepted, OnBusy
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.sessions.workspace import Workspace

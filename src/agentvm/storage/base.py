@@ -19,6 +19,7 @@ from agentvm.model.message import Message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
 from agentvm.model.turn import Turn
+from agentvm.model.wait import WaitChange
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,11 +96,13 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     answered: Sequence[str] = ()
     """Keys of calls that were asked and need not be remembered any more."""
     rewind: Rewinding | None = None
+    waits: Sequence[WaitChange] = ()
+    """Calls that begin to wait, are answered or start, in order. With its first answer a turn is not parked any more."""
 
     @property
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
-        return not (self.messages or self.turns or self.chunk or self.ledger or self.rewind)
+        return not (self.messages or self.turns or self.chunk or self.ledger or self.rewind or self.waits)
 
     @property
     def is_empty(self) -> bool:

@@ -16,6 +16,7 @@ from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import TenantStore
+from agentvm.storage.sql.waits import WaitStore
 
 
 class ScopedStore(TenantStore):
@@ -58,6 +59,10 @@ class ScopedStore(TenantStore):
         """A principal that does not reach every container must name the ones it asks about."""
         self._check(containers)
         return self._store.sessions(containers)
+
+    def waits(self, containers: Sequence[ContainerId] | None) -> WaitStore:
+        self._check(containers)
+        return self._store.waits(containers)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
         """Returns the principal's own drafts; `ValueError` for another author's."""

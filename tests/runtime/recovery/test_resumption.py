@@ -98,7 +98,7 @@ async def test_a_turn_that_cannot_be_counted_is_not_looked_at() -> None:
         agent = world.start()
         accepted = agent.resume(left(world))
         with pytest.raises(StoreFailed):
-            await take_up(agent._ports, DEFAULT_TENANT, world.image, accepted)
+            await take_up(agent.ports, DEFAULT_TENANT, world.image, accepted)
         assert accepted.left is not None
 
 

@@ -16,7 +16,7 @@ from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage, at_least
-from agentvm.runtime.turn import PendingCall
+from agentvm.runtime.calls import PendingCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,6 @@ def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
             case _:
                 pass
     return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, said), call.asked)
-
-
-LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
 
 
 def review(history: Sequence[Message], turn_id: TurnId) -> Done:

@@ -20,11 +20,12 @@ from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import turn
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
 from agentvm.runtime.recovery import progress, suspects
 from agentvm.runtime.recovery.settlement import settle_up
-from agentvm.runtime.turn import PendingCall, TurnState
+from agentvm.runtime.turn import TurnState
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.log import LogStore
 
@@ -104,6 +105,11 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     accepted.cut, accepted.spent = progress.find_cut(told, left.turn_id), done.usage
     accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
     accepted.asked_for = _whole_calls(own, accepted.state.told_id)
+    if accepted.state.pending:
+        waits = ports.store.tenant(tenant_id).waits((left.container_id,))
+        # One that was answered meanwhile is known better.
+        stored = {wait.call_id: wait for wait in await waits.list_turn(left.session_id, left.turn_id)}
+        accepted.waits = {**stored, **accepted.waits}
     accepted.left = None
 
 

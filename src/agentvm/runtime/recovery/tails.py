@@ -15,7 +15,7 @@ import msgspec
 
 from agentvm.errors import RecordUnreadable, SessionNotFound
 from agentvm.events.lifecycle import Interrupted
-from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
+from agentvm.events.turn import TurnParked, TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, TurnId
 from agentvm.model.message import Message
@@ -43,7 +43,7 @@ WRITES_MAX = 500
 TAILS_MAX_BYTES = 64 * 1024 * 1024
 """Maximum of events and their messages that `read_tails` holds; more are left out of the tails."""
 
-_FOLLOWED = (TurnRequest, TurnResumed, TurnSuspended, TurnResponse, Interrupted)
+_FOLLOWED = (TurnRequest, TurnResumed, TurnSuspended, TurnParked, TurnResponse, Interrupted)
 _UNREADABLE = (msgspec.DecodeError, KeyError, IndexError)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from agentvm.errors import Conflict, ConstraintFailed
 from agentvm.model.ids import ContainerId, TenantId
@@ -269,7 +270,8 @@ class _Import:
         session = item.session if isinstance(item, Continued) else item
         words = key_of(self._tenant_id, session.container_id)
         prepared = [prepare_message(message, words) for message in messages]
-        turn_rows = [TURN.encode(turn) for turn in turns]
+        # Waits stay where they are: nobody could answer them here.
+        turn_rows = [TURN.encode(msgspec.structs.replace(turn, parked_at=None)) for turn in turns]
 
         def work(connection: Connection) -> None:
             self._enter(connection, session.container_id)

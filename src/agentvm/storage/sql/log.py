@@ -5,7 +5,7 @@ from typing import Any
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
-from agentvm.model.ids import SessionId
+from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
@@ -13,7 +13,7 @@ from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.records import Scope
-from agentvm.storage.sql.rows import TURN_BY_KEY, TURNS, Key, decode_turn, read_session
+from agentvm.storage.sql.rows import PARKED_TURN, TURN_BY_KEY, TURNS, Key, decode_turn, read_session
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.sessions.summaries import read_turn, recall, refuse, store_summary
 
@@ -22,6 +22,12 @@ SELECT min(first_seq), max(last_seq)
 FROM sessions LEFT JOIN log USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 GROUP BY session_key
+"""
+OPENING = """
+SELECT (SELECT max(last_seq) FROM log WHERE log.session_key = s.session_key),
+       (SELECT turn_id FROM turns WHERE turns.session_key = s.session_key AND parked_at IS NOT NULL LIMIT 1)
+FROM sessions AS s
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
 LOG = """
 SELECT first_seq, last_seq, made_at, body
@@ -53,6 +59,24 @@ class LogStore(Scope):
         super().__init__(database)
         self._session_id = session_id
         self._scope = (*key, session_id)
+
+    async def opening(self) -> tuple[int, TurnId | None]:
+        """The last seq in the log, 0 when it is empty, and the parked turn. `SessionNotFound` if the session is gone."""
+
+        def read(connection: Connection) -> tuple[int, TurnId | None]:
+            for last, parked in connection.fetch(OPENING, self._scope):
+                return last or 0, parked
+            raise SessionNotFound(self._session_id)
+
+        return await self._database.read(read)
+
+    async def find_parked(self) -> Turn | None:
+        """The turn that waits for somebody."""
+
+        def read(connection: Connection) -> Turn | None:
+            return next((decode_turn(row) for row in connection.fetch(PARKED_TURN, self._scope)), None)
+
+        return await self._database.read(read)
 
     async def range(self) -> tuple[int, int]:
         """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""

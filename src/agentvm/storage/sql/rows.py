@@ -97,6 +97,7 @@ WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND {is_here("turns"
 """
 TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
+PARKED_TURN = _TURNS + "AND parked_at IS NOT NULL ORDER BY position LIMIT 1"
 TURN = f"""
 SELECT {TURN_COLUMNS}
 FROM turns JOIN sessions USING (session_key)
@@ -105,7 +106,7 @@ WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("session
 UNFINISHED = f"""
 SELECT {TURN_COLUMNS}, alongside, tenant_id
 FROM turns JOIN sessions USING (session_key)
-WHERE outcome IS NULL
+WHERE outcome IS NULL AND parked_at IS NULL
 ORDER BY position
 """
 MESSAGES = """

@@ -21,6 +21,7 @@ from agentvm.storage.sql.dialect import greater, items_of
 from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
+from agentvm.storage.sql.waits import write_waits
 
 logger = get_logger(__name__)
 
@@ -59,12 +60,14 @@ INSERT INTO turns (session_key, {TURN.text}) VALUES (?, {TURN.marks})
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
     attempts = {greater("turns.attempts", "excluded.attempts")},
-    alongside = coalesce(excluded.alongside, turns.alongside)
+    alongside = coalesce(excluded.alongside, turns.alongside), parked_at = excluded.parked_at,
+    active_ms = {greater("turns.active_ms", "excluded.active_ms")}
 WHERE turns.outcome IS NULL
 """
 # Nearly every turn that ends was stored when it began.
 _END_TURN = """
-UPDATE turns SET outcome = ?, usage = ?, ended_at = ? WHERE session_key = ? AND turn_id = ? AND outcome IS NULL
+UPDATE turns SET outcome = ?, usage = ?, ended_at = ?, parked_at = NULL
+WHERE session_key = ? AND turn_id = ? AND outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
@@ -111,13 +114,14 @@ class PreparedWrite:
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
 
-    __slots__ = ("_ask", "_bill", "_bodies", "_touches_image", "_turns", "write")
+    __slots__ = ("_ask", "_bill", "_bodies", "_touches_image", "_turns", "_waits", "write")
 
     def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
         self._bodies = [prepare_message(message, words) for message in write.messages]
         self._turns = [(turn, TURN.encode(turn)) for turn in write.turns]
         self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+        self._waits = write_waits(write.waits) if write.waits else None
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -168,6 +172,8 @@ class PreparedWrite:
             _put_turn(connection, session_key, turn, row)
         if (chunk := write.chunk) is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
+        if self._waits is not None:
+            self._waits(connection, session_key)
 
 
 def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:

@@ -48,6 +48,7 @@ from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.settings import SettingsStore, read_all
 from agentvm.storage.sql.trimming import trim_log
+from agentvm.storage.sql.waits import DueWaits, WaitStore
 
 logger = get_logger(__name__)
 
@@ -126,6 +127,10 @@ class TenantStore(TenantScope):
         """The sessions of these containers; None for all of the tenant's."""
         return SessionStore(self._database, self._tenant_id, containers)
 
+    def waits(self, containers: Sequence[ContainerId] | None) -> WaitStore:
+        """The tool calls of these containers that wait for somebody; None for all of the tenant's."""
+        return WaitStore(self._database, self._tenant_id, containers)
+
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
         """The drafts of an author in these containers; None for all of the tenant's. '' is nobody in particular."""
         return DraftStore(self._database, self._tenant_id, author, containers)
@@ -175,6 +180,7 @@ class Store(Scope):
         self.waiting: Callable[[], int] = lambda: database.waiting
         self._forgotten = 0
         """The journal entry before which some are still to be dropped; 0 for none."""
+        self.due_waits = DueWaits(database)
 
     def tenant(self, tenant_id: TenantId) -> TenantStore:
         return TenantStore(self._database, tenant_id)

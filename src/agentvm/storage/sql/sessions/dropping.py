@@ -30,6 +30,7 @@ _LIGHT = {
     "turns": "position",
     "rewinds": "rewind_key",
     "summaries": "summary_key",
+    "waits": "wait_key",
     "drafts": "author, device",
     "read_marks": "reader, device",
     "readers": "tenant_id, client_id",

@@ -1,0 +1,59 @@
+"""Tool calls — what becomes of a call between the model that asks for it and its result."""
+
+from agentvm.events.base import EventData
+from agentvm.model.ids import TurnId, UserId
+from agentvm.model.wait import AnswerDecision, WaitChange, WaitDecision, WaitId, WaitKind
+
+
+class ToolStateEvent(EventData):
+    source = "agent"
+    category = "state"
+
+
+class ToolWaiting(ToolStateEvent):
+    """A call waits for somebody. `fingerprint` has to be sent back with the answer."""
+
+    type = "tool_waiting"
+    wait_id: WaitId
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+    kind: WaitKind
+    input: dict[str, object]
+    fingerprint: str
+    decisions: tuple[AnswerDecision, ...]
+    why: str
+    audience: str
+    expires_at: int
+
+
+class ToolAnswered(ToolStateEvent):
+    """A wait has ended, and its answer is stored; `reason` is that of the person who answered."""
+
+    type = "tool_answered"
+    wait_id: WaitId
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+    decision: WaitDecision
+    by: UserId | None = None
+    reason: str | None = None
+
+
+class ToolStarted(ToolStateEvent):
+    """A call that had waited begins to run."""
+
+    type = "tool_started"
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+
+
+class WaitChanged(EventData):
+    """A wait begins, is answered or its call starts: stored as a row, and told by another event."""
+
+    type = "wait_changed"
+    source = "agent"
+    category = "turn"
+    told = False
+    change: WaitChange

@@ -1,0 +1,103 @@
+"""Wait — a tool call that waits for somebody: an approval, a client's result, an answer to a question."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Literal, NewType
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
+
+WaitId = NewType("WaitId", str)
+
+WaitKind = Literal["approval", "client", "question", "elicitation", "consent"]
+"""The missing party: somebody who approves, the client that runs the tool, somebody who answers, or who gives consent."""
+
+AnswerDecision = Literal["approve", "edit", "deny", "answer"]
+WaitDecision = Literal["approve", "edit", "deny", "answer", "expired", "superseded"]
+"""How a wait ended; the last two are decided by the server: nobody answered in time, or the user went on."""
+
+DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
+    "approval": ("approve", "edit", "deny"),
+    "client": ("answer", "deny"),
+    "question": ("answer", "deny"),
+    "elicitation": ("answer", "deny"),
+    "consent": ("approve", "deny"),
+}
+"""The answers that each kind of wait takes."""
+
+REASON_MAX = 2_000
+
+
+class WaitAnswer(Record):
+    """The end of a wait."""
+
+    decision: WaitDecision
+    input: dict[str, object] | None = None
+    """The input that the call runs with instead, for `edit`."""
+    result: object = None
+    """The result of a client's tool, or the answer to a question."""
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX)] | None = None
+    remember: Literal["session", "image"] | None = None
+
+
+class ToolWait(Record):
+    """A call that waits. The turn is parked when all its calls do, and then costs a row and nothing else."""
+
+    wait_id: WaitId
+    container_id: ContainerId
+    session_id: SessionId
+    turn_id: TurnId
+    call_id: str
+    kind: WaitKind
+    tool: str
+    version: str = ""
+    """The exact version of the tool, for which an approval may be remembered."""
+    fingerprint: str
+    """Digest of the tool's version and the input: an answer is for this call and for no other."""
+    input: dict[str, object]
+    why: str
+    """The reason why it waits, for people."""
+    audience: str
+    """`sender`, `owner`, `admins` or `user:<id>`."""
+    not_sender: bool = False
+    may_remember: bool = False
+    sender: UserId | None = None
+    asked_at: int
+    expires_at: int
+    answered_at: int | None = None
+    answered_by: UserId | None = None
+    answer: WaitAnswer | None = None
+    started_at: int | None = None
+    """When the approved call began to run: without a result since then it is not known whether it took effect."""
+
+    @property
+    def decisions(self) -> tuple[AnswerDecision, ...]:
+        return DECISIONS[self.kind]
+
+
+class AnsweredWait(Record):
+    """The end of a wait, by whom and when."""
+
+    wait_id: WaitId
+    turn_id: TurnId
+    answer: WaitAnswer
+    by: UserId | None = None
+    at: int
+
+
+class StartedWait(Record):
+    """A call that had waited is about to run: stored first, so that it never runs twice."""
+
+    wait_id: WaitId
+    at: int
+
+
+WaitChange = ToolWait | AnsweredWait | StartedWait
+
+
+def fingerprint_of(tool: str, version: str, call_input: Mapping[str, object]) -> str:
+    """Returns the digest that binds an answer to a call: the tool, its version and every value of the input."""
+    body = msgspec.json.encode([tool, version, call_input], order="deterministic")
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"

@@ -1,0 +1,84 @@
+"""Calls — the life of one tool call as a pure function: what is to be done about it now.
+
+    planned -> denied
+            -> waiting -> answered -> started -> finished | lost
+            -> started -> finished | lost
+
+A call without a wait is `started` with the commit before it runs. One that has waited is started with a commit of its own, so
+after a crash it is known of each call whether it can have taken effect.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.model.message import ToolCall
+from agentvm.model.wait import ToolWait
+
+LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
+EXPIRED = "Nobody answered in time, so the call was not made."
+SUPERSEDED = "The user went on without answering, so the call was not made."
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """A tool call the model finished asking for. `problem` is set when its input was not a JSON object."""
+
+    call: ToolCall
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The result of a call: a JSON value, or the text of an error."""
+
+    result: object
+    is_error: bool
+    is_denied: bool = False
+    """The call was not approved, so it was not made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call is to be made. `note` tells the model that a person has changed the input."""
+
+    call: ToolCall
+    wait: ToolWait | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The call waits for somebody."""
+
+    wait: ToolWait
+
+
+Action = Run | ToolOutcome | Held
+"""The next step of a call; an outcome when it is not made: it was denied, or its answer is the result."""
+
+
+def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:
+    """Returns what is to be done about a call that has waited or still does."""
+    answer = wait.answer
+    if answer is None:
+        return Held(wait)
+    if wait.started_at is not None:
+        return Run(call, wait) if repeatable else ToolOutcome(LOST, True)
+    match answer.decision:
+        case "approve":
+            return Run(call, wait)
+        case "edit":
+            edited = ToolCall(id=call.id, name=call.name, input=answer.input or {})
+            return Run(edited, wait, "A person changed the input of this call before it ran.")
+        case "answer":
+            return ToolOutcome(answer.result, False)
+        case "deny":
+            return ToolOutcome(denied(answer.reason), True, is_denied=True)
+        case "expired":
+            return ToolOutcome(EXPIRED, True, is_denied=True)
+        case "superseded":
+            return ToolOutcome(SUPERSEDED, True, is_denied=True)
+
+
+def denied(reason: str | None) -> str:
+    return "The call was denied" + (f": {reason}" if reason else "; no reason was given")

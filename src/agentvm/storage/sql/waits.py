@@ -1,0 +1,134 @@
+"""Waits — tool calls that wait for somebody, as rows of their sessions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.wait import AnsweredWait, StartedWait, ToolWait, WaitAnswer, WaitChange, WaitId
+from agentvm.storage.sql.connection import Connection, Database, Row
+from agentvm.storage.sql.sessions.listing import scope
+
+WaitState = Literal["open", "answered"]
+
+_ADD = """
+INSERT INTO waits (session_key, wait_id, turn_id, call_id, tool, version, body, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, turn_id, call_id) DO NOTHING
+"""
+_ANSWER = """
+UPDATE waits SET answered_at = ?, answered_by = ?, answer = ?, remember = ?
+WHERE session_key = ? AND wait_id = ? AND answered_at IS NULL
+"""
+# In the commit of the answer: should the server die before the turn goes on, the next start takes it up.
+_UNPARK = "UPDATE turns SET parked_at = NULL WHERE session_key = ? AND turn_id = ?"
+_START = "UPDATE waits SET started_at = ? WHERE session_key = ? AND wait_id = ?"
+_COLUMNS = "w.body, w.answered_at, w.answered_by, w.answer, w.started_at"
+_WAITS = f"SELECT w.wait_key, {_COLUMNS} FROM sessions AS s JOIN waits AS w USING (session_key) WHERE {{where}}"
+_REMEMBERED = """
+s.image_id = :image AND w.tool = :tool AND w.version = :version
+AND (w.remember = 'image' OR (w.remember = 'session' AND s.session_id = :session))
+"""
+# Over all tenants, for the server's own clock: each row is handed on with its tenant.
+_DUE = f"""
+SELECT s.tenant_id, {_COLUMNS}
+FROM waits AS w JOIN sessions AS s USING (session_key)
+WHERE w.answered_at IS NULL AND w.expires_at <= ?
+ORDER BY w.expires_at LIMIT ?
+"""
+_NEXT_DUE = "SELECT min(expires_at) FROM waits WHERE answered_at IS NULL"
+
+_body = msgspec.json.Decoder(ToolWait)
+_answer = msgspec.json.Decoder(WaitAnswer)
+
+
+class WaitStore:
+    """The waits of some containers of one tenant; None for all of them."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
+        self._database = database
+        self._tenant_id = tenant_id
+        self._containers = containers
+
+    async def get(self, wait_id: WaitId) -> ToolWait | None:
+        rows = await self._read("w.wait_id = :wait", wait=wait_id)
+        return _decode(rows[0][1:]) if rows else None
+
+    async def list_turn(self, session_id: SessionId, turn_id: TurnId) -> tuple[ToolWait, ...]:
+        """The waits of a turn, open and answered, in the order they began."""
+        where = "s.session_id = :session AND w.turn_id = :turn ORDER BY w.wait_key"
+        return tuple(_decode(row[1:]) for row in await self._read(where, session=session_id, turn=turn_id))
+
+    async def list_page(
+        self, *, session_id: SessionId | None, state: WaitState | None, after: int, limit: int
+    ) -> tuple[tuple[int, ToolWait], ...]:
+        """Waits in the order they began, each with its place in the list; those behind `after`."""
+        where, values = "w.wait_key > :after", dict[str, object](after=after, limit=limit)
+        if session_id is not None:
+            where, values = f"{where} AND s.session_id = :session", {**values, "session": session_id}
+        if state is not None:
+            where += " AND w.answered_at IS NULL" if state == "open" else " AND w.answered_at IS NOT NULL"
+        rows = await self._read(f"{where} ORDER BY w.wait_key LIMIT :limit", **values)
+        return tuple((row[0], _decode(row[1:])) for row in rows)
+
+    async def is_remembered(self, image_id: ImageId, session_id: SessionId, tool: str, version: str) -> bool:
+        """Tells whether an approval of this version of the tool was remembered for the session or the image."""
+        where = f"{_REMEMBERED} LIMIT 1"
+        return bool(await self._read(where, image=image_id, session=session_id, tool=tool, version=version))
+
+    async def _read(self, where: str, **values: object) -> list[Row]:
+        own = scope(self._tenant_id, self._containers, values)
+        return await self._database.read(lambda connection: connection.fetch(_WAITS.format(where=f"{own} AND {where}"), values))
+
+
+class DueWaits:
+    """The open waits of all tenants by the time when they expire, for the server's own clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_due(self, now: int, limit: int) -> tuple[tuple[TenantId, ToolWait], ...]:
+        """Waits that have expired, the oldest first."""
+        rows = await self._database.read(lambda connection: connection.fetch(_DUE, (now, limit)))
+        return tuple((TenantId(tenant_id), _decode(row)) for tenant_id, *row in rows)
+
+    async def next_due(self) -> int | None:
+        """The time when the next one expires."""
+        rows = await self._database.read(lambda connection: connection.fetch(_NEXT_DUE))
+        due: int | None = rows[0][0]
+        return due
+
+
+def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], None]:
+    """Returns the part of a commit that is about waits, encoded."""
+    encoded = [(change, msgspec.json.encode(_blob_of(change))) for change in changes]
+
+    def work(connection: Connection, session_key: Any) -> None:
+        for change, blob in encoded:
+            match change:
+                case ToolWait(wait_id=wait_id, turn_id=turn_id, call_id=call_id, tool=tool, version=version):
+                    row = (session_key, wait_id, turn_id, call_id, tool, version, blob, change.expires_at)
+                    connection.execute(_ADD, row)
+                case AnsweredWait(wait_id=wait_id, turn_id=turn_id, answer=answer, by=by, at=at):
+                    if connection.execute(_ANSWER, (at, by, blob, answer.remember, session_key, wait_id)):
+                        connection.execute(_UNPARK, (session_key, turn_id))
+                case StartedWait(wait_id=wait_id, at=at):
+                    connection.execute(_START, (at, session_key, wait_id))
+
+    return work
+
+
+def _blob_of(change: WaitChange) -> object:
+    return change.answer if isinstance(change, AnsweredWait) else change
+
+
+def _decode(row: Sequence[Any]) -> ToolWait:
+    body, answered_at, answered_by, answer, started_at = row
+    return msgspec.structs.replace(
+        _body.decode(body),
+        answered_at=answered_at,
+        answered_by=answered_by,
+        answer=None if answer is None else _answer.decode(answer),
+        started_at=started_at,
+    )
