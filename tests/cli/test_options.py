@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -6,23 +5,7 @@ import pytest
 from agentvm.cli.options import KEY_FILE_CHARACTERS_MAX, given_key, loop_options
 from agentvm.errors import ConfigInvalid
 
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
-    for name in (
-        "AVM_URL",
-        "AVM_KEY",
-        "AVM_PROFILE",
-        "AVM_HOST",
-        "AVM_PORT",
-        "AVM_DATA_DIR",
-        "LLM_PROVIDER",
-        "LLM_MODEL",
-        "LLM_API_KEY",
-        "LLM_BASE_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("bare")
 
 
 def test_uvloop_is_used_where_it_is_installed() -> None:

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import click
@@ -7,23 +6,7 @@ import pytest
 from agentvm.cli.serve import serve
 from agentvm.cli.server_options import FLAGS, configure, flag_help
 
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
-    for name in (
-        "AVM_URL",
-        "AVM_KEY",
-        "AVM_PROFILE",
-        "AVM_HOST",
-        "AVM_PORT",
-        "AVM_DATA_DIR",
-        "LLM_PROVIDER",
-        "LLM_MODEL",
-        "LLM_API_KEY",
-        "LLM_BASE_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("bare")
 
 
 def test_flags_are_laid_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ MODEL = Path("tiny.gguf")
 
 ANSWERS = 'import sys; sys.stdin.readline(); print(\'{"url": "http://127.0.0.1:1"}\', flush=True); '
 SERVES = ANSWERS + "sys.stdin.read()"
-DIES_LATER = ANSWERS + "sys.exit(3)"
 DIES = "import sys; sys.stderr.write('a\\nboom\\n'); sys.exit(3)"
 STALLS = "import time; time.sleep(60)"
 NONSENSE = "import sys; sys.stdin.readline(); print('hello', flush=True); sys.stdin.read()"

@@ -29,7 +29,6 @@ from agentvm.model.resource import (
 )
 from agentvm.model.semver import parse_range, parse_version
 
-ENDS = string.ascii_lowercase + string.digits
 OWNERS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9._-]{0,20}[a-z0-9])?", fullmatch=True).filter(lambda name: ".." not in name)
 NUMBERS = st.integers(0, 12)
