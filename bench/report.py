@@ -1,15 +1,17 @@
 """Report — runs every benchmark in its quick form and writes the numbers into docs/benchmarks.md.
 
-    python -m bench.report [--only history disk] [--output docs/benchmarks.md]
+    python -m bench.report [--only history disk] [--minutes 15] [--output docs/benchmarks.md]
 
-The page keeps its text; what stands between the two marks is replaced. A benchmark that fails is named with its last line, and
-the others run all the same.
+Each section is printed and written as soon as it is measured; the page keeps its text, and the sections of benchmarks that were
+not run. A benchmark that fails is named with its last line, and the others run all the same. All of them together take no
+longer than `--minutes`: what is left then is not run.
 """
 
 import argparse
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -17,49 +19,56 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- numbers: written by `python -m bench.report` -->", "<!-- end of numbers -->"
-TIMEOUT_SECONDS = 900
+_SECTION = re.compile(r"^`bench\.(\w+).*?^```text\n.*?^```\n", re.DOTALL | re.MULTILINE)
+TIMEOUT_SECONDS = 240.0
+"""One benchmark takes no longer."""
 
 QUICK: dict[str, tuple[str, ...]] = {
-    "history": (),
-    "turns": ("--clients", "20", "--turns", "10", "--rounds", "1"),
-    "start": ("--rounds", "3"),
-    "recovery": ("--turns", "200", "1000"),
-    "replay": ("--clients", "1000", "--sessions", "20"),
-    "stop": ("--turns", "50", "--stops", "20"),
+    "turns": ("--clients", "50", "--history", "0", "--rounds", "1"),
+    "history": ("--rounds", "20"),
     "density": ("--users", "1000", "--containers", "10000"),
+    "replay": ("--clients", "2000", "--sessions", "40", "--rounds", "2"),
+    "stop": ("--turns", "100", "--stops", "30"),
+    "recovery": ("--turns", "200", "1000"),
     "disk": ("--turns", "200"),
-    "commits": (),
+    "commits": ("--messages", "4000"),
     "erasing": ("--messages", "5000"),
     "backup": ("--megabytes", "64", "--seconds", "2"),
     "metering": ("--turns", "100"),
     "observe": ("--turns", "100"),
+    "start": ("--rounds", "3"),
 }
 """Arguments of the quick form of each benchmark, in the order of the page."""
 
 
-def run(name: str) -> str:
+def run(name: str, timeout: float) -> str:
     """Returns what the benchmark printed, as a section of the page."""
     command = [sys.executable, "-m", f"bench.{name}", *QUICK[name]]
     started, load = time.monotonic(), os.getloadavg()[0]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, cwd=PAGE.parent.parent, check=False
-        )
-        failed, output, problem = done.returncode != 0, done.stdout, done.stderr
-    except subprocess.TimeoutExpired:
-        failed, output, problem = True, "", f"no result within {TIMEOUT_SECONDS} s"
+    # A session of its own: its servers end with it.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PAGE.parent.parent, start_new_session=True
+    ) as process:
+        try:
+            output, problem = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            problem = f"no result within {timeout:.0f} s"
     seconds = time.monotonic() - started
-    if failed:
+    if process.returncode:
         output = f"{output}failed: {problem.strip().splitlines()[-1] if problem.strip() else 'without a word'}\n"
+    output = output.strip("\n")
     title = f"`bench.{name} {' '.join(QUICK[name])}".rstrip() + "`"
-    return f"{title} · {seconds:.0f} s, load {load:.1f} before\n\n```text\n{output.strip()}\n```\n"
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"{title} · {date}, {seconds:.0f} s, load {load:.1f} before\n\n```text\n{output}\n```\n"
 
 
 def machine() -> str:
     """Names the machine: the processor, its CPUs, the memory, and the versions that matter."""
-    found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    processor = found[1] if found else platform.machine()
+    processor = model[1] if model else platform.machine()
     return f"{processor}, {os.cpu_count()} CPUs, {memory:.0f} GiB, {platform.system()}, Python {platform.python_version()}"
 
 
@@ -72,18 +81,31 @@ def replace_numbers(page: str, numbers: str) -> str:
     return f"{before}{BEGIN}\n\n{numbers.strip()}\n\n{END}{after}"
 
 
-def main(names: list[str], output: Path) -> None:
-    page = output.read_text()
-    sections = [f"Machine: {machine()}. Date: {time.strftime('%Y-%m-%d', time.gmtime())}.\n"]
+def read_sections(page: str) -> dict[str, str]:
+    """Returns the sections of the page by the name of their benchmark."""
+    numbers = page.partition(BEGIN)[2].partition(END)[0]
+    return {match[1]: match[0] for match in _SECTION.finditer(numbers)}
+
+
+def main(names: list[str], minutes: float, output: Path) -> None:
+    until = time.monotonic() + minutes * 60
     for name in names:
-        print(f"bench.{name} …", flush=True)
-        sections.append(run(name))
-    output.write_text(replace_numbers(page, "\n".join(sections)))
+        left = min(TIMEOUT_SECONDS, until - time.monotonic())
+        if left <= 0:
+            print(f"bench.{name}: not run, {minutes:g} minutes are over", flush=True)
+            continue
+        section = run(name, left)
+        print(section, flush=True)
+        page = output.read_text()
+        sections = read_sections(page) | {name: section}
+        ordered = [sections[known] for known in QUICK if known in sections]
+        output.write_text(replace_numbers(page, "\n".join([f"Machine: {machine()}.\n", *ordered])))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(QUICK), default=list(QUICK))
+    parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--output", type=Path, default=PAGE)
     options = parser.parse_args()
-    main(options.only, options.output)
+    main(options.only, options.minutes, options.output)

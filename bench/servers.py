@@ -39,7 +39,7 @@ from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import FRAME_MAX_BYTES
-from agentvm.server.collector import tune_collector
+from agentvm.server.collector import freeze_loaded, relax_collector
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 from agentvm.sharing.byte_budget import ByteBudget
@@ -73,6 +73,9 @@ def reply_of_deltas(count: int, prompt: Prompt) -> Iterable[ScriptStep]:
 class StampingDriver(ScriptedDriver):
     """Each delta carries the moment it was made, so that a client sees how long it took to arrive."""
 
+    max_calls = 100_000
+    """More than any benchmark has turns: none waits for another."""
+
     def __init__(self, pace: float, deltas: int = DELTAS) -> None:
         super().__init__(partial(reply_of_deltas, deltas))
         self._pace = pace
@@ -95,9 +98,10 @@ async def serve_agentvm(pace: float, deltas: int, data_dir: Path | None, provide
                 config, llm=LlmSettings(model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"))
             )
             drivers = None
+        # As `avm serve` does.
+        relax_collector()
         async with start_server(config, drivers=drivers) as running:
-            # As `avm serve` does.
-            tune_collector()
+            freeze_loaded()
             print(running.port, flush=True)
             await anyio.sleep_forever()
 

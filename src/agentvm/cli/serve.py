@@ -56,14 +56,15 @@ def serve(config: Path | None, settings: tuple[str, ...], memory: bool, no_overr
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:
     """Serves until the first signal; returns when all data is stored."""
     # Late: it loads the web framework, which `avm serve --help` does not need.
-    from agentvm.server.collector import tune_collector
+    from agentvm.server.collector import freeze_loaded, relax_collector
     from agentvm.server.descriptors import raise_open_files_limit
     from agentvm.server.local import start_server
 
     raise_open_files_limit()
+    relax_collector()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with start_server(config, overrides=overrides) as server:
-            tune_collector()
+            freeze_loaded()
             announce(server.config, server.url, server.ws_url)
             show_first_key(server.first_key, server.config.data_dir, to_terminal=sys.stdout.isatty())
             async for _ in signals:

@@ -12,8 +12,13 @@ MIDDLE_MAX = 20
 OLD_MAX = 20
 
 
-def tune_collector() -> None:
-    """Tunes the collector. To be called once, when the server has started: objects loaded by then are never collected."""
+def relax_collector() -> None:
+    """Makes collections rare. To be called before a server is opened: thousands of turns that go on would be looked through
+    again and again, which takes a third of the CPU of such a start (`bench/recovery.py`)."""
+    gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)
+
+
+def freeze_loaded() -> None:
+    """Exempts all objects that exist from collection. To be called once, when the server has started."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)
