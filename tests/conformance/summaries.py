@@ -7,8 +7,7 @@ from msgspec import structs
 from agentvm.model.exchange import Extent, extent
 from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId, UserId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage, encode_message
-from agentvm.model.refused import RefusedPart
-from agentvm.model.session import Summary
+from agentvm.model.session import RefusedPart, Summary
 from agentvm.storage.base import ReadingLimits, Recalled, Rewinding, SessionWrite
 from agentvm.storage.retention import SessionPlace
 from agentvm.storage.sessions import MessageSearch

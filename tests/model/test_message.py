@@ -25,6 +25,7 @@ from agentvm.model.message import (
     decode_message,
     encode_message,
     measure,
+    repair_text,
     rough_size,
 )
 from agentvm.model.usage import Usage
@@ -147,3 +148,18 @@ def test_the_rough_size_of_a_message_is_that_of_what_it_holds() -> None:
         assert 0 <= rough_size(message) <= len(encode_message(message))
     long = UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * 1_000)
     assert rough_size(long) == 1_000
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_sound_text_is_left_alone(text: str) -> None:
+    assert repair_text(text) is text
+
+
+@given(st.text(st.characters()))
+def test_any_text_becomes_encodable(text: str) -> None:
+    assert repair_text(text).encode().decode() == repair_text(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\udc00", "\ufffd")])
+def test_only_lone_halves_are_replaced(text: str, expected: str) -> None:
+    assert repair_text(text) == expected

@@ -31,11 +31,11 @@ def counting(*known: str) -> Metrics:
 
 def used(count: ModelCount) -> Usage:
     return Usage(
-        input_tokens=count.input,
-        output_tokens=count.output,
-        cache_read_tokens=count.cache_read,
-        cache_write_tokens=count.cache_write,
-        thinking_tokens=count.thinking,
+        input_tokens=count.input_tokens,
+        output_tokens=count.output_tokens,
+        cache_read_tokens=count.cache_read_tokens,
+        cache_write_tokens=count.cache_write_tokens,
+        thinking_tokens=count.thinking_tokens,
     )
 
 
@@ -121,7 +121,9 @@ async def test_after_a_restart_a_turn_is_counted_where_it_ends(tmp_path: Path) -
     assert (after.accepted, after.resumed, after.turns["completed"]) == (0, 1, 1)
     (count,) = after.models.values()
     assert (count.calls, count.completed) == (len(ledger), 1)
-    assert count.input + count.output == sum(entry.usage.input_tokens + entry.usage.output_tokens for entry in ledger)
+    assert count.input_tokens + count.output_tokens == sum(
+        entry.usage.input_tokens + entry.usage.output_tokens for entry in ledger
+    )
     # What it waited for before is not known here, and not guessed.
     assert (after.queue_time.count, after.first_token.count, after.turn_time.count) == (0, 0, 1)
 
@@ -149,7 +151,7 @@ def test_models_that_the_operator_does_not_know_are_one() -> None:
     for number in range(500):
         called(counted, f"made-up-{number}", number)
     assert list(counted.models) == [(OTHER, OTHER)]
-    assert counted.models[OTHER, OTHER].input == 500
+    assert counted.models[OTHER, OTHER].input_tokens == 500
 
 
 def test_there_are_never_more_than_so_many_labels() -> None:
@@ -157,7 +159,7 @@ def test_there_are_never_more_than_so_many_labels() -> None:
     for number in range(module.LABELS_MAX + 50):
         called(counted, f"m{number}", number)
     assert len(counted.models) == module.LABELS_MAX + 1
-    assert counted.models[OTHER, OTHER].input == 50
+    assert counted.models[OTHER, OTHER].input_tokens == 50
 
 
 def test_a_method_that_a_client_makes_up_is_no_label() -> None:

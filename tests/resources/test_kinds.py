@@ -1,5 +1,7 @@
-from agentvm.model.resource import TYPES, parse_type
-from agentvm.resources.kinds import KINDS, describe_types
+import pytest
+
+from agentvm.model.resource import TYPES, ResourceType, parse_type
+from agentvm.resources.kinds import KINDS, describe_types, why_idle
 from agentvm.resources.schema import check_schema
 
 
@@ -17,3 +19,22 @@ def test_every_type_is_described_with_a_schema_in_names_of_the_wire() -> None:
         check_schema("schema", one.schema)
     assert "inputSchema" in str(described[1].schema)
     assert "input_schema" not in str(described[1].schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "word"),
+    [
+        ("tools", {"runtime": "http", "entry": "https://x.test"}, "runtime http"),
+        ("tools", {"runtime": "builtin", "entry": "hammer"}, "'hammer'"),
+        ("sandboxes", {}, "sandboxes"),
+        ("knowledge", {}, "search knowledge"),
+    ],
+)
+def test_what_does_nothing_here_has_a_reason(kind: ResourceType, content: dict[str, object], word: str) -> None:
+    assert word in (why_idle(kind, content, ("clock",)) or "")
+
+
+@pytest.mark.parametrize("kind", ["prompts", "agents"])
+def test_prompts_agents_and_built_in_tools_act(kind: ResourceType) -> None:
+    assert why_idle(kind, {}, ()) is None
+    assert why_idle("tools", {"runtime": "builtin", "entry": "clock"}, ("clock",)) is None

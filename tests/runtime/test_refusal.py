@@ -24,7 +24,7 @@ from agentvm.model.message import (
     UserContent,
     UserMessage,
 )
-from agentvm.model.refused import RefusedPart
+from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced, compose
 from agentvm.runtime.refusal import AGAIN_MAX, SetAside, decide, describe, without
 

@@ -17,7 +17,7 @@ from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import ImagePart, TextPart, UserContent
-from agentvm.model.refused import RefusedPart
+from agentvm.model.session import RefusedPart
 
 CAT = ImagePart(data="aGk=", media_type="image/png", name="cat.png")
 NOTE = "[image cat.png: refused by the provider]"

@@ -118,7 +118,7 @@ async def test_what_a_title_costs_is_counted_as_the_ledger_has_it() -> None:
         await desk.hear("session_title_updated")
         (whole,) = await desk.peer.workspace.accounts.ledger.usage(by=(), since=0)
         (count,) = desk.vm.monitor.metrics.models.values()
-        assert (count.calls, count.input, count.output) == (2, whole.input_tokens, whole.output_tokens)
+        assert (count.calls, count.input_tokens, count.output_tokens) == (2, whole.input_tokens, whole.output_tokens)
         assert (count.cost, count.price, whole.calls) == (whole.cost, whole.price, 2)
 
 

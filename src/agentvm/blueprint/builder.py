@@ -32,9 +32,9 @@ from agentvm.model.resource import (
 )
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import exact_uri
+from agentvm.resources.kinds import why_idle
 from agentvm.resources.resolver import INLINE_MAX_BYTES, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
-from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
 from agentvm.tenants.own_keys import OwnKeys
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -101,16 +101,3 @@ class Compaction(Group):
         Text | None,
         setting("Model that writes summaries, as an image names its model.", tenant="any", unset="the model of the session"),
     ] = None
-
-
-class TurnSettings(Protocol):
-    """The settings that turns depend on, as they are for one tenant; `ServerConfig` has them."""
-
-    @property
-    def defaults(self) -> Defaults: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def compaction(self) -> Compaction: ...

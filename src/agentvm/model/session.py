@@ -1,6 +1,7 @@
 """Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
@@ -35,6 +36,16 @@ class Summary(Record):
     made_at: int
     user_id: UserId | None = None
     """The user who was billed for it."""
+
+
+class RefusedPart(NamedTuple):
+    """A part of a user's message that a provider refuses, and that models see as a note instead.
+
+    Without a number it is all of a message, and the tool calls that it made.
+    """
+
+    message_id: MessageId
+    part: int | None = None
 
 
 class Draft(Record):

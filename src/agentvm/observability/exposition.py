@@ -98,9 +98,9 @@ def _models(metrics: Metrics) -> Iterator[Metric]:
     yield _counter("agentvm_cost_dollars", "Cost at the providers, where the price is known.", _MODEL, cost)
     price = ((key, count.price / DOLLAR_NANO) for key, count in counts)
     yield _counter("agentvm_price_dollars", "Price for the tenants, where it is known.", _MODEL, price)
-    unpriced = ((key, count.unpriced) for key, count in counts)
+    unpriced = ((key, count.unpriced_calls) for key, count in counts)
     yield _counter("agentvm_model_calls_unpriced", "Model calls without a known price.", _MODEL, unpriced)
-    estimated = ((key, count.estimated) for key, count in counts)
+    estimated = ((key, count.estimated_calls) for key, count in counts)
     yield _counter("agentvm_model_calls_estimated", "Model calls whose tokens are an estimate.", _MODEL, estimated)
     yield _total("agentvm_model_retries", "Failed attempts of model calls that were retried.", metrics.retries)
     yield _counter(
@@ -110,11 +110,8 @@ def _models(metrics: Metrics) -> Iterator[Metric]:
 
 def tokens_of(count: ModelCount) -> Iterator[tuple[str, int]]:
     """Yields the tokens of a model by kind."""
-    yield "input", count.input
-    yield "output", count.output
-    yield "cache_read", count.cache_read
-    yield "cache_write", count.cache_write
-    yield "thinking", count.thinking
+    for kind in ("input", "output", "cache_read", "cache_write", "thinking"):
+        yield kind, getattr(count, f"{kind}_tokens")
 
 
 def _stages(metrics: Metrics) -> Iterator[Metric]:

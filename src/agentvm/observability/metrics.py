@@ -36,32 +36,32 @@ Known = Callable[[str, str], bool]
 
 
 class ModelCount:
-    """The counters of one model."""
+    """The counters of one model, named as in its report."""
 
     __slots__ = (
-        "cache_read", "cache_write", "completed", "cost", "estimated", "failed", "input", "interrupted", "output", "price",
-        "thinking", "unpriced",
+        "cache_read_tokens", "cache_write_tokens", "completed", "cost", "estimated_calls", "failed", "input_tokens",
+        "interrupted", "output_tokens", "price", "thinking_tokens", "unpriced_calls",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.completed = self.interrupted = self.failed = 0
-        self.input = self.output = self.cache_read = self.cache_write = self.thinking = 0
+        self.input_tokens = self.output_tokens = self.cache_read_tokens = self.cache_write_tokens = self.thinking_tokens = 0
         self.cost = self.price = 0
         """In nano-USD."""
-        self.unpriced = self.estimated = 0
+        self.unpriced_calls = self.estimated_calls = 0
 
     def add(self, usage: Usage, entry: LedgerEntry | None) -> None:
         """Adds the usage of a call, and its ledger entry."""
-        self.input += usage.input_tokens
-        self.output += usage.output_tokens
-        self.cache_read += usage.cache_read_tokens
-        self.cache_write += usage.cache_write_tokens
-        self.thinking += usage.thinking_tokens
-        self.estimated += usage.estimated
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cache_read_tokens += usage.cache_read_tokens
+        self.cache_write_tokens += usage.cache_write_tokens
+        self.thinking_tokens += usage.thinking_tokens
+        self.estimated_calls += usage.estimated
         if entry is not None:
             self.cost += entry.cost or 0
             self.price += entry.price or 0
-            self.unpriced += entry.price is None
+            self.unpriced_calls += entry.price is None
 
     @property
     def calls(self) -> int:

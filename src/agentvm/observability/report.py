@@ -209,23 +209,8 @@ def _turns(metrics: Metrics) -> TurnReport:
 
 def _models(metrics: Metrics) -> Iterator[ModelReport]:
     for (provider, model), count in sorted(metrics.models.items()):
-        yield ModelReport(
-            provider=provider,
-            model=model,
-            calls=count.calls,
-            completed=count.completed,
-            interrupted=count.interrupted,
-            failed=count.failed,
-            input_tokens=count.input,
-            output_tokens=count.output,
-            cache_read_tokens=count.cache_read,
-            cache_write_tokens=count.cache_write,
-            thinking_tokens=count.thinking,
-            estimated_calls=count.estimated,
-            unpriced_calls=count.unpriced,
-            cost=count.cost,
-            price=count.price,
-        )
+        numbers = {name: getattr(count, name) for name in ModelReport.__struct_fields__ if name not in ("provider", "model")}
+        yield ModelReport(provider=provider, model=model, **numbers)
 
 
 def _latencies(metrics: Metrics) -> LatencyReport:

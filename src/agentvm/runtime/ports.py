@@ -13,7 +13,7 @@ from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
 from agentvm.model.image import Image
-from agentvm.model.limits import TurnSettings
+from agentvm.model.settings import Settings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import AttachmentMemory
 from agentvm.runtime.billing import Meter
@@ -59,7 +59,7 @@ LARGE_READS_MAX = 4
 REWRITES_MAX = 2
 TAKEN_UP_MAX = 8
 
-SettingsOf = Callable[[TenantId | None], TurnSettings]
+SettingsOf = Callable[[TenantId | None], Settings]
 """Returns the settings of a tenant's turns, or with None those of the process. Cheap: called for each turn."""
 
 

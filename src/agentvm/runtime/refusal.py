@@ -25,7 +25,7 @@ from agentvm.model.message import (
     UserMessage,
     UserPart,
 )
-from agentvm.model.refused import RefusedPart
+from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced
 
 AGAIN_MAX = 2

@@ -17,7 +17,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
-from agentvm.model.limits import TurnSettings
+from agentvm.model.settings import Settings
 from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, Unmetered
@@ -256,7 +256,7 @@ async def open_runtime(
     tools: ToolSource,
     clock: Clock,
     new_id: NewId,
-    settings: TurnSettings | SettingsOf,
+    settings: Settings | SettingsOf,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
     choose: Choose | None = None,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from agentvm.errors import ProviderBadRequest
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId
-from agentvm.model.refused import RefusedPart
+from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.refusal import decide, describe

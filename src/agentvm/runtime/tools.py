@@ -17,8 +17,7 @@ from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.model.definition import DEFAULT_TOOLS
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCall
-from agentvm.model.text import repair_text
+from agentvm.model.message import ToolCall, repair_text
 from agentvm.model.tool import Effect, ToolRuntime, World
 from agentvm.model.wait import WaitKind
 from agentvm.runtime.calls import ToolOutcome

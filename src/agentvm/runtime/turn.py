@@ -26,8 +26,8 @@ from agentvm.model.message import (
     ToolOutput,
     ToolResult,
     ToolResultMessage,
+    repair_text,
 )
-from agentvm.model.text import repair_text
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.calls import PendingCall, ToolOutcome

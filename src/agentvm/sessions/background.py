@@ -6,9 +6,8 @@ import anyio
 
 from agentvm.ecosystem import Effector
 from agentvm.model.ids import Clock, NewId, TenantId
-from agentvm.model.limits import TurnSettings
 from agentvm.runtime.billing import Meter
-from agentvm.runtime.ports import Choose
+from agentvm.runtime.ports import Choose, SettingsOf
 from agentvm.sessions.background_call import BackgroundCalls, Billed, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.import_queue import ImportQueue
@@ -27,7 +26,7 @@ class BackgroundWork:
         new_id: NewId,
         *,
         by: Callable[[TenantId], TitlesBy],
-        settings: Callable[[TenantId | None], TurnSettings],
+        settings: SettingsOf,
         choose: Choose,
         meter: Meter,
     ) -> None:

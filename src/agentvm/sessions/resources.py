@@ -9,10 +9,9 @@ from agentvm.model.resource import Resource, ResourceId, ResourceType
 from agentvm.resources.agent import to_definition
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
-from agentvm.resources.kinds import KINDS
+from agentvm.resources.kinds import KINDS, why_idle
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
-from agentvm.resources.runnable import why_idle
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore

@@ -16,8 +16,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
-from agentvm.model.refused import RefusedPart
-from agentvm.model.session import Summary
+from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 

@@ -8,7 +8,7 @@ from agentvm.errors import QuotaExceeded
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.account import METRICS, Quota, QuotaWindow
 from agentvm.model.ids import Clock, UserId
-from agentvm.model.ledger import Wallet
+from agentvm.model.ledger import UsageRow, Wallet
 
 LEDGER_LAG_MS = 60_000
 """Time after which every settled amount is in the ledger; a book stays in memory at least as long."""
@@ -231,6 +231,13 @@ def release(reserved: Iterable[Counter]) -> None:
 def renew(counter: Counter, now: int) -> None:
     if _turn_to(counter, window_of(METRICS[counter.quota.metric], now)[0]):
         counter.warned = False
+
+
+def amount_of(metric: str, row: UsageRow) -> int:
+    """Returns the amount of a spent metric in a row of the ledger."""
+    if metric == MONEY:
+        return row.price
+    return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
 WINDOWS_MAX = 4

@@ -21,17 +21,16 @@ from agentvm.errors import Conflict, InvalidInput, WalletEmpty
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Plan, Quota
 from agentvm.model.ids import Clock, TenantId, UserId
-from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.tenants.book import (
-    MONEY,
     SPENT,
     TOKENS,
     Counter,
     QuotaBook,
     QuotaHold,
     QuotaRemaining,
+    amount_of,
     refuse_beyond,
     renew,
     warn,
@@ -320,7 +319,7 @@ class Quotas:
             counter.begins = window_of(METRICS[quota.metric], now)[0]
             ledger = self._store.accounts(tenant_id).ledger
             rows = await ledger.usage(by=(), since=counter.begins, until=until, user_id=quota.user_id)
-            counter.used = sum(_amount(quota.metric, row) for row in rows)
+            counter.used = sum(amount_of(quota.metric, row) for row in rows)
         elif quota.metric == SANDBOX:
             # All that is in the ledger: a job is entered before it is settled.
             counter.begins = window_of(METRICS[SANDBOX], now)[0]
@@ -362,12 +361,6 @@ def check_quota(quota: Quota) -> Quota:
     if quota.hard is not None and quota.soft is not None and quota.soft > quota.hard:
         raise InvalidInput("`soft` warns before `hard` refuses, so it must not be larger")
     return quota
-
-
-def _amount(metric: str, row: UsageRow) -> int:
-    if metric == MONEY:
-        return row.price
-    return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
 __all__ = ["QuotaBook", "QuotaHold", "QuotaRemaining", "Quotas", "check_quota", "window_of"]

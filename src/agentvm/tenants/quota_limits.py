@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Quota
 from agentvm.model.ids import UserId
-from agentvm.tenants.quota import QuotaBook, window_of
+from agentvm.tenants.book import SPENT, QuotaBook, amount_of, window_of
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.accounts import Accounts
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 QuotaSource = Literal["plan", "tenant", "eachUser", "user"]
 Limits = Mapping[tuple[str, UserId | None], Quota]
 """Quotas by metric and user."""
-
-_TOKENS = ("tokens_per_day", "tokens_per_month")
-_BUDGET = "budget_per_month"
 
 
 def limits_of_tenant(limits: Limits) -> list[Quota]:
@@ -45,11 +42,9 @@ async def used_of(quota: Quota, accounts: "Accounts", book: QuotaBook, now: int)
     if quota.user_id == EACH_USER:
         return None
     begins = window_of(METRICS[quota.metric], now)[0]
-    if quota.metric in (*_TOKENS, _BUDGET):
+    if quota.metric in SPENT:
         rows = await accounts.ledger.usage(by=(), since=begins, user_id=quota.user_id)
-        if quota.metric == _BUDGET:
-            return sum(row.price for row in rows)
-        return sum(row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens for row in rows)
+        return sum(amount_of(quota.metric, row) for row in rows)
     if quota.metric == "containers" and quota.user_id is None:
         return await accounts.quotas.count_containers()
     counter = book.counters.get((quota.metric, quota.user_id))

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
-from agentvm.model.text import repair_text
+from agentvm.model.message import repair_text
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
 
 RESULT_MAX_BYTES = 16 * 1024 * 1024

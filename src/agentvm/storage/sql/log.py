@@ -7,8 +7,7 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.message import Message, decode_message
-from agentvm.model.refused import RefusedPart
-from agentvm.model.session import Session, Summary
+from agentvm.model.session import RefusedPart, Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database

@@ -13,8 +13,7 @@ import msgspec
 from agentvm.model.exchange import Extent, covered_by
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.message import Message, decode_message
-from agentvm.model.refused import RefusedPart
-from agentvm.model.session import Summary
+from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, ReadingLimits, Recalled
 from agentvm.storage.sql.connection import Connection
