@@ -22,6 +22,11 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
         ({"llm.providers.gw.model": "m"}, "f:1: llm.providers.gw: it has no driver"),
         ({"llm.providers.gw.driver": "opnai"}, "f:1: llm.providers.gw.driver: it is 'opnai'"),
         ({"llm.providers.openai.driver": "anthropic"}, "f:1: llm.providers.openai.driver: the provider is named after another"),
+        ({"tools.network.allow": ("10.0.0.0/8", "inner")}, "f:1: tools.network.allow: 'inner' is neither a network"),
+        ({"tools.search.url": "https://a.example"}, "tools.search.engine: it is missing"),
+        ({"tools.search.engine": "brave"}, "tools.search.apiKey: brave needs a key"),
+        ({"tools.search.engine": "searxng"}, "tools.search.url: searxng needs its address"),
+        ({"tools.mcpServers.files.argv": ("node",)}, "f:1: tools.mcpServers.files.argv: it must begin with the whole path"),
     ],
 )
 def test_a_fault_names_its_setting_and_its_place(values: dict[str, Value], said: str) -> None:

@@ -5,8 +5,8 @@ import anyio
 import pytest
 
 from agentvm.errors import ShuttingDown
-from agentvm.model.settings import ToolNetwork, ToolSettings
 from agentvm.model.tier import Job, Need
+from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 from agentvm.tiers.on_demand import TiersOnDemand
 
 SETTINGS = ToolSettings(slots=2, network=ToolNetwork(allow=("127.0.0.1",)))

@@ -9,7 +9,16 @@ from agentvm.errors import shorten
 from agentvm.model.address import is_loopback, parse_network
 from agentvm.model.headers import parse_headers
 from agentvm.model.public_address import AddressRules
-from agentvm.model.settings import LlmSettings, OidcConfig, OtelSettings, ProviderSettings, Settings, SystemSettings
+from agentvm.model.settings import (
+    LlmSettings,
+    OidcConfig,
+    OtelSettings,
+    ProviderSettings,
+    Settings,
+    SystemSettings,
+)
+from agentvm.model.tool_settings import ToolSettings
+from agentvm.tools.mcp.settings import server_faults as mcp_server_faults
 
 Fault = tuple[str, str]
 """A key and an error message."""
@@ -32,14 +41,22 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
     yield from _origins(settings.system.allow_origins)
     yield from _proxies(settings.system.trusted_proxies)
     yield from collector_faults(settings.otel)
-    yield from _tool_addresses(settings.tools.network.allow)
+    yield from _tools(settings.tools)
 
 
-def _tool_addresses(allow: tuple[str, ...]) -> Iterator[Fault]:
-    try:
-        AddressRules.parse(allow)
-    except ValueError as error:
-        yield "tools.network.allow", str(error)
+def _tools(tools: ToolSettings) -> Iterator[Fault]:
+    for entry in tools.network.allow:
+        try:
+            AddressRules.parse([entry])
+        except ValueError as error:
+            yield "tools.network.allow", str(error)
+    if tools.search.engine is None and (tools.search.url or tools.search.api_key):
+        yield "tools.search.engine", "it is missing; without it nothing is searched"
+    elif tools.search.engine not in (None, "searxng") and tools.search.api_key is None:
+        yield "tools.search.apiKey", f"{tools.search.engine} needs a key"
+    elif tools.search.engine == "searxng" and tools.search.url is None:
+        yield "tools.search.url", "searxng needs its address"
+    yield from mcp_server_faults(tools.mcp_servers)
 
 
 def provider_names(llm: LlmSettings) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ one. The tables are our own: `is_global` of the standard library changed its ans
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Self
 
@@ -70,6 +71,7 @@ class Host:
     address: IpAddress | None = None
 
 
+@lru_cache(maxsize=1024)
 def parse_host(text: str) -> Host | None:
     """Parses the host of a URL, without brackets; None for a text that two programs could read as two hosts.
 

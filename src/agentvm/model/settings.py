@@ -2,7 +2,8 @@
 
 The names are those of the configuration file in snake case: `system.log_files` is `system.logFiles` there, and the variable
 `AVM_SYSTEM__LOG_FILES`. `agentvm.config.server.ServerConfig` holds all groups; code that needs one group takes that group.
-Settings of turns are in `agentvm.model.limits`, retention periods in `agentvm.model.retention`.
+Settings of turns are in `agentvm.model.limits`, those of tools in `agentvm.model.tool_settings`, retention periods in
+`agentvm.model.retention`.
 """
 
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from agentvm.model.setting import (
     Text,
     setting,
 )
+from agentvm.model.tool_settings import ToolSettings
 
 MEMORY = ":memory:"
 """The data directory of a server that keeps everything in memory."""
@@ -296,37 +298,6 @@ class OtelSettings(Group):
     export_seconds: Annotated[Annotated[float, Meta(ge=0.1, le=3_600)], setting("Interval between two exports.", "restart")] = (
         15.0
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ToolNetwork(Group):
-    """The network of tools and sandboxes."""
-
-    allow: Annotated[
-        tuple[Text, ...],
-        setting(
-            "Private addresses that tools and sandboxes may reach besides public ones: `10.0.0.0/8`, `host:8080`.",
-            "restart",
-        ),
-    ] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ToolSettings(Group):
-    """Tools, and the sandboxes that run code."""
-
-    slots: Annotated[
-        Count | None, setting("Jobs in sandboxes at a time; further ones wait in turn.", "restart", unset="two for each core")
-    ] = None
-    uids: Annotated[
-        Annotated[int, Meta(ge=1, le=4_000_000_000)],
-        setting("First of 1,024 uids that jobs get when the server runs as root.", "restart"),
-    ] = 1_600_000_000
-    rootfs: Annotated[
-        Text | None,
-        setting("Directory whose programs sandboxes see instead of the host's.", "restart", unset="the host's /usr, read-only"),
-    ] = None
-    network: ToolNetwork = ToolNetwork()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -11,7 +11,7 @@ import anyio
 
 from agentvm.errors import ShuttingDown
 from agentvm.model.ids import Clock
-from agentvm.model.settings import ToolSettings
+from agentvm.model.tool_settings import ToolSettings
 
 if TYPE_CHECKING:
     from agentvm.tiers.scheduler import Scheduler

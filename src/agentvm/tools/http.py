@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -47,6 +48,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _RESERVED = re.compile(
     r"(?i)host|content-length|transfer-encoding|connection|keep-alive|upgrade|te|trailer|expect|accept-encoding|proxy-.*|idempotency-key"
 )
+_parse_entry = lru_cache(maxsize=1024)(parse_http)
 _JSON = re.compile(r"(?i)application/(?:[\w.+-]+\+)?json")
 _TEXT = re.compile(r"(?i)text/.*|application/(?:xml|javascript|yaml|[\w.+-]+\+xml)")
 
@@ -102,14 +104,14 @@ class HttpTool:
         return self._checked(self._result(fetched))
 
     async def _granted(self) -> dict[str, Secret]:
-        host = parse_http(self.entry).address.host
+        host = _parse_entry(self.entry).address.host
         templates = (*(self.parts.query or {}).values(), *(self.parts.headers or {}).values())
         names = dict.fromkeys(name for template in templates for name in secrets_of(template))
         return {name: await self.secrets(name, host) for name in names}
 
     def request(self, input: Mapping[str, object], granted: Mapping[str, Secret], key: str) -> Outgoing:
         """Returns the request of a call; the same for the same input, secrets and key."""
-        entry = parse_http(self.entry)
+        entry = _parse_entry(self.entry)
         used = set(entry.arguments)
         query = list(_filled(self.parts.query or {}, input, granted, used))
         headers = list(_filled(self.parts.headers or {}, input, granted, used))

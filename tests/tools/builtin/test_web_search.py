@@ -9,9 +9,10 @@ from tests.support.web import Asked, Replied, Web, web
 from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.errors.tool import EgressRefused
 from agentvm.model.secret import Secret
+from agentvm.model.tool_settings import SearchEngine, ToolSearchSettings
 from agentvm.resources.schema import check_schema
 from agentvm.tools.base import CallContext, Caller, CallResult
-from agentvm.tools.builtin.web_search import SearchEngine, SearchSettings, WebSearch
+from agentvm.tools.builtin.web_search import WebSearch, search_address, search_rules
 from agentvm.tools.safe_http import SafeHttp
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +33,8 @@ RESULTS = [
 async def engine(kind: SearchEngine, reply: Replied) -> AsyncIterator[tuple[Web, WebSearch]]:
     with anyio.fail_after(10):
         async with web(lambda asked: reply) as server:
-            settings = SearchSettings(engine=kind, url=server.url("/base"), key=Secret("the-key-of-the-operator"))
-            async with SafeHttp(settings.rules()) as http:
+            settings = ToolSearchSettings(engine=kind, url=server.url("/base"), api_key=Secret("the-key-of-the-operator"))
+            async with SafeHttp(search_rules(settings)) as http:
                 yield server, WebSearch(settings, http)
 
 
@@ -89,20 +90,21 @@ async def test_only_the_endpoint_itself_may_be_inside() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        SearchSettings(engine="searxng"),
-        SearchSettings(engine="brave"),
-        SearchSettings(engine="searxng", url="ftp://a"),
-        SearchSettings(engine="searxng", url="http://user@a"),
-        SearchSettings(engine="searxng", url="http://127.1:8080"),
+        ToolSearchSettings(),
+        ToolSearchSettings(engine="searxng"),
+        ToolSearchSettings(engine="brave"),
+        ToolSearchSettings(engine="searxng", url="ftp://a"),
+        ToolSearchSettings(engine="searxng", url="http://user@a"),
+        ToolSearchSettings(engine="searxng", url="http://127.1:8080"),
     ],
 )
-def test_settings_that_cannot_work_are_named(settings: SearchSettings) -> None:
+def test_settings_that_cannot_work_are_named(settings: ToolSearchSettings) -> None:
     with pytest.raises(ConfigInvalid, match=r"tools\.search"):
-        settings.rules()
+        search_rules(settings)
 
 
 def test_the_public_engines_have_their_address_and_the_tool_a_description() -> None:
-    brave = SearchSettings(engine="brave", key=Secret("k"))
-    assert brave.address().host == "api.search.brave.com"
-    assert brave.rules().endpoints == {("api.search.brave.com", 443)}
+    brave = ToolSearchSettings(engine="brave", api_key=Secret("k"))
+    assert search_address(brave).host == "api.search.brave.com"
+    assert search_rules(brave).endpoints == {("api.search.brave.com", 443)}
     check_schema("inputSchema", WebSearch(brave, SafeHttp()).spec.input_schema, of_object=True)

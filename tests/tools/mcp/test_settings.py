@@ -1,52 +1,53 @@
+from typing import Any
+
 import pytest
 
-from agentvm.errors import ConfigInvalid, InvalidInput
+from agentvm.errors import InvalidInput
 from agentvm.errors.tool import McpCommandNotAllowed
-from agentvm.tools.mcp.settings import McpServerSettings, allowed_server, legacy_entries, parse_servers
+from agentvm.model.tool_settings import McpServerEntry
+from agentvm.tools.mcp.settings import McpServerSettings, allowed_server, legacy_entries, server_faults, server_settings
 
 ARGV = ("/usr/bin/node", "/srv/mcp/files.js", "/workspace")
 SERVERS = {"files": McpServerSettings(argv=ARGV)}
 
 
-def test_the_example_of_the_documentation() -> None:
-    servers = parse_servers(
-        {
-            "files": {
-                "argv": list(ARGV), "sandbox": "resource://sandboxes/node", "per": "user", "secrets": [], "idleSeconds": 60,
-                "maxBytes": 4194304,
-            }
-        }
-    )  # fmt: skip
-    assert servers["files"] == McpServerSettings(argv=ARGV, sandbox="resource://sandboxes/node")
+def faults(**members: Any) -> dict[str, str]:
+    return dict(server_faults({"files": McpServerEntry(**members)}))
+
+
+def test_the_example_of_the_documentation_has_no_fault() -> None:
+    assert faults(argv=ARGV, sandbox="resource://sandboxes/node", per="user", secrets=("API_KEY",)) == {}
 
 
 @pytest.mark.parametrize(
-    ("entry", "why"),
+    ("members", "member", "why"),
     [
-        ({"argv": []}, "argv"),
-        ({"argv": ["node", "x.js"]}, "whole path"),
-        ({"argv": ["/usr/bin/npx", "-y", "server"]}, "any program"),
-        ({"argv": ["/bin/sh", "-c", "server"]}, "any program"),
-        ({"argv": ["/usr/bin/env", "node"]}, "any program"),
-        ({"argv": ["/usr/bin/node", "a\0b"]}, "whole path"),
-        ({"argv": ["/usr/bin/node"], "per": "planet"}, "per"),
-        ({"argv": ["/usr/bin/node"], "secrets": ["a b"]}, "name of a variable"),
-        ({"argv": ["/usr/bin/node"], "secrets": ["KEY"], "per": "server"}, "belong to a tenant"),
-        ({"argv": ["/usr/bin/node"], "command": "x"}, "there is no field command"),
-        ({"argv": ["/usr/bin/node"], "maxBytes": 1}, "maxBytes"),
-        ("node", "object"),
+        ({"argv": ()}, "argv", "whole path"),
+        ({"argv": ("node", "x.js")}, "argv", "whole path"),
+        ({"argv": ("/usr/bin/npx", "-y", "server")}, "argv", "any program"),
+        ({"argv": ("/bin/sh", "-c", "server")}, "argv", "any program"),
+        ({"argv": ("/usr/bin/env", "node")}, "argv", "any program"),
+        ({"argv": ("/usr/bin/node", "a\0b")}, "argv", "whole path"),
+        ({"argv": ARGV, "secrets": ("a b",)}, "secrets", "name of a variable"),
+        ({"argv": ARGV, "secrets": ("KEY",), "per": "server"}, "per", "belong to a tenant"),
     ],
 )
-def test_a_server_that_is_described_wrongly_is_named_with_the_fault(entry: object, why: str) -> None:
-    with pytest.raises(ConfigInvalid, match=r"tools\.mcpServers\.files") as error:
-        parse_servers({"files": entry})
-    assert why in str(error.value)
+def test_a_server_that_cannot_be_used_is_named_with_the_fault(members: dict[str, Any], member: str, why: str) -> None:
+    (fault,) = faults(**members).items()
+    assert fault[0] == f"tools.mcpServers.files.{member}"
+    assert why in fault[1]
 
 
-@pytest.mark.parametrize("raw", [[], "x", {"A B": {}}, {1: {}}, {f"s{n}": {"argv": ["/x"]} for n in range(201)}])
-def test_the_setting_is_a_mapping_of_few_ids(raw: object) -> None:
-    with pytest.raises(ConfigInvalid):
-        parse_servers(raw)
+def test_what_is_not_set_has_a_default() -> None:
+    entries = {"a": McpServerEntry(argv=ARGV), "b": McpServerEntry(argv=ARGV, per="tenant", max_kilobytes=8, idle_seconds=5.0)}
+    assert server_settings(entries) == {
+        "a": McpServerSettings(argv=ARGV),
+        "b": McpServerSettings(argv=ARGV, per="tenant", max_bytes=8192, idle_seconds=5.0),
+    }
+
+
+def test_an_id_is_one_that_an_entry_can_name() -> None:
+    assert dict(server_faults({"A B": McpServerEntry(argv=ARGV)})).keys() == {"tools.mcpServers.A B"}
 
 
 @pytest.mark.parametrize(

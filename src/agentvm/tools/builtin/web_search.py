@@ -2,24 +2,21 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from html import unescape
-from typing import Literal
 
 import httpx2
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import ConfigInvalid, ToolFailed, shorten
+from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.model.public_address import AddressRules
-from agentvm.model.secret import Secret
 from agentvm.model.tool import Effect, Repeat, World
+from agentvm.model.tool_settings import SearchEngine, ToolSearchSettings
 from agentvm.tools.base import TIMEOUT_SECONDS, CallContext, CallResult, error_result, sound
 from agentvm.tools.http import pointed
 from agentvm.tools.redaction import Redaction
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
 
-SearchEngine = Literal["searxng", "brave", "tavily"]
 RESULTS_MAX = 20
 RESULTS_DEFAULT_MAX = 8
 RESPONSE_MAX_BYTES = 2 * 1024 * 1024
@@ -47,35 +44,34 @@ _SPEC = ToolSpec(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """The engine, its address (SearXNG has none of its own) and its key (SearXNG needs none)."""
-
-    engine: SearchEngine
-    url: str | None = None
-    key: Secret | None = None
-
-    def address(self) -> httpx2.URL:
-        """Returns the address to ask; `ConfigInvalid` names what is missing."""
-        if self.engine != "searxng" and self.key is None:
-            raise ConfigInvalid(f"tools.search: {self.engine} needs a key")
-        text = self.url or _PUBLIC.get(self.engine)
-        if text is None:
-            raise ConfigInvalid("tools.search: searxng needs its address in url")
+def search_address(settings: ToolSearchSettings) -> httpx2.URL:
+    """Returns the address to ask; `ConfigInvalid` names what is missing."""
+    engine = settings.engine
+    if engine is None:
+        raise ConfigInvalid("tools.search.engine: there is none")
+    if engine != "searxng" and settings.api_key is None:
+        raise ConfigInvalid(f"tools.search.apiKey: {engine} needs a key")
+    text = settings.url or _PUBLIC.get(engine)
+    if text is None:
+        raise ConfigInvalid("tools.search.url: searxng needs its address")
+    try:
         url = httpx2.URL(text)
-        if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-            raise ConfigInvalid(f"tools.search.url: {shorten(text)!r} is not an address")
-        return url.copy_with(path=f"{url.path.rstrip('/')}/search") if self.engine == "searxng" else url
+    except httpx2.InvalidURL:
+        url = httpx2.URL("")
+    if url.scheme not in ("http", "https") or not url.host or url.userinfo:
+        raise ConfigInvalid("tools.search.url: it is not an address such as https://search.example")
+    return url.copy_with(path=f"{url.path.rstrip('/')}/search") if engine == "searxng" else url
 
-    def rules(self) -> AddressRules:
-        """The operator's own endpoint may have any address; it is the only one that may."""
-        url = self.address()
-        port = url.port or (443 if url.scheme == "https" else 80)
-        host = f"[{url.host}]" if ":" in url.host else url.host
-        try:
-            return AddressRules.parse([f"{host}:{port}"])
-        except ValueError as error:
-            raise ConfigInvalid(f"tools.search.url: {error}") from None
+
+def search_rules(settings: ToolSearchSettings) -> AddressRules:
+    """Returns rules by which the operator's own endpoint may have any address, as the only one."""
+    url = search_address(settings)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    try:
+        return AddressRules.parse([f"{host}:{port}"])
+    except ValueError as error:
+        raise ConfigInvalid(f"tools.search.url: {error}") from None
 
 
 class WebSearch:
@@ -87,8 +83,10 @@ class WebSearch:
     repeat: Repeat = "safe"
     timeout_seconds = TIMEOUT_SECONDS
 
-    def __init__(self, settings: SearchSettings, http: SafeHttp) -> None:
-        self._settings, self._http, self._url = settings, http, settings.address()
+    def __init__(self, settings: ToolSearchSettings, http: SafeHttp) -> None:
+        """Takes a transport with `search_rules`."""
+        self._engine, self._key, self._http = settings.engine or "searxng", settings.api_key, http
+        self._url = search_address(settings)
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Searches; the result is a list of `{title, url, text}`."""
@@ -96,12 +94,12 @@ class WebSearch:
         count = min(count, RESULTS_MAX) if isinstance(count, int) else RESULTS_DEFAULT_MAX
         request = self._request(str(input["query"]), count)
         fetched = await self._http.send(request, timeout_seconds=self.timeout_seconds, max_bytes=RESPONSE_MAX_BYTES)
-        secrets = {} if self._settings.key is None else {"search": self._settings.key}
+        secrets = {} if self._key is None else {"search": self._key}
         body = Redaction(secrets).clean(fetched.body)
         if fetched.status != 200:
             return error_result(f"The search engine answered with status {fetched.status}")
         try:
-            found = pointed(msgspec.json.decode(body), _RESULTS[self._settings.engine])
+            found = pointed(msgspec.json.decode(body), _RESULTS[self._engine])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ToolFailed("The search engine did not answer with JSON") from None
         except LookupError:
@@ -110,8 +108,8 @@ class WebSearch:
         return CallResult(type="json", value=results)
 
     def _request(self, query: str, count: int) -> Outgoing:
-        key = self._settings.key.reveal() if self._settings.key is not None else ""
-        match self._settings.engine:
+        key = self._key.reveal() if self._key is not None else ""
+        match self._engine:
             case "searxng":
                 return Outgoing(method="GET", url=self._url.copy_merge_params({"q": query, "format": "json"}))
             case "brave":

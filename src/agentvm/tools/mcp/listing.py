@@ -62,7 +62,7 @@ class ListedTool(Record):
 
     @property
     def copies_to_headers(self) -> bool:
-        """Whether arguments are to be copied into HTTP headers, where proxies log them."""
+        """Whether arguments are to be copied into HTTP headers."""
         return HEADER_KEYWORD in canonical(self.input_schema).decode()
 
 
@@ -80,6 +80,9 @@ class Listing(Record):
     """The tools of a server at one time."""
 
     tools: dict[str, ListedTool]
+    digests: dict[str, str]
+    copying: frozenset[str] = frozenset()
+    """Names of tools whose arguments are to be copied into HTTP headers, where proxies log them."""
     unusable: dict[str, str] = msgspec.field(default_factory=dict)
     """Names of tools that cannot be offered, with the reason."""
 
@@ -94,14 +97,14 @@ class Listing(Record):
         if tool is None:
             why = self.unusable.get(name, "the server no longer offers it")
             raise McpChanged(f"{shorten(name)} is suspended: {why}", details={"tool": name, "pinned": pin, "current": None})
-        if tool.digest == pin:
+        if self.digests[name] == pin:
             return tool
         changes = {} if old is None else difference(old, tool)
         members = f" ({', '.join(changes)})" if changes else ""
         raise McpChanged(
             f"{shorten(name)} is suspended: the server describes it otherwise than when it was pinned{members}; "
             "whoever publishes the tool can review the change and publish it again",
-            details={"tool": name, "pinned": pin, "current": tool.digest, "changes": changes},
+            details={"tool": name, "pinned": pin, "current": self.digests[name], "changes": changes},
         )
 
 
@@ -121,7 +124,12 @@ def examine(tools: Iterable[ListedTool]) -> Listing:
             unusable[name] = fault
         else:
             good[tool.name] = tool
-    return Listing(tools=good, unusable=unusable)
+    return Listing(
+        tools=good,
+        digests={name: tool.digest for name, tool in good.items()},
+        copying=frozenset(name for name, tool in good.items() if tool.copies_to_headers),
+        unusable=unusable,
+    )
 
 
 def _fault(tool: ListedTool) -> str | None:

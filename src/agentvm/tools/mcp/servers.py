@@ -205,7 +205,8 @@ class McpTool:
         try:
             async with self.servers.lease(self.entry, context.caller) as connection:
                 listing = await self.servers.listing(connection, self.entry, context.caller)
-                copies = self._current(listing).copies_to_headers
+                self._check(listing)
+                copies = self.name in listing.copying
                 outcome = await connection.call(
                     self.name, input, context, keyed=self.repeat == "keyed", copies_to_headers=copies
                 )
@@ -213,16 +214,13 @@ class McpTool:
             return ConsentRequired(url=required.url, state=required.state, server=required.server)
         return self._checked(outcome) if isinstance(outcome, CallResult) else outcome
 
-    def _current(self, listing: Listing) -> ListedTool:
+    def _check(self, listing: Listing) -> None:
         if self.pin is not None:
-            tool = listing.pinned(self.name, self.pin, self.pinned)
-        elif self.name in listing.tools:
-            tool = listing.tools[self.name]
-        else:
+            listing.pinned(self.name, self.pin, self.pinned)
+        elif self.name not in listing.tools:
             raise ToolFailed(f"The MCP server has no tool {self.name}: {listing.unusable.get(self.name, 'it is not listed')}")
-        if tool.copies_to_headers and not self.headers_allowed:
+        if self.name in listing.copying and not self.headers_allowed:
             raise ToolFailed(f"{self.name} copies its arguments into HTTP headers, which its publisher has not accepted")
-        return tool
 
     def _checked(self, result: CallResult) -> CallResult:
         if self.output_schema is None or result.type != "json":

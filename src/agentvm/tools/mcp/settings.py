@@ -1,67 +1,67 @@
 """MCP settings — the servers that an operator lets run on this machine. A tenant names an id, never a command."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
-from agentvm.errors import ConfigInvalid, InvalidInput, shorten
+from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.tool import McpCommandNotAllowed
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
+from agentvm.model.tool_settings import McpServerEntry, McpSharing
 from agentvm.resources.tool_entry import SERVER_ID
-from agentvm.tools.mcp.pool import IDLE_SECONDS
 
-ARGV_MAX = 64
-SERVERS_MAX = 200
-_ID = SERVER_ID
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _ANY_PROGRAM = frozenset({"sh", "bash", "zsh", "dash", "env", "npx", "bunx", "uvx", "pipx", "sudo", "xargs", "busybox"})
 """Programs that run whatever their arguments say, or fetch it first: the list would allow more than it shows."""
 
 
-class McpServerSettings(Record, forbid_unknown_fields=True):
-    """One server of `tools.mcpServers`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerSettings:
+    """One server of `tools.mcpServers`, with every value."""
 
-    argv: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(min_length=1, max_length=ARGV_MAX)]
-    sandbox: Annotated[str, msgspec.Meta(max_length=512)] | None = None
-    per: Literal["server", "tenant", "user"] = "user"
-    """Sharing of a process: by everybody, by the users of a tenant, or by nobody."""
-    secrets: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] = ()
-    """Names of secrets that the program finds in its environment."""
-    idle_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = IDLE_SECONDS
-    max_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
-
-
-def parse_servers(raw: object) -> dict[str, McpServerSettings]:
-    """Parses the setting; `ConfigInvalid` names the server and the fault."""
-    if not isinstance(raw, Mapping) or len(raw) > SERVERS_MAX:
-        raise ConfigInvalid(f"tools.mcpServers must be a mapping of at most {SERVERS_MAX} servers")
-    return {_checked_id(name): _parse(f"tools.mcpServers.{name}", entry) for name, entry in raw.items()}
+    argv: tuple[str, ...]
+    sandbox: str | None = None
+    per: McpSharing = "user"
+    secrets: tuple[str, ...] = ()
+    idle_seconds: float = 60.0
+    max_bytes: int = 4 * 1024 * 1024
 
 
-def _checked_id(name: object) -> str:
-    if not isinstance(name, str) or _ID.fullmatch(name) is None:
-        raise ConfigInvalid(f"tools.mcpServers: {shorten(str(name))!r} is not an id; use a-z, 0-9, _ and -, up to 64")
-    return name
+def server_settings(entries: Mapping[str, McpServerEntry]) -> dict[str, McpServerSettings]:
+    """Returns the servers with the defaults filled in."""
+    servers = {}
+    for name, entry in entries.items():
+        values: dict[str, Any] = {
+            "sandbox": entry.sandbox,
+            "per": entry.per,
+            "secrets": entry.secrets,
+            "idle_seconds": entry.idle_seconds,
+            "max_bytes": None if entry.max_kilobytes is None else entry.max_kilobytes * 1024,
+        }
+        given = {member: value for member, value in values.items() if value is not None}
+        servers[name] = McpServerSettings(argv=entry.argv or (), **given)
+    return servers
 
 
-def _parse(where: str, entry: object) -> McpServerSettings:
-    try:
-        server = msgspec.convert(entry, McpServerSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigInvalid(f"{where}: {explain(error, McpServerSettings)}") from None
-    program = server.argv[0]
-    if not program.startswith("/") or any("\0" in element for element in server.argv):
-        raise ConfigInvalid(f"{where}.argv: the program is named by its whole path, such as /usr/bin/node")
-    if program.rpartition("/")[2] in _ANY_PROGRAM:
-        raise ConfigInvalid(f"{where}.argv: {program} runs or fetches any program; name the server's own program")
-    if wrong := next((name for name in server.secrets if not _VARIABLE.fullmatch(name)), None):
-        raise ConfigInvalid(f"{where}.secrets: {shorten(wrong)!r} is not the name of a variable")
-    if server.secrets and server.per == "server":
-        raise ConfigInvalid(f"{where}: secrets belong to a tenant; share the process per tenant or per user")
-    return server
+def server_faults(entries: Mapping[str, McpServerEntry]) -> Iterator[tuple[str, str]]:
+    """Yields the key and the reason of each setting that cannot be used."""
+    for name, server in server_settings(entries).items():
+        key = f"tools.mcpServers.{name}"
+        if SERVER_ID.fullmatch(name) is None:
+            yield key, "an id has a-z, 0-9, _ and -, up to 64 characters"
+        program = server.argv[0] if server.argv else ""
+        if not program.startswith("/") or any("\0" in element for element in server.argv):
+            yield f"{key}.argv", "it must begin with the whole path of a program, such as /usr/bin/node"
+        elif program.rpartition("/")[2] in _ANY_PROGRAM:
+            yield f"{key}.argv", f"{program} runs or fetches any program; name the server's own program"
+        if wrong := next((secret for secret in server.secrets if not _VARIABLE.fullmatch(secret)), None):
+            yield f"{key}.secrets", f"{shorten(wrong)!r} is not the name of a variable, such as API_KEY"
+        if server.secrets and server.per == "server":
+            yield f"{key}.per", "secrets belong to a tenant; share the process per tenant or per user"
 
 
 def allowed_server(argv: Sequence[str], servers: Mapping[str, McpServerSettings]) -> str:

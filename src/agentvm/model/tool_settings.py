@@ -1,0 +1,85 @@
+"""Tool settings — the settings of tools, and of the sandboxes that run code; declared as those in `agentvm.model.settings`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agentvm.model.secret import Secret
+from agentvm.model.setting import Count, Group, PositiveSeconds, Text, setting
+
+SearchEngine = Literal["searxng", "brave", "tavily"]
+McpSharing = Literal["server", "tenant", "user"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolNetwork(Group):
+    """The network of tools and sandboxes."""
+
+    allow: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Private addresses that tools and sandboxes may reach besides public ones: `10.0.0.0/8`, `host:8080`.",
+            "restart",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolSearchSettings(Group):
+    """The search engine of the tool web_search, which agents have only with one."""
+
+    engine: Annotated[SearchEngine | None, setting("Search engine of `web_search`.", "restart", unset="no web_search")] = None
+    url: Annotated[
+        Text | None,
+        setting("Address of the search engine; SearXNG needs one.", "restart", url=True, unset="the engine's own address"),
+    ] = None
+    api_key: Annotated[Secret | None, setting("Key of the search engine; SearXNG needs none.", "restart", unset="no key")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class McpServerEntry(Group):
+    """A program that is an MCP server, under an id that tools name as `stdio:<id>`."""
+
+    argv: Annotated[
+        tuple[Text, ...] | None,
+        setting("Command of an MCP server, its program by whole path.", "restart", unset="it is missing"),
+    ] = None
+    sandbox: Annotated[
+        Text | None, setting("Sandbox that the program runs in.", "restart", unset="the default sandbox is used")
+    ] = None
+    per: Annotated[
+        McpSharing | None,
+        setting("Who shares a process: everybody, the users of a tenant, or nobody.", "restart", unset="user is used"),
+    ] = None
+    secrets: Annotated[
+        tuple[Text, ...] | None,
+        setting("Names of secrets that the program finds in its environment.", "restart", unset="it finds none"),
+    ] = None
+    idle_seconds: Annotated[
+        PositiveSeconds | None, setting("Time after which an unused process is ended.", "restart", unset="60 is used")
+    ] = None
+    max_kilobytes: Annotated[Count | None, setting("Longest message of the program.", "restart", unset="4096 is used")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolSettings(Group):
+    """Tools, and the sandboxes that run code."""
+
+    slots: Annotated[
+        Count | None, setting("Jobs in sandboxes at a time; further ones wait in turn.", "restart", unset="two for each core")
+    ] = None
+    uids: Annotated[
+        Annotated[int, Meta(ge=1, le=4_000_000_000)],
+        setting("First of 1,024 uids that jobs get when the server runs as root.", "restart"),
+    ] = 1_600_000_000
+    rootfs: Annotated[
+        Text | None,
+        setting("Directory whose programs sandboxes see instead of the host's.", "restart", unset="the host's /usr, read-only"),
+    ] = None
+    network: ToolNetwork = ToolNetwork()
+    search: ToolSearchSettings = field(default_factory=ToolSearchSettings)
+    mcp_servers: Mapping[str, McpServerEntry] = field(default_factory=dict)
