@@ -10,6 +10,7 @@ Part of the launcher's process: standard library only.
 import fcntl
 import os
 import resource
+import signal
 import socket
 import struct
 from dataclasses import dataclass
@@ -53,6 +54,11 @@ class Jail:
         return self.own_uid or (self.namespaces and kernel.RELEASE >= COUNTED_APART_VERSION)
 
     @property
+    def end_signal(self) -> signal.Signals:
+        """The signal for the first process of a job when the launcher dies; without a process namespace it ends the others."""
+        return signal.SIGKILL if self.namespaces else signal.SIGTERM
+
+    @property
     def kills_by_uid(self) -> bool:
         return self.own_uid and not self.namespaces
 
@@ -76,7 +82,7 @@ class Jail:
     def begin(self, kept: set[int]) -> None:
         """Cuts all ties to the launcher but the named descriptors."""
         kernel.close_all_but(kept)
-        kernel.die_with_parent()
+        kernel.die_with_parent(self.end_signal)
         if self.namespaces:
             socket.sethostname("sandbox")
         else:
@@ -103,7 +109,7 @@ class Jail:
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            kernel.die_with_parent()
+            kernel.die_with_parent(self.end_signal)
         kernel.prctl(Prctl.SET_NO_NEW_PRIVS, 1)
         if self.namespaces:
             _enter_user_namespace(mapped=self.proc)

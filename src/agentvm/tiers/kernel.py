@@ -167,9 +167,9 @@ def prctl(option: Prctl, value: int) -> None:
     _checked(_library().prctl(ctypes.c_int(option), ctypes.c_ulong(value), *zeros), option.name)
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when its parent ends. To be repeated after a change of uid, which revokes it."""
-    prctl(Prctl.SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """The kernel sends this signal when the parent ends. To be repeated after a change of uid, which revokes it."""
+    prctl(Prctl.SET_PDEATHSIG, by)
 
 
 def drop_capabilities() -> None:

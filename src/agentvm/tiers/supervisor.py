@@ -109,6 +109,8 @@ class Supervisor:
 
     def run(self) -> None:
         workspace, temporary = self._folders
+        if self._jail.end_signal != signal.SIGKILL:
+            signal.signal(self._jail.end_signal, self._end_orphaned)
         os.chdir(workspace)
         files = JobFiles(workspace)
         files.place(self._work.files, frozenset(self._work.executable))
@@ -156,6 +158,7 @@ class Supervisor:
         work, (workspace, temporary) = self._work, self._folders
         step = "streams"
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.setsid()
             self._group.enter()
             variables = roles.environment(work, workspace, temporary)
@@ -311,6 +314,11 @@ class Supervisor:
         except OSError:
             # It has closed its line, or is dead, or the time is over.
             pass
+
+    def _end_orphaned(self, number: int, frame: object) -> NoReturn:
+        """The launcher is dead: nobody else would end what the job has started."""
+        self._end_all()
+        os._exit(0)
 
     def _end_all(self) -> None:
         """Kills every process of the job but this one, and waits until each is gone."""

@@ -1,0 +1,154 @@
+"""Jails when something is killed: whatever it was, nothing of the job is left a second later, and the next job runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.tiers.conftest import MODES, SRC, settings_of
+from tests.tiers.processes import counts, descendants, is_alive, until, until_running
+
+from agentvm.errors.tool import TierBroken
+from agentvm.model.tier import Job, JobLimits
+from agentvm.tiers.launcher_host import LauncherSettings
+from agentvm.tiers.process import ProcessTier, open_process_tier
+
+# Grandchildren that have left their session and parent, in busy loops: the hardest to find again.
+STUBBORN = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open("written", "w").write("x")
+            while True:
+                pass
+        os._exit(0)
+while True:
+    time.sleep(1000)
+"""
+JOB = Job(engine="python", code=STUBBORN, limits=JobLimits(wall_ms=600_000, cpu_seconds=600))
+PROCESSES_MIN = 5
+"""The first process, the payload and three grandchildren."""
+GONE_SECONDS = 1.0
+
+SERVER = """
+import sys
+sys.path[:0] = [{source!r}, {root!r}]
+import anyio
+from agentvm.tiers.launcher_host import LauncherSettings
+from agentvm.tiers.process import open_process_tier
+from tests.faults.test_jail import JOB
+
+async def main():
+    async with open_process_tier(LauncherSettings(namespaces={namespaces}, command={command})) as tier:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(tier.run, JOB)
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture(params=MODES)
+def settings(request: pytest.FixtureRequest) -> LauncherSettings:
+    return settings_of(request.param)
+
+
+def folders() -> set[str]:
+    return {name for name in os.listdir("/tmp") if name.startswith("agentvm-jails-")}
+
+
+async def all_gone(processes: list[int]) -> None:
+    # As long on a quiet machine; ten times that on one that runs other tests.
+    await until(lambda: not any(map(is_alive, processes)), 10 * GONE_SECONDS)
+
+
+async def test_nothing_is_left_when_the_server_is_killed(settings: LauncherSettings) -> None:
+    before = folders()
+    program = SERVER.format(
+        source=str(SRC), root=str(SRC.parent), namespaces=settings.namespaces, command=tuple(settings.command)
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as server:  # noqa: ASYNC220 - it returns at once
+        await until(lambda: len(descendants(server.pid)) >= 3 * PROCESSES_MIN + 1, 60)
+        processes = descendants(server.pid)
+        made = folders() - before
+        server.kill()
+        await all_gone(processes)
+    await until(lambda: not made & folders())
+
+
+@pytest.mark.parametrize("victim", ["launcher", "first process", "payload"])
+async def test_nothing_is_left_when_a_part_is_killed_and_the_next_job_runs(settings: LauncherSettings, victim: str) -> None:
+    async with open_process_tier(settings) as tier:
+        if (await tier.offer()).missing:
+            pytest.skip("this host has no jails")
+        made = folders()
+        outcome = await run_until_killed(tier, victim)
+        assert isinstance(outcome, TierBroken) == (victim != "payload"), outcome
+        assert (await tier.run(Job(engine="python", code="1 + 1"))).value == 2
+        assert descendants(tier.launcher_process_id) == []
+    assert not made & folders() or settings.namespaces
+
+
+async def run_until_killed(tier: ProcessTier, victim: str) -> object:
+    """Kills a part of a running job; returns what its caller got."""
+    got: list[object] = []
+
+    async def run() -> None:
+        try:
+            got.append(await tier.run(JOB))
+        except TierBroken as error:
+            got.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        processes = await until_running(tier, PROCESSES_MIN)
+        first = processes[0]
+        payload = next(process for process in processes if parent_of(process) == first)
+        target = {"launcher": tier.launcher_process_id, "first process": first, "payload": payload}[victim]
+        assert target is not None
+        os.kill(target, signal.SIGKILL)
+        await all_gone(processes)
+    return got[0]
+
+
+def parent_of(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+async def test_kills_at_every_moment_of_a_start_leave_nothing(settings: LauncherSettings) -> None:
+    async with open_process_tier(settings) as tier:
+        await tier.run(Job(engine="python", code="1"))
+        before = counts(tier.launcher_process_id)
+        for moment in range(40):
+            with anyio.move_on_after(moment / 2000):
+                await tier.run(JOB)
+        assert descendants(tier.launcher_process_id) == []
+        assert counts(tier.launcher_process_id) == before
+
+
+async def test_a_job_on_a_full_queue_of_kills_does_not_harm_its_neighbours() -> None:
+    async with open_process_tier() as tier:
+        values: list[object] = []
+
+        async def good() -> None:
+            values.append((await tier.run(Job(engine="python", code="import time\ntime.sleep(0.2)\n7"))).value)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(good)
+            for _ in range(5):
+                await run_and_cancel(tier)
+        assert values == [7] * 5
+
+
+async def run_and_cancel(tier: ProcessTier) -> None:
+    with anyio.move_on_after(0.02):
+        await tier.run(JOB)
