@@ -27,7 +27,7 @@ def test_the_launcher_loads_nothing_of_the_server() -> None:
         name for name in foreign if not name.startswith("_") and name not in ("sitecustomize", "typing_extensions")
     } == set()
     # Each makes every fork dearer.
-    assert {"asyncio", "subprocess", "ssl", "shutil"}.isdisjoint(loaded)
+    assert {"asyncio", "random", "subprocess", "ssl", "shutil", "threading"}.isdisjoint(loaded)
 
 
 def test_the_program_ends_when_nobody_holds_the_other_end() -> None:

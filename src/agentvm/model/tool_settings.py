@@ -74,7 +74,7 @@ class ToolSettings(Group):
     ] = None
     uids: Annotated[
         Annotated[int, Meta(ge=1, le=4_000_000_000)],
-        setting("First of 1,024 uids that jobs get when the server runs as root.", "restart"),
+        setting("First of 16,384 uids that jobs get when the server runs as root.", "restart"),
     ] = 1_600_000_000
     rootfs: Annotated[
         Text | None,

@@ -251,6 +251,9 @@ class Launcher:
         control = socket.socket(fileno=descriptor)
         uid = self._uids.take() if self._jail.own_uid else None
         try:
+            if self._jail.own_uid and uid is None:
+                # Never without one: the job would keep the launcher's.
+                raise OSError(f"{len(self._uids.all)} jobs run already, and each needs a uid")
             self._jail.make_folders(name, uid)
             group = self._groups.make(name) if grouped else JobGroup()
             process = kernel.clone(JOB_NAMESPACES) if self._jail.namespaces else os.fork()

@@ -47,7 +47,7 @@ class LauncherSettings:
     rootfs: str | None = None
     """A folder whose programs replace the host's."""
     first_uid: int = 1_600_000_000
-    uids: int = 1024
+    uids: int = 16_384
     """Uids of jobs, one each, when the server runs as root."""
     namespaces: bool = True
     idle_seconds: float = IDLE_SECONDS

@@ -16,7 +16,7 @@ from agentvm.model.tool_settings import ToolSettings
 if TYPE_CHECKING:
     from agentvm.tiers.scheduler import Scheduler
 
-UID_COUNT_MAX = 1024
+UID_COUNT_MAX = 16_384
 """Uids from `tools.uids` on that jobs may have."""
 
 

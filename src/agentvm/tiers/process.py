@@ -51,20 +51,21 @@ class ProcessTier:
     def __init__(self, host: LauncherHost, policy: EgressPolicy) -> None:
         self._host = host
         self._policy = policy
-        self._report: HostReport | None = None
+        self.report: HostReport | None = None
+        """The findings of the first launcher about this machine."""
 
     @property
     def launcher_process_id(self) -> int | None:
         return self._host.process_id
 
     async def offer(self) -> Offer:
-        if self._report is None:
+        if self.report is None:
             try:
                 async with self._host.lease() as launcher:
-                    self._report = launcher.report
+                    self.report = launcher.report
             except TierBroken as error:
                 return msgspec.structs.replace(NO_LAUNCHER, missing=str(error))
-        return NO_LAUNCHER if self._report is None else offer_of(self._report)
+        return NO_LAUNCHER if self.report is None else offer_of(self.report)
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
         async with self._start(job, stream=False) as (control, conversation):

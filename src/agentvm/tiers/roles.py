@@ -7,6 +7,7 @@ programs of the host.
 Part of the launcher's process: standard library and msgspec only.
 """
 
+import _thread
 import ast
 import atexit
 import importlib
@@ -16,7 +17,6 @@ import os
 import re
 import socket
 import sys
-import threading
 import traceback
 import types
 from collections.abc import Callable, Mapping
@@ -189,7 +189,7 @@ class _HostLine:
 
     def __init__(self, calls: socket.socket) -> None:
         self._calls = calls
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._count = 0
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -228,9 +228,11 @@ def _show(error: BaseException) -> None:
 
 def _farewell() -> None:
     """Ends as an interpreter does: threads, exit functions, output."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    # Not imported here: what it does after a fork would make each fork of the launcher dearer by half.
+    if (threading := sys.modules.get("threading")) is not None:
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 
-BLOCK_MAX = 64
+BLOCK_MAX = 256
 """Uids of one launcher, and so the jobs that it can run at a time."""
 
 
