@@ -28,7 +28,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "history": ("--rounds", "20"),
     "density": ("--users", "1000", "--containers", "10000"),
     "replay": ("--clients", "2000", "--sessions", "40", "--rounds", "2"),
-    "stop": ("--turns", "100", "--stops", "30"),
+    "stop": ("--turns", "50", "--stops", "20"),
     "recovery": ("--turns", "200", "1000"),
     "disk": ("--turns", "200"),
     "commits": ("--messages", "4000"),
