@@ -50,14 +50,16 @@ async def test_a_failure_of_the_code_is_a_result_and_not_an_error() -> None:
         ({"engine": "python", "argv": ["ls"]}, "invalid_input"),
         ({"engine": "cobol", "code": "1"}, "invalid_input"),
         ({"argv": ["no-such-program"]}, "tier_unavailable"),
-        ({"engine": "python", "code": "1", "files": {"../x": "1"}}, "tier_broken"),
+        ({"engine": "python", "code": "1", "files": {"../x": "1"}}, "invalid_input"),
         ({"engine": "python", "code": "1", "files": {"x": "1" * 2000}, "limits": {"fileBytes": 1000}}, "workspace_full"),
         ({"engine": "python", "code": "1", "sandbox": "resource://sandboxes/none"}, "resource_not_found"),
     ],
 )
 async def test_what_cannot_be_run_is_refused_with_its_reason(body: dict[str, object], code: str) -> None:
     async with open_world() as world:
-        assert (await world.ask("POST", PATH, body, key=world.acme.admin)).code == code
+        reply = await world.ask("POST", PATH, body, key=world.acme.admin)
+        assert reply.code == code
+        assert reply.status < 500 or code == "tier_unavailable"
 
 
 async def test_a_sandbox_of_the_centre_gives_its_files_variables_and_limits() -> None:
@@ -91,7 +93,8 @@ async def test_seconds_are_held_before_and_settled_after() -> None:
         assert (reply.body["timedOut"], reply.body["durationMs"] >= 1_900) == (True, True)
         refused = await world.ask("POST", PATH, {"engine": "python", "code": "1"}, key=world.acme.admin)
         assert (refused.status, refused.code) == (429, "quota_exceeded")
-        # Another server of the same data sees the same.
+        # A book that is read anew sees the same.
+        world.vm.tenancy.quotas._books.clear()
         book = await world.vm.tenancy.quotas.book(world.acme.tenant_id)
         used = [counter.used for counter in book.applying(None, ("sandbox_seconds_per_day",))]
         total = sum(wall_ms for *_, wall_ms in await entries(world))

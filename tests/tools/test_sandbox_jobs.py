@@ -10,7 +10,7 @@ from agentvm.tools.sandbox_jobs import (
     JobFile,
     SandboxSpec,
     bytes_of,
-    check_size,
+    check_files,
     engine_of,
     limits_of,
     need_of,
@@ -79,8 +79,15 @@ def test_files_are_text_where_they_are_and_bytes_elsewhere() -> None:
 
 
 def test_files_that_cannot_fit_are_refused_before_anything_starts() -> None:
-    check_size({"a": b"x" * 10}, JobLimits(disk_bytes=10))
+    check_files({"a": b"x" * 10}, JobLimits(disk_bytes=10))
     with pytest.raises(WorkspaceFull):
-        check_size({"a": b"x" * 11}, JobLimits(disk_bytes=10))
+        check_files({"a": b"x" * 11}, JobLimits(disk_bytes=10))
     with pytest.raises(WorkspaceFull):
-        check_size({"a": b"", "b": b""}, JobLimits(files=1))
+        check_files({"a": b"", "b": b""}, JobLimits(files=1))
+
+
+@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../b", "a//b", "./a", "a\0b", "x" * 2000, "/".join("d" * 40)])
+def test_a_path_that_leaves_the_workspace_is_refused_before_anything_starts(path: str) -> None:
+    with pytest.raises(InvalidInput, match="not a path"):
+        check_files({path: b""}, JobLimits())
+    check_files({"a/$(id)\n/b": b""}, JobLimits())

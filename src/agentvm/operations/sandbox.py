@@ -24,7 +24,7 @@ from agentvm.tools.sandbox_jobs import (
     FileContent,
     SandboxSpec,
     bytes_of,
-    check_size,
+    check_files,
     engine_of,
     limits_of,
     need_of,
@@ -148,7 +148,7 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
     if engine != "command" and not request.code and not (engine == "python" and "main.py" in files):
         raise InvalidInput("`code` is missing; only Python can do with a file main.py instead")
     limits = limits_of(spec.limits, request.limits)
-    check_size(files, limits)
+    check_files(files, limits)
     return Job(
         engine=engine,
         code=request.code,

@@ -22,6 +22,7 @@ from agentvm.errors import (
 )
 from agentvm.errors.attachment import AttachmentTooLarge
 from agentvm.errors.bounds import InputTooLarge
+from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths
@@ -43,6 +44,9 @@ STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
     (WalletEmpty, 402),
     (QuotaExceeded, 429),
     (Refused, 503),
+    (TierBroken, 503),
+    (TierUnavailable, 501),
+    (WorkspaceFull, 413),
     (NotAvailable, 501),
 )
 

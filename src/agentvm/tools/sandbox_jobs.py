@@ -14,7 +14,7 @@ from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
 from agentvm.model.tier import Job, JobLimits, Need, TierName
-from agentvm.resources.sandbox import SandboxLimits
+from agentvm.resources.sandbox import PATH_DEPTH_MAX, PATH_MAX, SandboxLimits
 
 WALL_MAX_MS = 600_000
 MEMORY_MAX_BYTES = 4 * 1024**3
@@ -130,7 +130,17 @@ def engine_of(name: str | None, spec: SandboxSpec) -> str:
     return name or own or ""
 
 
-def check_size(files: Mapping[str, bytes], limits: JobLimits) -> None:
+def check_files(files: Mapping[str, bytes], limits: JobLimits) -> None:
+    """Refuses paths that leave the workspace, and files that do not fit into it."""
+    for path in files:
+        parts = path.split("/")
+        if (
+            not {"", ".", ".."}.isdisjoint(parts)
+            or "\0" in path
+            or len(path.encode()) > PATH_MAX
+            or len(parts) > PATH_DEPTH_MAX
+        ):
+            raise InvalidInput(f"files: {shorten(path)!r} is not a path in a workspace: it must be relative, without . and ..")
     size = sum(map(len, files.values()))
     if size > limits.disk_bytes or len(files) > limits.files:
         raise WorkspaceFull(f"{len(files)} files of {size} bytes; the workspace holds {limits.files} of {limits.disk_bytes}")
