@@ -4,7 +4,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,7 +16,10 @@ import anyio.to_thread
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.main import run
 from agentvm.config import MEMORY, BillingSettings, SystemSettings
+from agentvm.drivers.base import Driver
+from agentvm.model.definition import Definition
 from agentvm.model.money import ModelRate
+from agentvm.runtime.tools import Tool
 from agentvm.server.local import RunningServer
 
 PRICES = {"scripted": ModelRate(input=Decimal(1), output=Decimal(10))}
@@ -90,10 +93,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk() -> AsyncIterator[Desk]:
+async def open_desk(
+    driver: Driver | None = None, *, definitions: Sequence[Definition] = (), tools: Sequence[Tool] = ()
+) -> AsyncIterator[Desk]:
     config = ServerConfig(
         system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"), billing=BillingSettings(prices=PRICES)
     )
-    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+    drivers = {"scripted": driver or ScriptedDriver()}
+    async with start_server(config, drivers=drivers, definitions=definitions, tools=tools) as server:
         assert server.first_key is not None
         yield Desk(server, server.first_key.reveal())
