@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
-from agentvm.errors import ToolFailed
+from agentvm.errors import AgentVMError, ToolFailed
 from agentvm.tools.base import RESULT_MAX_BYTES
 
 LINE_MAX_BYTES = 4 * 1024 * 1024
@@ -106,7 +106,7 @@ async def _write(process: StdioProcess, queued: ObjectReceiveStream[bytes]) -> N
     async for line in queued:
         try:
             await process.send(line)
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except (AgentVMError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             # It has ended; the reader sees the end too, and tells everybody who waits.
             return
 
