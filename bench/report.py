@@ -36,6 +36,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "backup": ("--megabytes", "64", "--seconds", "2"),
     "metering": ("--turns", "100"),
     "observe": ("--turns", "100"),
+    "tools": ("--calls", "300", "--rounds", "3"),
     "tiers": ("--jobs", "50", "--soak", "200"),
     "start": ("--rounds", "3"),
 }

@@ -98,6 +98,9 @@ def call(id_: object, params: dict[str, Any]) -> None:
         reply(id_, {"content": [{"type": "text", "text": "no such file"}], "isError": True})
     elif name == "ask":
         ask(id_, params)
+    elif name == "changes":
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        reply(id_, {"content": []})
     elif name == "refuses":
         refuse(id_, -32000, "over quota\x1b[31m")
     elif name == "slow":

@@ -18,7 +18,6 @@ from agentvm.model.settings import (
     SystemSettings,
 )
 from agentvm.model.tool_settings import ToolSettings
-from agentvm.tools.mcp.settings import server_faults as mcp_server_faults
 
 Fault = tuple[str, str]
 """A key and an error message."""
@@ -56,7 +55,11 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
         yield "tools.search.apiKey", f"{tools.search.engine} needs a key"
     elif tools.search.engine == "searxng" and tools.search.url is None:
         yield "tools.search.url", "searxng needs its address"
-    yield from mcp_server_faults(tools.mcp_servers)
+    if tools.mcp_servers:
+        # Few servers have some; the others need not read the grammar of tools to start.
+        from agentvm.tools.mcp.settings import server_faults as mcp_server_faults  # noqa: PLC0415
+
+        yield from mcp_server_faults(tools.mcp_servers)
 
 
 def provider_names(llm: LlmSettings) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -24,10 +24,12 @@ CONTEXT = CallContext(key="turn_1/call_1", caller=Caller("acme", "alice"), deadl
 
 
 @asynccontextmanager
-async def connected(*mode: str, shared: bool = False) -> AsyncIterator[McpConnection]:
+async def connected(
+    *mode: str, shared: bool = False, on_list_changed: Callable[[], None] = lambda: None
+) -> AsyncIterator[McpConnection]:
     """A session with a real process, and its end."""
     dial = dial_process(lambda: plain_process(sys.executable, "-I", str(SERVER), *mode))
-    connection = McpConnection("files", dial, shared=shared, on_list_changed=lambda: None)
+    connection = McpConnection("files", dial, shared=shared, on_list_changed=on_list_changed)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
@@ -59,6 +61,13 @@ async def test_both_generations_of_servers_are_spoken_to(mode: tuple[str, ...], 
             await call(connection, "refuses")
     assert [progress.message for progress in heard] == ["step 0", "step 1", "step 2"]
     assert heard[2].total == 3
+
+
+async def test_a_server_says_that_its_list_has_changed() -> None:
+    changed = anyio.Event()
+    async with connected("good", "legacy", on_list_changed=changed.set) as connection:
+        await call(connection, "changes")
+        await changed.wait()
 
 
 async def test_the_key_goes_along_when_the_tool_is_keyed() -> None:
