@@ -32,6 +32,10 @@ COUNTED_APART_VERSION = (5, 14)
 _SET_FLAGS = (0x8914, 0x41)
 
 
+# Filters of this launcher by network and shared memory.
+_FILTERS: dict[tuple[bool, bool], seccomp.Filter] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jail:
     """The walls that this machine allows, and the folders of the launcher."""
@@ -136,17 +140,17 @@ class Jail:
             # A private root holds nothing else.
             readable = ("/",) if self.namespaces else self.readable
             landlock.restrict(readable, folders, mounts.DEVICES, version=self.landlock, tcp=network)
-        seccomp.install(self._filter(network=network, shared=total_memory or not reserves))
+        self.filter(network=network, shared=total_memory or not reserves).install()
 
-    def filters(self) -> None:
-        """Assembles the usual filters, so that jobs find them done."""
-        for network in (False, True):
-            self._filter(network=network, shared=True)
-
-    def _filter(self, *, network: bool, shared: bool) -> bytes:
-        families = (socket.AF_UNIX, *(seccomp.INTERNET if network else ())) if self.namespaces else ()
-        signals = self.namespaces or self.own_uid or self.landlock >= landlock.SIGNALS_VERSION
-        return seccomp.assemble(seccomp.Allowed(families=families, signals=signals, shared_memory=shared))
+    def filter(self, *, network: bool, shared: bool) -> seccomp.Filter:
+        """The filter of a job; the launcher asks for each once, so that jobs find it done."""
+        known = _FILTERS.get((network, shared))
+        if known is None:
+            families = (socket.AF_UNIX, *(seccomp.INTERNET if network else ())) if self.namespaces else ()
+            signals = self.namespaces or self.own_uid or self.landlock >= landlock.SIGNALS_VERSION
+            allowed = seccomp.Allowed(families=families, signals=signals, shared_memory=shared)
+            known = _FILTERS[network, shared] = seccomp.Filter(seccomp.assemble(allowed))
+        return known
 
 
 def _enter_user_namespace(*, mapped: bool) -> None:

@@ -96,6 +96,7 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
         scratch=jail.scratch,
         engines=_engines(),
     )
+    roles.prepare()
     # Children then share this process's memory instead of copying it at the first collection.
     gc.collect()
     gc.freeze()
@@ -105,7 +106,9 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
 
 def _make_ready(jail: Jail, uids: UidBlock) -> None:
     """Does beforehand what would cost each job time, and clears away what another launcher has left."""
-    jail.filters()
+    for network in (False, True):
+        for shared in (False, True):
+            jail.filter(network=network, shared=shared)
     if not jail.scratch:
         return
     if jail.own_uid and not kernel.can(lambda: _read_library(uids.all[0])):

@@ -52,6 +52,17 @@ class HostCallFailed(RuntimeError):
     """A function of the server failed; the text says why."""
 
 
+_HIDDEN: list[str] = []
+_LIBRARY: list[str] = []
+
+
+def prepare() -> None:
+    """Notes what code must not find, once for all jobs. Called by the launcher, when it has loaded everything."""
+    _HIDDEN[:] = [name for name in sys.modules if name.partition(".")[0] in {"agentvm", "msgspec"}]
+    # The standard library; nothing that was installed for the server.
+    _LIBRARY[:] = [path for path in sys.path if path and "-packages" not in path]
+
+
 def environment(work: JobWork, workspace: str, temporary: str) -> dict[str, str]:
     """All variables of a job: a few that programs cannot do without, its arguments, and those it states itself."""
     variables = {"PATH": PATH, "HOME": workspace, "TMPDIR": temporary, "LANG": "C.UTF-8"}
@@ -142,11 +153,10 @@ def run_python(work: JobWork, variables: dict[str, str], calls: socket.socket) -
 def _put_on_its_own(variables: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
-    for name in [name for name in sys.modules if name.partition(".")[0] in {"agentvm", "msgspec"}]:
-        del sys.modules[name]
+    for name in _HIDDEN:
+        sys.modules.pop(name, None)
     sys.argv = [MAIN]
-    # The standard library and the workspace; nothing that was installed for the server.
-    sys.path = [os.getcwd(), *(path for path in sys.path if path and "-packages" not in path)]
+    sys.path = [os.getcwd(), *_LIBRARY]
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)

@@ -12,7 +12,6 @@ import socket
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 
 from agentvm.tiers import kernel
 from agentvm.tiers.syscalls import NEWEST, numbers
@@ -118,7 +117,6 @@ def _looked_into(allowed: Allowed) -> dict[str, list[bytes]]:
     return blocks
 
 
-@cache
 def assemble(allowed: Allowed, machine: str = kernel.MACHINE) -> bytes:
     """The filter as the kernel wants it; `OSError` on an architecture that has no table."""
     table = numbers(machine)
@@ -173,8 +171,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
 
+class Filter:
+    """A filter that is ready to be put on a process: a job has nothing left to compute."""
+
+    def __init__(self, program: bytes) -> None:
+        self._steps = ctypes.create_string_buffer(program, len(program))
+        self._program = _Program(len(program) // 8, ctypes.cast(self._steps, ctypes.c_void_p))
+        self._reference = ctypes.byref(self._program)
+        self._number = kernel.number_of("seccomp")
+
+    def install(self) -> None:
+        """Puts the filter on this process and all it starts, for ever. Needs `no_new_privs`."""
+        kernel.call(self._number, 1, 0, self._reference, what="seccomp")
+
+
 def install(program: bytes) -> None:
-    """Puts the filter on this process and all it starts, for ever. Needs `no_new_privs`."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    whole = _Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
-    kernel.call(kernel.number_of("seccomp"), 1, 0, ctypes.byref(whole), what="seccomp")
+    Filter(program).install()
