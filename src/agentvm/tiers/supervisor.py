@@ -117,7 +117,6 @@ class Supervisor:
         if script := roles.script_of(self._work):
             JobFiles(temporary).place(script, frozenset())
         status = self._watch()
-        self._end_all()
         bounds, state = self._work.bounds, self._state
         collected = files.collect(bounds.disk_bytes, bounds.files)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
