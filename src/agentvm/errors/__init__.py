@@ -36,7 +36,9 @@ The code is part of the API, the text is for people. A message names the item an
     │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
     ├── ToolFailed              a tool failed; the model is told
-    │   └── EgressRefused · SecretNotGranted · McpChanged · McpConsentRequired
+    │   ├── EgressRefused · SecretNotGranted · McpChanged · McpConsentRequired · WorkspaceFull
+    │   └── TierUnavailable     no tier of this server can run the job
+    │       └── TierBroken
     ├── TurnLimitReached
     └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError
