@@ -18,8 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import anyio.abc
 
+from agentvm.model.public_address import AddressRules
 from agentvm.model.tier import Job, JobLimits
+from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.process import ProcessTier, open_process_tier
 from bench.measure import percentile, table
 
@@ -40,6 +43,18 @@ for _ in range({jobs}):
     os.wait()
     times.append(time.perf_counter() - began)
 print((spent() - before) / {jobs}, *times)
+"""
+FETCHING = """
+import http.client, time
+times = []
+for _ in range({requests}):
+    began = time.perf_counter()
+    line = http.client.HTTPConnection("127.0.0.1", {{port}})
+    line.request("GET", "{url}")
+    line.getresponse().read()
+    line.close()
+    times.append(time.perf_counter() - began)
+value = sorted(times)[len(times) // 2]
 """
 Cost = tuple[float, list[float]]
 """Seconds of the processor for each job, and the times of all of them."""
@@ -155,6 +170,30 @@ async def soak(tier: ProcessTier, jobs: int) -> None:
     print(table([["", "before", "after"], *([name, str(value), str(after[name])] for name, value in before.items())]))
 
 
+async def answer(stream: anyio.abc.SocketStream) -> None:
+    async with stream:
+        try:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            pass
+
+
+async def egress(tier: ProcessTier, requests: int) -> None:
+    """Requests out of a jail through the proxy, and the same code without a jail and a proxy."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        code = FETCHING.format(requests=requests, url=f"http://127.0.0.1:{port}/")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, answer)
+            direct = await anyio.run_process([sys.executable, "-c", code.format(port=port) + "\nprint(value)"])
+            job = Job(engine="python", code=code.format(port=3128) + "\nvalue", network=(f"127.0.0.1:{port}",))
+            proxied = (await tier.run(job)).value
+            tasks.cancel_scope.cancel()
+    floor, through = float(direct.stdout), float(str(proxied))
+    print(f"\na request: direct {floor * 1000:.2f} ms, out of a jail {through * 1000:.2f} ms ({through / floor:.1f}x)")
+
+
 async def measure(arguments: argparse.Namespace) -> None:
     jobs = arguments.jobs
     floor = forked(jobs)
@@ -165,7 +204,8 @@ async def measure(arguments: argparse.Namespace) -> None:
         rows.append(row("bwrap true", started(command, jobs), floor[0]))
     python, shell = Job(engine="python", code="1"), Job(engine="shell", code=":")
     files = {f"d{number % 10}/f{number}": b"x" * 10_000 for number in range(100)}
-    async with open_process_tier() as tier:
+    policy = EgressPolicy(rules=AddressRules.parse(["127.0.0.1"]))
+    async with open_process_tier(policy=policy) as tier:
         offer = await tier.offer()
         if offer.missing:
             raise SystemExit(offer.missing)
@@ -182,6 +222,8 @@ async def measure(arguments: argparse.Namespace) -> None:
             print("bwrap is not installed: not compared")
         running, done, each = await crowd(tier, arguments.crowd)
         print(f"\n{arguments.crowd} jails at once: all run after {running:.2f} s, gone after {done:.2f} s, {each:.1f} MB each")
+        if offer.egress:
+            await egress(tier, jobs)
         if arguments.soak:
             await soak(tier, arguments.soak)
 
