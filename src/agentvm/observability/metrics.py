@@ -128,6 +128,7 @@ class Metrics:
             turn.TurnRequest: self._on_request,
             turn.TurnResumed: self._on_resumed,
             turn.TurnSuspended: self._on_suspended,
+            turn.TurnParked: self._on_parked,
             turn.ModelCalled: self._on_called,
             turn.TurnResponse: self._on_response,
             stream.MessageStart: self._on_start,
@@ -184,6 +185,9 @@ class Metrics:
 
     def _on_suspended(self, event: Event, data: EventData) -> None:
         self.suspended += 1
+
+    def _on_parked(self, event: Event, data: turn.TurnParked) -> None:
+        self._open.pop(data.turn_id, None)
 
     def _on_response(self, event: Event, data: turn.TurnResponse) -> None:
         if self._unstored.pop(data.turn_id, self) is None:

@@ -54,7 +54,7 @@ class Moment(Record):
     """One event of a turn, with its details."""
 
     at: int
-    what: Literal["accepted", "queued", "fallback", "interrupted", "suspended", "resumed", "failed", "ended"]
+    what: Literal["accepted", "queued", "fallback", "interrupted", "parked", "suspended", "resumed", "failed", "ended"]
     details: dict[str, str | int] = msgspec.field(default_factory=dict)
 
 
@@ -253,6 +253,9 @@ class _TimelineBuilder:
             case turn.TurnSuspended():
                 self.pass_to(at, "away")
                 self.moments.append(Moment(at=at, what="suspended"))
+            case turn.TurnParked():
+                self.pass_to(at, "away")
+                self.moments.append(Moment(at=at, what="parked"))
             case turn.TurnResumed(attempt=attempt):
                 # A crash has no event: the server was down since the last event before it.
                 self._stage = "away"

@@ -73,6 +73,7 @@ class Tracing:
             turn.TurnRequest: self._on_begin,
             turn.TurnResumed: self._on_begin,
             turn.TurnSuspended: self._on_suspended,
+            turn.TurnParked: self._on_suspended,
             turn.ModelCalled: self._on_called,
             turn.TurnResponse: self._on_response,
             stream.MessageStart: self._on_start,

@@ -150,8 +150,20 @@ async def _addressee(context: Context, request: AgentInterrupt) -> "Agent | None
     runtime, tenant_id = context.vm.runtime, context.tenant_id
     if request.image_id:
         found = await context.workspace.find_image(request.image_id)
-        present = None if found is None else runtime.agent_of(tenant_id, found[1], request.session_id)
-        return None if present is None else await runtime.wake_agent(tenant_id, present.agent_id)
+        if found is None:
+            return None
+        container, image = found
+        present = runtime.agent_of(tenant_id, image, request.session_id)
+        if present is not None:
+            return await runtime.wake_agent(tenant_id, present.agent_id)
+        session_id = request.session_id or image.session_id
+        # A turn that waits for somebody has no agent, and is stopped all the same.
+        parked = await container.log(session_id).find_parked()
+        return (
+            None
+            if parked is None or parked.image_id != image.image_id
+            else runtime.start_agent(tenant_id, image, session_id)[0]
+        )
     if request.agent_id:
         return await context.agent(request.agent_id)
     raise InvalidInput("Either imageId or agentId must be provided")

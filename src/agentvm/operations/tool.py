@@ -151,7 +151,7 @@ def _check_audience(context: "Context", wait: ToolWait) -> None:
     if wait.not_sender and principal.user_id is not None and principal.user_id == wait.sender:
         raise WaitForbidden(wait.wait_id, "somebody other than the sender of the message has to answer")
     match wait.audience.partition(":"):
-        case ("admins", _, _) if not principal.may("tenants:admin"):
+        case ("admins" | "owner", _, _) if not principal.may("tenants:admin"):
             raise WaitForbidden(wait.wait_id, "an administrator of the tenant has to answer")
         case ("user", _, user_id) if principal.user_id != user_id:
             raise WaitForbidden(wait.wait_id, "another user has to answer")

@@ -88,6 +88,8 @@ class Accepted:
     """Answers to its waits that are being stored: it is not parked meanwhile."""
     active_before_ms: int = 0
     """How long it had run when it was parked."""
+    active_since: float = field(default_factory=anyio.current_time)
+    """When it began to run here, in the loop's time."""
     stopped: bool = False
     """Whether somebody has asked to stop it."""
     acceptance: Batch | None = None
@@ -147,7 +149,12 @@ class Accepted:
 
     def active_ms(self) -> int:
         """Returns how long it has run, without the time that it waited."""
-        return self.active_before_ms + int((anyio.current_time() - self.since) * 1000)
+        return self.active_before_ms + int((anyio.current_time() - self.active_since) * 1000)
+
+    def limit(self, turn_seconds: float) -> None:
+        """Begins its time, or what is left of it: that of a turn that was parked goes on where it stopped."""
+        self.active_since = anyio.current_time()
+        self.cancelling.deadline = self.active_since + turn_seconds - self.active_before_ms / 1000
 
     def handling(self, tenant_id: TenantId) -> concerning:
         """Entries made within are about this turn, whoever's request the task was started by."""

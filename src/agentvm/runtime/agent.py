@@ -129,7 +129,7 @@ class Agent:
 
         `AgentBusy` while a turn runs or waits: what it works with does not change under it.
         """
-        await end_parked(self)
+        await end_parked(self, choose)
         while self._rewriting is not None:
             await self._rewriting.wait()
         if self.busy or self._accepting:
@@ -213,11 +213,10 @@ class Agent:
     async def interrupt(self) -> Accepted | None:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
-        waiting = self.inbox[0] if self.inbox and (self.inbox[0].released or self.inbox[0].resumed) else None
-        current = self._running or waiting
-        turn_id = current.state.turn_id if current else None
+        current = self._running or next((first for first in [*self.inbox][:1] if first.released or first.resumed), None)
         if current is None:
             await end_parked(self)
+        turn_id = current.state.turn_id if current else None
         told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
         await self.writer.tell((told,))
         return current
@@ -226,7 +225,9 @@ class Agent:
         """Stops that turn, if it has not ended: the provider's socket is closed, the partial answer kept."""
         if accepted is not None:
             accepted.stop()
-            if accepted.resumed and accepted in self.inbox:
+            if accepted.parked:  # While everybody was told.
+                self.ports.tasks.start_soon(end_parked, self)
+            elif accepted.resumed and accepted in self.inbox:
                 # It need not wait for its turn among those that are under suspicion: it only ends.
                 self.release(accepted)
 
@@ -258,7 +259,7 @@ class Agent:
         self._suspending = True
         current = self._running
         await self.stop()
-        if current is not None and not current.state.ended:
+        if current is not None and not (current.state.ended or current.parked):
             now = current.state
             said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self.ports.clock())
             with anyio.CancelScope(shield=True):
@@ -284,8 +285,8 @@ class Agent:
         """
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
-        accepted.left, accepted.active_before_ms = left if done is None else None, left.active_ms
-        accepted.before_ms = max(0, self.ports.clock() - left.accepted_at)
+        accepted.left = left if done is None else None
+        accepted.active_before_ms, accepted.before_ms = left.active_ms, max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()
         self.inbox.append(accepted)
@@ -342,7 +343,7 @@ class Agent:
             if accepted.resumed:
                 with anyio.CancelScope(shield=True):
                     await take_up(self.ports, self.tenant_id, self.image, accepted)
-            accepted.cancelling.deadline = anyio.current_time() + limits.turn_seconds
+            accepted.limit(limits.turn_seconds)
             with accepted.cancelling:
                 log = await self.writer.log()
                 if accepted.resumed:
@@ -376,11 +377,9 @@ class Agent:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
         if accepted.state.ended:
             try:
-                await self.ports.journal.settle(await self.writer.log(), accepted.scope)
+                return await self.ports.journal.settle(await self.writer.log(), accepted.scope)
             except AgentVMError as error:
                 failure = failure_of(error)
-            else:
-                return
         if failure is not None:
             logger.warning("turn_failed", turn_id=accepted.scope.turn_id, image_id=self.image.image_id, code=failure[0])
         accepted.state = msgspec.structs.replace(accepted.state, ended=False)

@@ -1,6 +1,6 @@
 """Answering — one turn at work: model call, tools, model call … until the model is done or the budget is."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -15,9 +15,9 @@ from agentvm.errors.bounds import TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolResultMessage
+from agentvm.model.message import ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, refusal, turn
 from agentvm.runtime.accepted import Accepted
@@ -214,15 +214,16 @@ class Answering:
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
         )
         await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
+        if accepted.asked_for or now.pending:
+            log = self._log
+            history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
+            # As it was when the model asked: results beside those that are missing were not in its prompt.
+            self._tainted = _is_tainted(history, now.turn_id, {pending.call.id for pending in now.pending})
         if accepted.asked_for:
             used = NO_USAGE if accepted.cut is None else accepted.cut.usage
             await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
             return
         if now.pending:
-            log = self._log
-            self._tainted = _is_tainted(
-                await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
-            )
             await self._tool_step().lose()
 
     def _tool_step(self) -> CallRunner:
@@ -286,5 +287,14 @@ class Answering:
         await self._ports.journal.settle(self._log, self._accepted.scope)
 
 
-def _is_tainted(history: Recalled) -> bool:
-    return any(isinstance(message, ToolResultMessage) and message.tool_result.tainted for message in history.messages)
+def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:
+    """Tells whether a stranger's text is in the history, or in its part before one of these calls of the turn."""
+    for message in history.messages:
+        match message:
+            case ToolResultMessage(tool_result=result) if result.tainted:
+                return True
+            case ToolCallMessage(tool_call=call) if message.turn_id == turn_id and call.id in until:
+                return False
+            case _:
+                pass
+    return False

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
+from agentvm.model.message import ToolCall
 from agentvm.model.wait import ToolWait, WaitAnswer
+from agentvm.resources.schema import misfits
+from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
+from agentvm.runtime.lifecycle import Move, move
+from agentvm.runtime.policy import decide
 from agentvm.runtime.tool_step import answer_events
 from agentvm.storage.sql.store import Store
 
@@ -24,28 +29,52 @@ logger = get_logger(__name__)
 
 EXPIRED_MAX = 100
 """Waits that are ended in one go."""
+RETRY_SECONDS = 10.0
+"""Pause before waits that are due, and could not be ended, are tried again."""
 LONGEST_SLEEP_SECONDS = 60.0
 """Waits that were opened meanwhile, also by another process, are looked for at least so often."""
 
 
 async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> None:
-    """Commits and tells the answer to an open wait; then its turn goes on."""
-    at, turn_id = agent.ports.clock(), wait.turn_id
-    accepted = agent.find(turn_id)
-    if accepted is not None:
-        accepted.answering += 1
-    try:
-        scope = msgspec.structs.replace(agent.scope, turn_id=turn_id)
-        await agent.writer.emit(answer_events(wait, answer, by, at), scope)
-    finally:
+    """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked."""
+    with anyio.CancelScope(shield=True):
+        at, turn_id = agent.ports.clock(), wait.turn_id
+        accepted = agent.find(turn_id)
         if accepted is not None:
-            accepted.answering -= 1
-    accepted = agent.find(turn_id)
-    if accepted is None:
-        await wake(agent, turn_id)
-        return
-    accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
-    accepted.answered = True
+            accepted.answering += 1
+        try:
+            scope = msgspec.structs.replace(agent.scope, turn_id=turn_id)
+            await agent.writer.emit(answer_events(wait, answer, by, at), scope)
+        finally:
+            if accepted is not None:
+                accepted.answering -= 1
+        accepted = agent.find(turn_id)
+        if accepted is None:
+            await wake(agent, turn_id)
+            return
+        accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
+        accepted.answered = True
+
+
+async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) -> None:
+    """Refuses an input that the tool does not take, or whose call needs more than the approval that is given."""
+    ports, image = agent.ports, agent.image
+    async with ports.tools.open(agent.tenant_id, image) as tools:
+        schema = next((spec.input_schema for spec in tools.specs if spec.name == wait.tool), {})
+        if faults := misfits("input", schema, edited):
+            raise InvalidInput(f"input does not fit the tool: {'; '.join(map(str, faults))}")
+        layers = ports.policy(agent.tenant_id, image)
+        for tainted in (False, True):
+            before, after = (
+                tools.facts(ToolCall(id=wait.call_id, name=wait.tool, input=values), tainted=tainted)
+                for values in (wait.input, edited)
+            )
+            if before is None or after is None or decide(before, layers).do != "ask":
+                continue
+            verdict = decide(after, layers)
+            asked = (verdict.approval.audience, verdict.approval.not_sender)
+            if verdict.do == "deny" or (verdict.do == "ask" and asked != (wait.audience, wait.not_sender)):
+                raise InvalidInput(f"a call with this input is not covered by the approval that was asked for: {verdict.why}")
 
 
 async def wake(agent: "Agent", turn_id: TurnId) -> None:
@@ -55,32 +84,47 @@ async def wake(agent: "Agent", turn_id: TurnId) -> None:
         agent.release(agent.resume(left, suspended=True))
 
 
-async def end_parked(agent: "Agent") -> None:
-    """Ends the turn that waits for answers, if there is one: its user does not wait any more."""
+async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
+    """Ends the turn that waits for answers, if there is one: its user does not wait any more.
+
+    Not for a change of the history that is refused (`choose` raises): that must not cost anybody the turn.
+    """
     if (await agent.writer.log()).parked is None:
         return
+    if choose is not None:
+        async with agent.ports.rewrites:
+            select(choose, *await agent.container.list_recent_messages(agent.session_id, REWRITE_MAX_BYTES))
     left = await agent.container.log(agent.session_id).find_parked()
     if left is None or agent.find(left.turn_id) is not None:
         return
+    move(agent.state, Move.RECEIVE)
     accepted = agent.resume(left, stopped=True, suspended=True)
     agent.release(accepted)
     await accepted.over.wait()
 
 
-Expire = Callable[[TenantId, ToolWait], Awaitable[None]]
+Expire = Callable[[TenantId, ToolWait], Awaitable[bool]]
+"""Ends a wait; False when that cannot be done now."""
 
 
 async def watch_expiry(store: Store, clock: Clock, expire: Expire) -> None:
-    """Ends waits whose time is up, for the whole server, until cancelled."""
+    """Ends waits whose time is up, for the whole server, until cancelled. One that cannot be ended keeps no other waiting."""
     while True:
+        ended, following = 0, None
         try:
-            due = await store.due_waits.list_due(clock(), EXPIRED_MAX)
-            for tenant_id, wait in due:
-                await expire(tenant_id, wait)
-            following = None if due else await store.due_waits.next_due()
+            for tenant_id, wait in await store.due_waits.list_due(clock(), EXPIRED_MAX):
+                ended += await _expire_one(expire, tenant_id, wait)
+            following = await store.due_waits.next_due()
         except AgentVMError as error:
             logger.error("waits_not_expired", code=error.code, error=str(error))
-            due, following = (), None
-        if not due:
-            until_next = LONGEST_SLEEP_SECONDS if following is None else max(0.0, (following - clock()) / 1000)
-            await anyio.sleep(min(until_next, LONGEST_SLEEP_SECONDS))
+        until_next = LONGEST_SLEEP_SECONDS if following is None else max(0.0, (following - clock()) / 1000)
+        soonest = 0.0 if ended or until_next else RETRY_SECONDS
+        await anyio.sleep(max(soonest, min(until_next, LONGEST_SLEEP_SECONDS)))
+
+
+async def _expire_one(expire: Expire, tenant_id: TenantId, wait: ToolWait) -> bool:
+    try:
+        return await expire(tenant_id, wait)
+    except AgentVMError as error:
+        logger.error("wait_not_expired", tenant_id=tenant_id, wait_id=wait.wait_id, code=error.code, error=str(error))
+        return False

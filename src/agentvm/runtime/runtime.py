@@ -26,7 +26,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.parking import answer_wait, watch_expiry
+from agentvm.runtime.parking import answer_wait, check_edit, watch_expiry
 from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
@@ -215,15 +215,21 @@ class Runtime:
             current = await store.waits((wait.container_id,)).get(wait.wait_id)
             turn = await store.find_turn(wait.turn_id)
             image = None if turn is None else await store.container(wait.container_id).get_image(turn.image_id)
-            if current is None or current.answer is not None or image is None:
+            if current is None or current.answer is not None or turn is None or image is None:
                 return False
             agent, _ = self.start_agent(tenant_id, image, wait.session_id)
             with agent.in_use():
+                if turn.outcome is not None:
+                    # It ended without its waits, of which nothing could be read: nobody has to answer them any more.
+                    await answer_wait(agent, current, WaitAnswer(decision="superseded"), None)
+                    return False
+                if answer.input is not None:
+                    await check_edit(agent, current, answer.input)
                 await answer_wait(agent, current, answer, by)
             return True
 
-    async def _expire(self, tenant_id: TenantId, wait: ToolWait) -> None:
-        await self.answer_wait(tenant_id, wait, WaitAnswer(decision="expired"), None)
+    async def _expire(self, tenant_id: TenantId, wait: ToolWait) -> bool:
+        return await self.answer_wait(tenant_id, wait, WaitAnswer(decision="expired"), None)
 
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""

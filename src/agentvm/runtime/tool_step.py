@@ -25,7 +25,7 @@ from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import ToolSet
+from agentvm.runtime.tools import ToolSet, limit_result
 
 logger = get_logger(__name__)
 
@@ -46,6 +46,7 @@ class CallRunner:
         """Returns when every call has a result, or when the turn is parked because some wait."""
         accepted = self._accepted
         while accepted.state.pending:
+            accepted.answered = False
             actions = [(pending, await self._decide(pending)) for pending in accepted.state.pending]
             await self._announce([action for _, action in actions])
             held = tuple(pending for pending, action in actions if isinstance(action, Held))
@@ -86,7 +87,11 @@ class CallRunner:
         call = pending.call
         wait = self._accepted.waits.get(call.id)
         if wait is not None:
-            return calls.resume(call, wait, repeatable=self._tools.may_repeat(call.name))
+            action = calls.resume(call, wait, repeatable=self._tools.may_repeat(call.name))
+            # The result of a client is no shorter than that of a tool.
+            if isinstance(action, ToolOutcome) and not action.is_error:
+                return limit_result(call.name, action.result, self._limits.tool_output)
+            return action
         if pending.problem is not None:
             return ToolOutcome(pending.problem, True)
         facts = self._tools.facts(call, tainted=self._tainted)

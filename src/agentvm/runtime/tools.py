@@ -98,7 +98,7 @@ class ToolSet:
             return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
         try:
             with anyio.fail_after(tool.timeout_seconds):
-                return _checked(call.name, await tool.run(call.input), output_max)
+                return limit_result(call.name, await tool.run(call.input), output_max)
         except ToolFailed as error:
             return ToolOutcome(_cut(str(error), output_max), True)
         except TimeoutError:
@@ -150,8 +150,8 @@ class ServerTools:
         return tools
 
 
-def _checked(name: str, result: object, output_max: int) -> ToolOutcome:
-    """Checks here that the result is JSON: later it could only fail the turn."""
+def limit_result(name: str, result: object, output_max: int) -> ToolOutcome:
+    """Returns at most `output_max` characters of a result. Whether it is JSON is checked here: it could fail the turn."""
     if isinstance(result, str):
         return ToolOutcome(_cut(result, output_max), False)
     try:

@@ -8,6 +8,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.wait import AnsweredWait, StartedWait, ToolWait, WaitAnswer, WaitChange, WaitId
 from agentvm.storage.sql.connection import Connection, Database, Row
+from agentvm.storage.sql.rows import is_here
 from agentvm.storage.sql.sessions.listing import scope
 
 WaitState = Literal["open", "answered"]
@@ -34,10 +35,15 @@ AND (w.remember = 'image' OR (w.remember = 'session' AND s.session_id = :session
 _DUE = f"""
 SELECT s.tenant_id, {_COLUMNS}
 FROM waits AS w JOIN sessions AS s USING (session_key)
-WHERE w.answered_at IS NULL AND w.expires_at <= ?
+WHERE w.answered_at IS NULL AND w.expires_at <= ? AND s.deleted_at IS NULL AND {is_here("s")}
 ORDER BY w.expires_at LIMIT ?
 """
-_NEXT_DUE = "SELECT min(expires_at) FROM waits WHERE answered_at IS NULL"
+_NEXT_DUE = f"""
+SELECT w.expires_at
+FROM waits AS w JOIN sessions AS s USING (session_key)
+WHERE w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")}
+ORDER BY w.expires_at LIMIT 1
+"""
 
 _body = msgspec.json.Decoder(ToolWait)
 _answer = msgspec.json.Decoder(WaitAnswer)
@@ -96,8 +102,7 @@ class DueWaits:
     async def next_due(self) -> int | None:
         """The time when the next one expires."""
         rows = await self._database.read(lambda connection: connection.fetch(_NEXT_DUE))
-        due: int | None = rows[0][0]
-        return due
+        return rows[0][0] if rows else None
 
 
 def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], None]:
