@@ -41,6 +41,7 @@ from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_ke
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.vm import AgentVM, system_clock
 from agentvm.wiring import (
     Services,
@@ -51,6 +52,7 @@ from agentvm.wiring import (
     open_monitored_runtime,
     open_oidc,
     open_retainer,
+    open_tools,
 )
 
 logger = get_logger(__name__)
@@ -80,7 +82,10 @@ async def open_agentvm(
         resources = make_centre(store, clock, new_id)
         await publish_shipped(resources)
         background = open_background(services, store, clock, new_id)
-        runtime, monitor = await open_monitored_runtime(services, store, tools, clock, new_id, background, stack)
+        tiers = TiersOnDemand(lambda: settings.config.tools, clock)
+        jobs = MeteredJobs(tiers=tiers, store=store, quotas=services.tenancy.quotas, clock=clock)
+        server_tools = await open_tools(services, tools, jobs, clock, stack)
+        runtime, monitor = await open_monitored_runtime(services, store, server_tools, clock, new_id, background, stack)
         _check(runtime, definitions)
         vm = AgentVM(
             store=store,
@@ -97,7 +102,8 @@ async def open_agentvm(
             compactor=background.compactor,
             imports=background.imports,
             retainer=open_retainer(settings, store, clock, runtime, monitor),
-            tiers=TiersOnDemand(lambda: settings.config.tools, clock),
+            tiers=tiers,
+            jobs=jobs,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm

@@ -46,6 +46,7 @@ from agentvm.tenants.book import release
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.metered_jobs import MeteredJobs
 
 logger = get_logger(__name__)
 
@@ -146,6 +147,8 @@ class AgentVM:
     compactor: Compactor
     retainer: Retainer
     tiers: TiersOnDemand
+    jobs: MeteredJobs
+    """Code in sandboxes, within quotas."""
     """Where the code of tools and of sandboxes runs."""
     clock: Clock
     new_id: NewId

@@ -16,6 +16,7 @@ from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, get_logger, set_level
 from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, NewId, TenantId
+from agentvm.model.public_address import AddressRules
 from agentvm.observability.log_book import LogBook, LogFiles
 from agentvm.observability.monitor import Monitor, known_models
 from agentvm.observability.turn_lines import TurnLines
@@ -35,6 +36,9 @@ from agentvm.tenants.people import StatusCheckingMeter, Stop
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tools.from_spec import ToolFactory
+from agentvm.tools.metered_jobs import MeteredJobs
+from agentvm.tools.safe_http import SafeHttp
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -139,10 +143,19 @@ class Services:
     logs: LogBook
 
 
+async def open_tools(
+    services: Services, own_tools: Sequence[Tool], jobs: MeteredJobs, clock: Clock, stack: AsyncExitStack
+) -> ServerTools:
+    """Opens the tools of the server: built-in ones, those of the embedding program, and those that images bring along."""
+    rules = AddressRules.parse(services.settings.config.tools.network.allow)
+    http = await stack.enter_async_context(SafeHttp(rules))
+    return ServerTools((*builtin_tools(clock), *own_tools), make=ToolFactory(http=http, jobs=jobs).make)
+
+
 async def open_monitored_runtime(
     services: Services,
     store: Store,
-    own_tools: Sequence[Tool],
+    tools: ServerTools,
     clock: Clock,
     new_id: NewId,
     background: BackgroundWork,
@@ -150,7 +163,6 @@ async def open_monitored_runtime(
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
     settings = services.settings
-    tools = ServerTools((*builtin_tools(clock), *own_tools))
     monitor = Monitor(
         clock=clock,
         known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),

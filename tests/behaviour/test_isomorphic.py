@@ -103,11 +103,11 @@ async def test_python_shows_what_a_build_does_not_act_upon(opened: Open) -> None
         tool: dict[str, object] = {
             "description": "d",
             "inputSchema": {"type": "object"},
-            "runtime": "http",
+            "runtime": "mcp",
             "entry": "https://x.test",
         }
         made = await agentx.resources.register("tools", "weather", tool)
-        assert "runtime http" in made.warnings[0]
+        assert "runtime mcp" in made.warnings[0]
 
 
 async def test_images_are_built_listed_renamed_and_deleted(opened: Open) -> None:

@@ -68,25 +68,37 @@ async def test_a_prompt_is_rendered_with_the_values_of_the_config_before_those_o
         assert (await desk.ask("image_get", imageId=record["imageId"]))["record"]["lock"] == record["lock"]
 
 
-async def test_a_tool_that_is_built_in_is_offered_and_another_is_kept_with_a_warning() -> None:
+async def test_tools_that_can_run_are_offered_and_others_are_kept_with_a_warning() -> None:
     driver = ScriptedDriver()
     async with open_desk(driver) as desk:
         await desk.publish("tools", "adder", ADDER)
         await desk.publish("tools", "weather", WEATHER)
-        tools = ["current_time", "resource://tools/adder", "resource://tools/weather@^1"]
+        await desk.publish("tools", "search", {**ADDER, "runtime": "mcp", "entry": "https://example.org/mcp"})
+        tools = ["current_time", "resource://tools/adder", "resource://tools/weather@^1", "resource://tools/search"]
         made = await desk.ask("image_create", containerId="c1", config={"tools": tools})
         record = made["record"]
         (warning,) = made["warnings"]
-        assert warning.startswith("resource://tools/weather@1.0.0: tools with the runtime http cannot run on this server yet")
+        assert warning.startswith("resource://tools/search@1.0.0: tools with the runtime mcp cannot run on this server yet")
         assert record["toolRefs"] == tools[1:]
         await desk.ask("message_send", imageId=record["imageId"], content="hi")
         await desk.hear("turn_response")
-        assert [tool.name for tool in driver.prompts[0].tools] == ["current_time", "calculator"]
+        assert [tool.name for tool in driver.prompts[0].tools] == ["current_time", "calculator", "weather"]
         image = await stored(desk, record)
-        assert image.definition.tools == ("current_time", "calculator")
+        assert image.definition.tools == ("current_time", "calculator", "weather")
         assert image.definition.rendered is not None
-        (spec,) = image.definition.rendered.tools
-        assert (spec["uri"], spec["runtime"]) == ("resource://tools/weather@1.0.0", "http")
+        assert [(spec["uri"], spec["runtime"]) for spec in image.definition.rendered.tools] == [
+            ("resource://tools/weather@1.0.0", "http"), ("resource://tools/search@1.0.0", "mcp"),
+        ]  # fmt: skip
+
+
+async def test_two_tools_of_one_name_are_told_apart() -> None:
+    driver = ScriptedDriver()
+    async with open_desk(driver) as desk:
+        await desk.publish("tools", "calculator", WEATHER)
+        made = await desk.ask("image_create", containerId="c1", config={"tools": ["calculator", "resource://tools/calculator"]})
+        await desk.ask("message_send", imageId=made["record"]["imageId"], content="hi")
+        await desk.hear("turn_response")
+        assert [tool.name for tool in driver.prompts[0].tools] == ["calculator", "calculator_2"]
 
 
 async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None:
@@ -95,9 +107,7 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         await desk.publish("knowledge", "books", BOOKS)
         config = {"sandbox": "resource://sandboxes/python", "knowledge": ["resource://knowledge/books"]}
         made = await desk.ask("image_create", containerId="c1", config=config)
-        assert [text.split(": ")[0] for text in made["warnings"]] == [
-            "resource://sandboxes/python@1.0.0", "resource://knowledge/books@1.0.0",
-        ]  # fmt: skip
+        assert [text.split(": ")[0] for text in made["warnings"]] == ["resource://knowledge/books@1.0.0"]
         definition = (await stored(desk, made["record"])).definition
         assert definition.rendered is not None
         assert (definition.sandbox, definition.knowledge) == (None, ())

@@ -21,6 +21,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.model.settings import TitleSource
+from agentvm.model.tool_settings import ToolSettings
 from agentvm.operations.dispatch import answer, refuse_unreadable
 from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, CommandRefused, PeerConnection
@@ -142,6 +143,7 @@ async def open_desk(
     compaction: Compaction | None = None,
     titles: TitleSource = "off",
     tools: Sequence[Tool] = (),
+    tool_settings: ToolSettings | None = None,
 ) -> AsyncIterator[Desk]:
     numbers = iter(range(1_000, 1_000_000))
     config = ServerConfig(
@@ -149,6 +151,7 @@ async def open_desk(
         sessions=SessionSettings(titles=titles),
         limits=limits or Limits(),
         compaction=compaction or Compaction(),
+        tools=tool_settings or ToolSettings(),
     )
     drivers = {"scripted": driver or ScriptedDriver()}
     clock = partial(next, numbers)

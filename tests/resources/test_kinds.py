@@ -24,9 +24,8 @@ def test_every_type_is_described_with_a_schema_in_names_of_the_wire() -> None:
 @pytest.mark.parametrize(
     ("kind", "content", "word"),
     [
-        ("tools", {"runtime": "http", "entry": "https://x.test"}, "runtime http"),
+        ("tools", {"runtime": "mcp", "entry": "https://x.test"}, "runtime mcp"),
         ("tools", {"runtime": "builtin", "entry": "hammer"}, "'hammer'"),
-        ("sandboxes", {}, "sandboxes"),
         ("knowledge", {}, "search knowledge"),
     ],
 )

@@ -47,6 +47,7 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
@@ -170,6 +171,7 @@ class Process:
             meter=meter,
             suspends=True,
         ) as runtime:
+            tiers = TiersOnDemand(ToolSettings, hardware.clock)
             self._vm = AgentVM(
                 store=store,
                 runtime=runtime,
@@ -187,7 +189,8 @@ class Process:
                 clock=hardware.clock,
                 new_id=hardware.new_id,
                 compactor=compactor,
-                tiers=TiersOnDemand(ToolSettings, hardware.clock),
+                tiers=tiers,
+                jobs=MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
                 retainer=Retainer(

@@ -4,8 +4,9 @@ The result is kept with the image, together with the lock: the versions that it 
 does not change an image until somebody upgrades it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import anyio.to_thread
 import msgspec
@@ -35,6 +36,7 @@ from agentvm.resources.kind import exact_uri
 from agentvm.resources.kinds import why_idle
 from agentvm.resources.resolver import INLINE_MAX_BYTES, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
+from agentvm.resources.tool import TOOL_NAME_MAX
 from agentvm.storage.resources import Node
 from agentvm.tenants.own_keys import OwnKeys
 
@@ -111,7 +113,9 @@ class ImageBuilder:
 
 def check_tools(definition: Definition, tools: Sequence[str]) -> None:
     """Refuses names of tools that this server does not have. References are checked when an image is built."""
-    unknown = [name for name in definition.tools or () if not is_reference(name) and name not in tools]
+    own = () if definition.rendered is None else definition.rendered.tools
+    known = {*tools, *(spec["name"] for spec in own)}
+    unknown = [name for name in definition.tools or () if not is_reference(name) and name not in known]
     if unknown:
         raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(tools)}")
 
@@ -204,19 +208,26 @@ class _Resolution:
     def _tools(
         self, written: Sequence[str], at: Mapping[str, tuple[Reference, VersionClosure]], args: Args
     ) -> tuple[Names, Specs]:
-        """Returns the names of the tools that can run here, and the specs of the others."""
+        """Returns the names of the tools that can run here, and the specs of those that are not built in.
+
+        A spec whose name is not among the names is stored and does nothing: an image gains no tool by an upgrade of the server.
+        """
         names: list[str] = []
-        others: list[dict[str, object]] = []
+        specs: list[dict[str, object]] = []
         for index, name in enumerate(written):
             if f"tools.{index}" not in at:
                 names.append(name)
                 continue
             spec = self._spec(*at[f"tools.{index}"], args)
-            if why_idle("tools", spec, self._builder.tools) is None:
+            if why_idle("tools", spec, self._builder.tools) is not None:
+                specs.append(spec)
+            elif spec["runtime"] == "builtin":
                 names.append(str(spec["entry"]))
-            else:
-                others.append(spec)
-        return tuple(dict.fromkeys(names)), _once(others)
+            elif all(other["uri"] != spec["uri"] for other in specs):
+                name = _distinct(str(spec["name"]), {*names, *written, *self._builder.tools})
+                names.append(name)
+                specs.append({**spec, "name": name})
+        return tuple(dict.fromkeys(names)), _once(specs)
 
     def _spec(self, reference: Reference, closure: VersionClosure, args: Args) -> dict[str, object]:
         rendered = self._rendered(reference, closure, args)
@@ -286,3 +297,9 @@ def _within(agent: VersionClosure, text: str) -> VersionClosure:
 def _once(specs: Iterable[dict[str, object]]) -> Specs:
     """Returns one spec of each version."""
     return tuple({spec["uri"]: spec for spec in specs}.values())
+
+
+def _distinct(name: str, used: Collection[str]) -> str:
+    """Returns the name, with a number if another tool has it."""
+    numbered = (f"{name[: TOOL_NAME_MAX - 4]}_{number}" for number in count(2))
+    return name if name not in used else next(other for other in numbered if other not in used)

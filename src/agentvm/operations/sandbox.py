@@ -1,10 +1,8 @@
 """Sandboxes — one run of code in a jail, with the same decision, limits and ledger as the tools of an agent."""
 
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import anyio
 import msgspec
 
 from agentvm.errors import InvalidInput, QuotaExceeded
@@ -12,14 +10,12 @@ from agentvm.errors.bounds import ServerBusy
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
-from agentvm.model.ledger import LedgerEntry
 from agentvm.model.resource import parse_uri
 from agentvm.model.tier import Job, JobResult, JobUsage, Placed
-from agentvm.model.usage import NO_USAGE
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
 from agentvm.resources.sandbox import SandboxLimits
+from agentvm.tools.metered_jobs import JobOwner
 from agentvm.tools.sandbox_jobs import (
     FileContent,
     SandboxSpec,
@@ -28,7 +24,6 @@ from agentvm.tools.sandbox_jobs import (
     engine_of,
     limits_of,
     need_of,
-    seconds_of,
     shown,
     text_of,
 )
@@ -100,22 +95,9 @@ async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
     spec = SandboxSpec() if request.sandbox is None else await find_spec(context, request.sandbox)
     job = _job(request, spec)
     need = need_of(job, spec)
-    scheduler = await context.vm.tiers.scheduler()
-    # Before anything is reserved: what cannot be run costs nothing.
-    await scheduler.place(need)
-    hold = await context.tenancy.quotas.hold_sandbox(context.tenant_id, context.principal.user_id, seconds_of(job.limits))
-    began, placed, result = time.monotonic(), None, None
-    key = context.vm.new_id("job")
-    limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
-    job = msgspec.structs.replace(job, limits=limits, key=key)
-    try:
-        placed, result = await scheduler.run(need, job, tenant=context.tenant_id)
-    finally:
-        # Of a job that was lost nobody knows more than when it began.
-        wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms
-        with anyio.CancelScope(shield=True):
-            await _enter(context, key, wall_ms, placed, result)
-            hold.settle(wall_ms)
+    owner = JobOwner(tenant_id=context.tenant_id, user_id=context.principal.user_id)
+    job = msgspec.structs.replace(job, key=context.vm.new_id("job"))
+    placed, result = await context.vm.jobs.run(owner, need, job)
     return _outcome(placed, result)
 
 
@@ -161,29 +143,6 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
         limits=limits,
         network=spec.hosts,
     )
-
-
-async def _enter(context: Context, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> None:
-    """Adds the job to the ledger, whatever it came to."""
-    price = 0 if placed is None else placed.price * wall_ms // 1000
-    entry = LedgerEntry(
-        key=key,
-        at=context.vm.clock(),
-        tenant_id=context.tenant_id,
-        user_id=context.principal.user_id,
-        container_id=ContainerId(""),
-        image_id=ImageId(""),
-        session_id=SessionId(""),
-        turn_id=TurnId(""),
-        driver="tier",
-        model="process" if placed is None else placed.tier,
-        usage=NO_USAGE,
-        cost=price,
-        price=price,
-        wall_ms=wall_ms,
-        cpu_ms=0 if result is None else result.usage.cpu_ms,
-    )
-    await context.accounts.ledger.add([entry])
 
 
 def _outcome(placed: Placed, result: JobResult) -> SandboxOutcome:

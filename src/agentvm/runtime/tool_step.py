@@ -26,6 +26,7 @@ from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet, limit_result
+from agentvm.tools.base import CallContext, Caller
 
 logger = get_logger(__name__)
 
@@ -202,10 +203,16 @@ class CallRunner:
 
     async def _run(self, call: ToolCall) -> ToolOutcome:
         try:
-            return await self._tools.run(call, output_max=self._limits.tool_output)
+            return await self._tools.run(call, output_max=self._limits.tool_output, context=self._context(call))
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=call.name, session_id=self._log.session_id)
             return ToolOutcome(f"{call.name} failed because of an internal error", True)
+
+    def _context(self, call: ToolCall) -> CallContext:
+        """The key is the same after a restart: a server can recognise a call that is made again."""
+        caller = Caller(self._log.tenant_id, self._accepted.bill.user_id or "")
+        key = f"{self._accepted.state.turn_id}/{call.id}"
+        return CallContext(key=key, caller=caller, deadline=anyio.current_time() + self._tools.timeout_seconds(call.name))
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         facts = self._tools.facts(call)

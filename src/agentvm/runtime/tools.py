@@ -7,27 +7,50 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 import anyio
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import ConfigInvalid, ToolFailed
-from agentvm.model.definition import DEFAULT_TOOLS
+from agentvm.errors import AgentVMError, ConfigInvalid, ToolFailed
+from agentvm.log import get_logger
+from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall, repair_text
 from agentvm.model.tool import Effect, ToolRuntime, World
 from agentvm.model.wait import WaitKind
+from agentvm.resources.kinds import RUNNABLE_TOOLS
+from agentvm.resources.schema import misfits
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
+from agentvm.tools.base import (
+    CallableTool,
+    CallContext,
+    CallResult,
+    ResultFile,
+    ResultImage,
+    ResultLink,
+    ResultPart,
+    ResultText,
+)
+
+logger = get_logger(__name__)
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
 """Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
 
+KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[object]]
+"""Like `Run`, with the circumstances of the call."""
+
+MakeTool = Callable[[Mapping[str, object]], CallableTool | None]
+"""Makes the tool of a spec that an image holds; None for a kind that this server cannot run."""
+
 TIMEOUT_SECONDS = 60.0
+CLIENT_WAIT_SECONDS = 7 * 86_400.0
+"""Time that a client has for the result of its own tool, unless the tool says otherwise."""
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 
@@ -48,6 +71,8 @@ class Tool:
     """The exact version, for a tool that has one."""
     asks: bool = False
     """The author wants every call approved."""
+    call: KeyedRun | None = None
+    """Runs instead of `run`, for a tool that needs to know its call."""
     waits_for: WaitKind | None = None
     """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
 
@@ -72,7 +97,7 @@ class ToolSet:
         return self._tools[name].waits_for if name in self._tools else None
 
     def timeout_seconds(self, name: str) -> float:
-        return self._tools[name].timeout_seconds
+        return self._tools[name].timeout_seconds if name in self._tools else TIMEOUT_SECONDS
 
     def facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
         """Returns the properties of a call that a policy decides by; None if there is no such tool."""
@@ -90,14 +115,18 @@ class ToolSet:
             input=call.input,
         )
 
-    async def run(self, call: ToolCall, *, output_max: int) -> ToolOutcome:
+    async def run(self, call: ToolCall, *, output_max: int, context: CallContext | None = None) -> ToolOutcome:
         """Runs the call; of its result at most `output_max` characters are kept."""
         tool = self._tools.get(call.name)
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
+        if tool.runtime != "builtin" and (faults := misfits("input", tool.spec.input_schema, call.input)):
+            return ToolOutcome(_cut(f"The input does not fit: {'; '.join(map(str, faults))}", output_max), True)
         try:
             with anyio.fail_after(tool.timeout_seconds):
+                if tool.call is not None and context is not None:
+                    return limit_result(call.name, await tool.call(call.input, context), output_max)
                 return limit_result(call.name, await tool.run(call.input), output_max)
         except ToolFailed as error:
             return ToolOutcome(_cut(str(error), output_max), True)
@@ -129,25 +158,121 @@ class ServerTools:
     A definition that names none has the tools of `default`, which does not grow when the server gets more tools.
     """
 
-    def __init__(self, tools: Sequence[Tool], *, default: Sequence[str] = DEFAULT_TOOLS) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        *,
+        default: Sequence[str] = DEFAULT_TOOLS,
+        make: MakeTool = lambda spec: None,
+    ) -> None:
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
         if len(self._tools) < len(tools):
             names = [tool.spec.name for tool in tools]
             raise ConfigInvalid(f"Two tools are called {next(name for name in names if names.count(name) > 1)}")
         self._default = tuple(default)
+        self._make = make
         self._sets: Cache[tuple[str, ...], ToolSet] = Cache(TOOL_SETS_MAX)
 
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         return tuple(self._tools)
 
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
-        names = self._default if image.definition.tools is None else tuple(image.definition.tools)
-        tools = self._sets.get(names)
+        definition = image.definition
+        names = self._default if definition.tools is None else tuple(definition.tools)
+        rendered = definition.rendered or Rendered()
+        specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
+        # Two images with the same digest have the same specs.
+        key = (*names, image.digest) if specs else names
+        tools = self._sets.get(key)
         if tools is None:
             # A name that this process does not have is left out: an image may be older than the server.
-            tools = ToolSet([self._tools[name] for name in names if name in self._tools])
-            self._sets.put(names, tools)
+            found = (self._tools.get(name) or self._of_image(name, specs) for name in names)
+            tools = ToolSet([tool for tool in found if tool is not None])
+            self._sets.put(key, tools)
         return tools
+
+    def _of_image(self, name: str, specs: Sequence[Mapping[str, object]]) -> Tool | None:
+        """Returns a tool that the image brings along."""
+        for spec in specs:
+            if spec.get("name") != name or spec.get("runtime") not in RUNNABLE_TOOLS:
+                continue
+            try:
+                return _image_tool(spec, self._make)
+            except (AgentVMError, msgspec.ValidationError) as error:
+                logger.warning("tool_unusable", tool=name, error=str(error))
+        return None
+
+
+def _with_sandbox(spec: Mapping[str, object], sandbox: Mapping[str, object] | None) -> Mapping[str, object]:
+    """Returns the spec with the sandbox of the image, if the tool has none of its own."""
+    resolved = spec.get("resolved")
+    own = resolved if isinstance(resolved, Mapping) else {}
+    if sandbox is None or "sandbox" in own or "entry" in own:
+        return spec
+    return {**spec, "resolved": {**own, "sandbox": sandbox}}
+
+
+def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
+    """Returns the tool of a spec: one that the client runs, or one that this server makes of it."""
+    asks, version = bool(spec.get("ask")), str(spec.get("uri", ""))
+    if spec["runtime"] == "client":
+        schema = spec.get("inputSchema")
+        told = ToolSpec(
+            name=str(spec["name"]),
+            description=str(spec["description"]),
+            input_schema=schema if isinstance(schema, dict) else {"type": "object"},
+        )
+        timeout_ms = spec.get("timeoutMs")
+        lasts = timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS
+        return Tool(
+            spec=told, run=_never, timeout_seconds=lasts, runtime="client", version=version, asks=asks, waits_for="client"
+        )
+    made = make(spec)
+    if made is None:
+        return None
+
+    async def call(given: dict[str, object], context: CallContext) -> object:
+        return shown_result(await made.run(given, context))
+
+    return Tool(
+        spec=made.spec,
+        run=_never,
+        call=call,
+        timeout_seconds=made.timeout_seconds,
+        repeatable=made.repeat != "never",
+        runtime=cast(ToolRuntime, spec["runtime"]),
+        effect=made.effect,
+        world=made.world,
+        version=version,
+        asks=asks,
+    )
+
+
+async def _never(given: dict[str, object]) -> object:
+    raise ToolFailed("this tool needs a call")
+
+
+def shown_result(outcome: object) -> object:
+    """Returns the JSON value that the model is told; `ToolFailed` for a result that is an error."""
+    match outcome:
+        case CallResult(type="text" | "json", value=value):
+            return value
+        case CallResult(type="content", parts=parts):
+            return "\n".join(map(_shown_part, parts))
+        case CallResult(value=value):
+            raise ToolFailed(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        case _:
+            raise ToolFailed("the tool asks for something that nobody can answer here")
+
+
+def _shown_part(part: ResultPart) -> str:
+    match part:
+        case ResultText(text=text):
+            return text
+        case ResultLink(uri=uri):
+            return uri
+        case ResultImage(data=data, media_type=media_type) | ResultFile(data=data, media_type=media_type):
+            return f"[{media_type}, {len(data)} bytes: only text is passed to the model]"
 
 
 def limit_result(name: str, result: object, output_max: int) -> ToolOutcome:

@@ -1,0 +1,87 @@
+"""Code tools — Python, JavaScript, shell scripts and commands of tool resources, each call a job in a sandbox of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.drivers.base import ToolSpec
+from agentvm.model.ids import TenantId, UserId
+from agentvm.model.tier import Job, JobResult
+from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
+from agentvm.resources.sandbox import SandboxLimits
+from agentvm.resources.tool_entry import fill, parse_command
+from agentvm.tools.base import CallContext, CallResult, CallTraits, error_result
+from agentvm.tools.metered_jobs import JobOwner, MeteredJobs
+from agentvm.tools.sandbox_jobs import SandboxSpec, limits_of, need_of, text_of
+
+CODE_RUNTIMES: frozenset[ToolRuntime] = frozenset({"python", "javascript", "shell", "command"})
+OUTPUT_TAIL_CHARACTERS = 4_000
+"""Characters of the end of stderr that the model is told of a program that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeTool:
+    """A tool whose calls run foreign code."""
+
+    spec: ToolSpec
+    runtime: ToolRuntime
+    entry: str
+    sandbox: SandboxSpec
+    traits: CallTraits
+    jobs: MeteredJobs
+
+    @property
+    def effect(self) -> Effect:
+        return self.traits.effect
+
+    @property
+    def world(self) -> World:
+        return self.traits.world
+
+    @property
+    def repeat(self) -> Repeat:
+        return self.traits.repeat
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.traits.timeout_seconds
+
+    async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
+        """Runs the code with the call's input. The result is the value of `run`, or what the program wrote."""
+        own = SandboxLimits(timeout_ms=max(1, int(self.timeout_seconds * 1000)))
+        is_command = self.runtime == "command"
+        values = {
+            name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in input.items()
+        }
+        job = Job(
+            engine=self.runtime,
+            code="" if is_command else self.entry,
+            argv=tuple(fill(part, values) for part in parse_command(self.entry)) if is_command else (),
+            input=dict(input),
+            env=self.sandbox.env,
+            files=self.sandbox.files,
+            limits=limits_of(self.sandbox.limits, own),
+            network=self.sandbox.hosts,
+            key=context.key,
+        )
+        owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
+        _, result = await self.jobs.run(owner, need_of(job, self.sandbox), job)
+        return _result(self.spec.name, self.runtime, result)
+
+
+def _argument(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _result(name: str, runtime: ToolRuntime, result: JobResult) -> CallResult:
+    if result.timed_out:
+        return error_result(f"{name} was stopped: it did not finish in time")
+    if result.oom:
+        return error_result(f"{name} was stopped: it needed more memory than its sandbox has")
+    if not result.succeeded:
+        ended = f"was killed by {result.signal}" if result.exit_code is None else f"ended with exit code {result.exit_code}"
+        return error_result(f"{name} {ended}\n{text_of(result.stderr)[-OUTPUT_TAIL_CHARACTERS:]}")
+    if runtime in ("python", "javascript") and result.value is not None:
+        return CallResult(type="json", value=result.value)
+    return CallResult(type="text", value=text_of(result.stdout))

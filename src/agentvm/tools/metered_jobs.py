@@ -1,0 +1,77 @@
+"""Metered jobs — runs code in a sandbox within its tenant's quota, and enters what it took into the ledger.
+
+The same for a request and for a tool of an agent. The time is reserved before, and settled after, whatever the job came to.
+"""
+
+import time
+from dataclasses import dataclass
+
+import anyio
+import msgspec
+
+from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ledger import LedgerEntry
+from agentvm.model.tier import Job, JobResult, Need, Placed
+from agentvm.model.usage import NO_USAGE
+from agentvm.storage.sql.store import Store
+from agentvm.tenants.quota import Quotas
+from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.sandbox_jobs import seconds_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOwner:
+    """The tenant and the user that a job is billed to."""
+
+    tenant_id: TenantId
+    user_id: UserId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredJobs:
+    """The jobs of a server."""
+
+    tiers: TiersOnDemand
+    store: Store
+    quotas: Quotas
+    clock: Clock
+
+    async def run(self, owner: JobOwner, need: Need, job: Job) -> tuple[Placed, JobResult]:
+        """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it."""
+        scheduler = await self.tiers.scheduler()
+        # Before anything is reserved: what cannot be run costs nothing.
+        await scheduler.place(need)
+        hold = await self.quotas.hold_sandbox(owner.tenant_id, owner.user_id, seconds_of(job.limits))
+        began, placed, result = time.monotonic(), None, None
+        limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
+        try:
+            placed, result = await scheduler.run(need, msgspec.structs.replace(job, limits=limits), tenant=owner.tenant_id)
+        finally:
+            # Of a job that was lost nobody knows more than when it began.
+            wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms
+            with anyio.CancelScope(shield=True):
+                await self._enter(owner, job.key, wall_ms, placed, result)
+                hold.settle(wall_ms)
+        return placed, result
+
+    async def _enter(self, owner: JobOwner, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> None:
+        """Adds the job to the ledger, whatever it came to."""
+        price = 0 if placed is None else placed.price * wall_ms // 1000
+        entry = LedgerEntry(
+            key=key,
+            at=self.clock(),
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            container_id=ContainerId(""),
+            image_id=ImageId(""),
+            session_id=SessionId(""),
+            turn_id=TurnId(""),
+            driver="tier",
+            model="process" if placed is None else placed.tier,
+            usage=NO_USAGE,
+            cost=price,
+            price=price,
+            wall_ms=wall_ms,
+            cpu_ms=0 if result is None else result.usage.cpu_ms,
+        )
+        await self.store.accounts(owner.tenant_id).ledger.add([entry])

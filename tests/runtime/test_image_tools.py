@@ -1,0 +1,123 @@
+"""Tools that an image brings along: built from resources, called in a turn, each in its own way."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.operations.fixtures import Desk, open_desk
+from tests.support.web import Asked, Replied, web
+
+from agentvm.drivers.base import ToolResultsEntry
+from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
+from agentvm.model.tool_settings import ToolNetwork, ToolSettings
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@asynccontextmanager
+async def turn(content: Mapping[str, object], call_input: dict[str, object]) -> AsyncIterator[tuple[Desk, ScriptedDriver]]:
+    """A desk whose agent has one tool of the resource centre, and calls it."""
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "mine", call_input)), reply("done")))
+    network = ToolSettings(network=ToolNetwork(allow=("127.0.0.1",)))
+    async with open_desk(driver, tool_settings=network) as desk:
+        await desk.publish("tools", "mine", {"description": "Mine.", **content})
+        image = await desk.create_image(tools=["resource://tools/mine"])
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        yield desk, driver
+
+
+async def result(content: Mapping[str, object], call_input: dict[str, object]) -> tuple[str, str]:
+    """The type and the text of what the model was told."""
+    async with turn(content, call_input) as (desk, driver):
+        await desk.hear("turn_response")
+        told = driver.prompts[1].conversation[-1]
+        assert isinstance(told, ToolResultsEntry)
+        (one,) = told.results
+        return one.output.type, one.output.value
+
+
+async def test_an_http_tool_asks_its_server_and_the_model_hears_the_picked_part() -> None:
+    asked: list[Asked] = []
+
+    def serve(request: Asked) -> Replied:
+        asked.append(request)
+        return Replied(body=json.dumps({"data": {"price": 7}}).encode(), headers={"Content-Type": "application/json"})
+
+    async with web(serve) as server:
+        content = {
+            "runtime": "http",
+            "entry": f"GET http://127.0.0.1:{server.port}/prices/{{n}}",
+            "inputSchema": NUMBER,
+            "effect": "read",
+            "http": {"pick": "/data"},
+        }
+        assert await result(content, {"n": 3}) == ("text", '{"price":7}')
+        assert [request.target for request in asked] == ["/prices/3"]
+
+
+async def test_a_python_tool_runs_in_a_sandbox() -> None:
+    content = {
+        "runtime": "python",
+        "entry": "def run(n):\n    return {'twice': 2 * n}",
+        "inputSchema": NUMBER,
+    }
+    assert await result(content, {"n": 21}) == ("text", '{"twice":42}')
+
+
+async def test_a_shell_tool_has_its_input_as_variables_and_never_in_its_text() -> None:
+    words = {"type": "object", "properties": {"word": {"type": "string"}}}
+    content = {"runtime": "shell", "entry": 'echo "<$ARG_WORD>"', "inputSchema": words}
+    assert await result(content, {"word": "$(id); `id`"}) == ("text", "<$(id); `id`>\n")
+
+
+async def test_a_command_fills_its_arguments_without_a_shell() -> None:
+    words = {"type": "object", "properties": {"word": {"type": "string"}}}
+    content = {"runtime": "command", "entry": '["echo", "a {word}"]', "inputSchema": words}
+    assert await result(content, {"word": "b; id"}) == ("text", "a b; id\n")
+
+
+async def test_code_that_fails_is_told_with_the_end_of_what_it_wrote() -> None:
+    content = {"runtime": "python", "entry": "def run(n):\n    raise ValueError(n)", "inputSchema": NUMBER}
+    kind, text = await result(content, {"n": 1})
+    assert (kind, "ValueError: 1" in text) == ("error-text", True)
+
+
+async def test_an_input_that_does_not_fit_is_told_and_nothing_runs() -> None:
+    content = {"runtime": "python", "entry": "def run(n):\n    return n", "inputSchema": NUMBER}
+    kind, text = await result(content, {"n": "one"})
+    assert (kind, "The input does not fit" in text) == ("error-text", True)
+
+
+async def test_a_tool_of_the_client_waits_for_the_client() -> None:
+    async with turn({"runtime": "client", "entry": "pick", "inputSchema": NUMBER}, {"n": 1}) as (desk, _):
+        await desk.hear("turn_parked")
+        (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+        assert wait["kind"] == "client"
+        about = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"]}
+        assert "errorCode" not in await desk.ask("tool_answer", **about, decision="answer", result=5)
+        await desk.hear("turn_response")
+
+
+async def test_writing_to_the_world_is_asked_about() -> None:
+    async with web(lambda asked: Replied(body=b"ok")) as server:
+        content = {"runtime": "http", "entry": f"POST http://127.0.0.1:{server.port}/", "inputSchema": NUMBER}
+        async with turn(content, {"n": 1}) as (desk, _):
+            await desk.hear("turn_parked")
+            (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+            assert wait["why"] == "default rule 2: write, open"
+
+
+@pytest.mark.parametrize("secrets", [["KEY"]])
+async def test_a_secret_that_nobody_has_granted_is_refused(secrets: list[str]) -> None:
+    async with web(lambda asked: Replied(body=b"ok")) as server:
+        content = {
+            "runtime": "http",
+            "entry": f"GET http://127.0.0.1:{server.port}/",
+            "inputSchema": NUMBER,
+            "effect": "read",
+            "secrets": secrets,
+            "http": {"headers": {"Authorization": "Bearer ${secret:KEY}"}},
+        }
+        kind, text = await result(content, {"n": 1})
+        assert (kind, "The secret KEY is not granted" in text) == ("error-text", True)

@@ -1,0 +1,42 @@
+import pytest
+
+from agentvm.errors import ToolFailed
+from agentvm.tools.code import CodeTool
+from agentvm.tools.from_spec import ToolFactory
+from agentvm.tools.http import HttpTool
+
+FACTORY = ToolFactory(http=None, jobs=None)  # type: ignore[arg-type]  # Nothing is called.
+CODE = {"name": "sum", "description": "Adds.", "runtime": "python", "entry": "def run(): return 1", "inputSchema": {}}
+
+
+def test_a_code_tool_has_its_sandbox_and_may_be_repeated_only_if_it_reads() -> None:
+    sandbox = {"runtime": "python", "env": {"A": "1"}, "files": {"data.txt": "x"}}
+    made = FACTORY.make({**CODE, "effect": "read", "timeoutMs": 500, "resolved": {"sandbox": sandbox}})
+    assert isinstance(made, CodeTool)
+    assert (made.repeat, made.world, made.timeout_seconds) == ("safe", "closed", 0.5)
+    assert (made.sandbox.env, made.sandbox.files) == ({"A": "1"}, {"data.txt": b"x"})
+    plain = FACTORY.make(CODE)
+    assert plain is not None
+    assert (plain.effect, plain.repeat) == ("write", "never")
+
+
+def test_a_face_runs_what_it_refers_to_under_its_own_name() -> None:
+    face = {"name": "face", "description": "Mine.", "runtime": "http", "entry": "resource://tools/x@1.0.0", "inputSchema": {}}
+    made = FACTORY.make({**face, "resolved": {"entry": {**CODE}}})
+    assert isinstance(made, CodeTool)
+    assert (made.spec.name, made.spec.description, made.entry) == ("face", "Mine.", "def run(): return 1")
+
+
+def test_an_http_tool_is_open_to_the_world() -> None:
+    made = FACTORY.make({**CODE, "runtime": "http", "entry": "POST https://a.example.org/"})
+    assert isinstance(made, HttpTool)
+    assert (made.world, made.effect) == ("open", "write")
+
+
+def test_a_kind_that_this_server_lacks_makes_no_tool() -> None:
+    assert FACTORY.make({**CODE, "runtime": "provider"}) is None
+
+
+def test_a_sandbox_with_a_binary_file_is_refused_by_its_name() -> None:
+    with pytest.raises(ToolFailed, match=r"logo\.png"):
+        FACTORY.make({**CODE, "resolved": {"sandbox": {"files": {"logo.png": {"blob": "sha256:1", "size": 1}}}}})
