@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -17,9 +18,12 @@ from agentvm.events.base import Event
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCallMessage
-from agentvm.model.wait import ToolWait
+from agentvm.model.policy import Approval, Condition, PolicyRule
+from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
 from agentvm.runtime.parking import watch_expiry
+from agentvm.runtime.policy import PolicyLayer
+from agentvm.runtime.tool_step import answer_events
 from agentvm.runtime.tools import Tool
 from agentvm.storage.base import SessionWrite
 
@@ -203,3 +207,47 @@ async def test_a_wait_whose_turn_has_ended_takes_no_answer() -> None:
         assert not await answer(world, wait)
         assert await open_waits(world) == []
         assert hammer.calls == []
+
+
+async def test_a_parked_turn_that_is_ended_is_not_taken_up_first() -> None:
+    async with parked(Hammer(), ("c1", "hammer")) as (world, _):
+        heard = len(world.heard)
+        second = await world.say(world.start(), "never mind")
+        await world.hear("turn_response", turn_id=second)
+        told = types(world.heard)[heard:]
+        assert told[: told.index("turn_response")] == [
+            "tool_answered", "tool_result", "tool_result_message", "tool_failed", "message_stop", "conversation_end",
+        ]  # fmt: skip
+
+
+async def test_an_approved_call_does_not_begin_once_its_turn_is_stopped() -> None:
+    hammer = Hammer()
+    async with parked(hammer, ("c1", "hammer")) as (world, (wait,)):
+        agent = world.start()
+        await agent.writer.emit(answer_events(wait, WaitAnswer(decision="approve"), None, 5), agent.scope)
+        (left,) = await world.turns()
+        agent.release(agent.resume(left, stopped=True, suspended=True))
+        await world.hear("turn_response")
+        assert hammer.calls == []
+
+
+async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> None:
+    hammer = Hammer()
+    dear = {"/n": Condition(gt=100)}
+    rules = (
+        PolicyRule(do="deny", when={"/n": Condition(gt=1_000)}),
+        PolicyRule(do="ask", when=dear, ask=Approval(audience="admins")),
+        PolicyRule(do="ask"),
+    )
+    async with open_world(asked_for(("c1", "hammer")), tools=[hammer.tool]) as world:
+        agent = world.start()
+        agent.ports = replace(agent.ports, policy=lambda tenant_id, image: (PolicyLayer("tenant", rules),))
+        await world.say(agent, "go")
+        await world.hear("turn_parked")
+        (wait,) = await open_waits(world)
+        for number, why in ((2_000, "tenant rule 1"), (200, "tenant rule 2")):
+            with pytest.raises(InvalidInput, match=why):
+                await answer(world, wait, "edit", input={"n": number})
+        await answer(world, wait, "edit", input={"n": 2})
+        await world.hear("turn_response")
+        assert hammer.calls == [{"n": 2}]

@@ -7,6 +7,7 @@ import msgspec
 from agentvm.errors import ContainerForbidden, InvalidInput
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitExpired, WaitForbidden, WaitNotFound
 from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.principal import Principal
 from agentvm.model.wait import REASON_MAX, AnswerDecision, ToolWait, WaitAnswer, WaitId
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.pages import PageRequest, number_of
@@ -105,7 +106,7 @@ async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
     wait = await _find(context, request.wait_id)
     given = _checked(wait, request)
     reply = ToolAnswerReply(wait_id=wait.wait_id, turn_id=wait.turn_id, decision=request.decision)
-    _check_audience(context, wait)
+    check_audience(context.principal, wait)
     if wait.answer is None and wait.expires_at <= context.vm.clock():
         raise WaitExpired(wait.wait_id)
     user_id = context.principal.user_id
@@ -145,9 +146,8 @@ def _checked(wait: ToolWait, request: ToolAnswer) -> WaitAnswer:
     )
 
 
-def _check_audience(context: "Context", wait: ToolWait) -> None:
+def check_audience(principal: Principal, wait: ToolWait) -> None:
     """Refuses who is not among those who may answer. A principal without a user is a key of the tenant itself."""
-    principal = context.principal
     if wait.not_sender and principal.user_id is not None and principal.user_id == wait.sender:
         raise WaitForbidden(wait.wait_id, "somebody other than the sender of the message has to answer")
     match wait.audience.partition(":"):

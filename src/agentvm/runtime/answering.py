@@ -66,6 +66,9 @@ class Answering:
             times = self._accepted.attempt
             raise TurnLimitReached(f"The server did not survive this turn {times} times; it is not begun again")
         self._ports.quarantine.check(log.tenant_id, log.session_id)
+        if self._accepted.stopped:
+            # It only ends: what was begun before is not gone on with.
+            return
         async with self._ports.tools.open(log.tenant_id, self._image) as self._tools:
             if self._accepted.resumed:
                 await self._begin_again()

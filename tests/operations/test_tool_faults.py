@@ -1,0 +1,132 @@
+"""Waits beside everything else that people do with a session, and who reaches them."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from tests.operations.fixtures import Desk, ask_at_once
+from tests.operations.test_tool import answer_to, struck, waiting
+
+from agentvm.errors.tool import WaitForbidden
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId, UserId
+from agentvm.model.principal import MEMBER, Principal
+from agentvm.model.wait import ToolWait, WaitId
+from agentvm.operations.tool import check_audience
+
+pytestmark = pytest.mark.anyio
+
+
+async def open_waits(desk: Desk) -> list[Any]:
+    waits: list[Any] = (await desk.ask("tool_waits", state="open"))["waits"]
+    return waits
+
+
+async def image_of(desk: Desk, wait: Any) -> str:
+    session = await desk.ask("session_get", sessionId=wait["sessionId"])
+    return str(session["session"]["imageId"])
+
+
+async def test_a_fork_of_a_session_that_waits_goes_on_by_itself_and_leaves_the_wait_alone() -> None:
+    async with waiting() as (desk, wait):
+        fork = (await desk.ask("session_fork", sessionId=wait["sessionId"]))["session"]
+        desk.forget()
+        await desk.ask("message_send", imageId=fork["imageId"], sessionId=fork["sessionId"], content="hi")
+        heard = await desk.hear("turn_response")
+        assert [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"] == ["completed"]
+        assert struck == []
+        assert [other["waitId"] for other in await open_waits(desk)] == [wait["waitId"]]
+
+
+async def test_a_wait_is_away_while_its_session_is_deleted_and_back_when_it_is_restored() -> None:
+    async with waiting() as (desk, wait):
+        await desk.ask("session_delete", sessionId=wait["sessionId"])
+        assert await open_waits(desk) == []
+        refused = await desk.ask("tool_answer", **answer_to(wait, decision="approve"))
+        assert refused["errorCode"] == "wait_not_found"
+        await desk.ask("session_restore", sessionId=wait["sessionId"])
+        await desk.ask("tool_answer", **answer_to(wait, decision="approve"))
+        await desk.hear("turn_response")
+        assert struck == [1]
+
+
+async def test_a_wait_goes_with_its_image() -> None:
+    async with waiting() as (desk, wait):
+        await desk.ask("image_delete", imageId=await image_of(desk, wait))
+        refused = await desk.ask("tool_answer", **answer_to(wait, decision="approve"))
+        assert refused["errorCode"] == "wait_not_found"
+        assert await open_waits(desk) == []
+
+
+async def test_of_two_answers_at_once_one_counts() -> None:
+    async with waiting() as (desk, wait):
+        codes = await ask_at_once(
+            [(desk.another(), "tool_answer", answer_to(wait, decision=decision)) for decision in ("approve", "deny")]
+        )
+        assert codes == ["wait_answered"]
+        heard = await desk.hear("turn_response")
+        (told,) = [event["data"]["decision"] for event in heard if event["type"] == "tool_answered"]
+        assert struck == ([1] if told == "approve" else [])
+
+
+async def test_an_interrupt_ends_a_turn_whose_agent_has_left_memory() -> None:
+    async with waiting() as (desk, wait):
+        image_id, runtime = await image_of(desk, wait), desk.vm.runtime
+        for agent in list(runtime.roster):
+            await runtime.stop_agent(agent)
+        assert (await desk.ask("agent_interrupt", imageId=image_id, sessionId="sess_none")) == {"imageId": image_id}
+        assert len(await open_waits(desk)) == 1
+        await desk.ask("agent_interrupt", imageId=image_id)
+        await desk.hear("turn_response")
+        assert await open_waits(desk) == []
+        assert struck == []
+
+
+async def test_a_key_of_another_container_does_not_reach_a_wait() -> None:
+    async with waiting() as (desk, wait):
+        principal = Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("bob"), permissions=MEMBER, containers=("other",))
+        bob = Desk(desk.vm, desk.vm.attach(principal))
+        assert (await bob.ask("tool_waits"))["waits"] == []
+        assert (await bob.ask("tool_waits", containerId="c1"))["errorCode"] == "container_forbidden"
+        refused = await bob.ask("tool_answer", **answer_to(wait, decision="approve"))
+        assert refused["errorCode"] == "wait_not_found"
+        assert struck == []
+
+
+@pytest.mark.parametrize(
+    ("audience", "not_sender", "user", "permissions", "may"),
+    [
+        ("sender", False, "alice", MEMBER, True),
+        ("sender", False, "bob", MEMBER, False),
+        ("sender", False, None, MEMBER, True),
+        ("sender", True, "alice", MEMBER, False),
+        ("admins", False, "alice", MEMBER, False),
+        ("admins", False, "bob", MEMBER | {"tenants:admin"}, True),
+        ("admins", True, "alice", MEMBER | {"tenants:admin"}, False),
+        ("owner", False, "bob", MEMBER, False),
+        ("user:bob", False, "bob", MEMBER, True),
+        ("user:bob", False, "alice", MEMBER, False),
+        ("user:bob", False, None, MEMBER, False),
+    ],
+)
+def test_who_may_answer(audience: str, not_sender: bool, user: str | None, permissions: frozenset[str], may: bool) -> None:
+    user_id = None if user is None else UserId(user)
+    principal = Principal(tenant_id=DEFAULT_TENANT, user_id=user_id, permissions=permissions)
+    wait = ToolWait(
+        wait_id=WaitId("w"),
+        container_id=ContainerId("c1"),
+        session_id=SessionId("s"),
+        turn_id=TurnId("t"),
+        call_id="c",
+        kind="approval",
+        tool="hammer",
+        fingerprint="",
+        input={},
+        why="",
+        audience=audience,
+        not_sender=not_sender,
+        sender=UserId("alice"),
+        asked_at=1,
+        expires_at=2,
+    )
+    with nullcontext() if may else pytest.raises(WaitForbidden):
+        check_audience(principal, wait)
