@@ -1,7 +1,7 @@
 """Waits beside everything else that people do with a session, and who reaches them."""
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.operations.fixtures import Desk, ask_at_once
@@ -12,6 +12,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId, Us
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.model.wait import ToolWait, WaitId
 from agentvm.operations.tool import check_audience
+from agentvm.storage.sessions import TurnQuery
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +80,14 @@ async def test_an_interrupt_ends_a_turn_whose_agent_has_left_memory() -> None:
         await desk.hear("turn_response")
         assert await open_waits(desk) == []
         assert struck == []
+
+
+async def test_a_turn_that_waits_is_listed_as_parked_and_not_as_running() -> None:
+    async with waiting() as (desk, wait):
+        turns = desk.vm.runtime._ports.store.tenant(DEFAULT_TENANT).sessions(None).turns
+        outcomes: tuple[Literal["running", "parked"], ...] = ("running", "parked")
+        listed = [(await turns(TurnQuery(outcome=outcome, now=9_999))).items for outcome in outcomes]
+        assert [[turn.turn_id for turn in page] for page in listed] == [[], [wait["turnId"]]]
 
 
 async def test_a_key_of_another_container_does_not_reach_a_wait() -> None:

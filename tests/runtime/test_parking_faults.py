@@ -13,7 +13,7 @@ from tests.runtime.test_parking import Hammer, answer, asked_for, look, open_wai
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import AgentVMError, InvalidInput, NotFound
+from agentvm.errors import AgentVMError, InvalidInput, NotFound, StoreFailed
 from agentvm.events.base import Event
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.limits import Limits
@@ -229,6 +229,24 @@ async def test_an_approved_call_does_not_begin_once_its_turn_is_stopped() -> Non
         agent.release(agent.resume(left, stopped=True, suspended=True))
         await world.hear("turn_response")
         assert hammer.calls == []
+
+
+async def test_a_message_that_cannot_be_stored_leaves_the_parked_turn_alone() -> None:
+    hammer, broken = Hammer(), list[bool]()
+    async with open_world(asked_for(("c1", "hammer")), tools=[hammer.tool], fails=lambda number: bool(broken)) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_parked")
+        await world.start().rest()
+        (wait,) = await open_waits(world)
+        broken.append(True)
+        with pytest.raises(StoreFailed):
+            await answer(world, wait)
+        with pytest.raises(StoreFailed):
+            await world.say(world.start(), "never mind")
+        broken.clear()
+        assert await answer(world, wait)
+        await world.hear("turn_response")
+        assert hammer.calls == [{"n": 1}]
 
 
 async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> None:

@@ -34,7 +34,7 @@ TURNS: Columns = {
     "TURN": "turnId",
     "SESSION": "sessionId",
     "ACCEPTED (UTC)": moment("acceptedAt"),
-    "OUTCOME": lambda item: item.get("outcome", "running"),
+    "OUTCOME": lambda item: item.get("outcome", "parked" if "parkedAt" in item else "running"),
     "MS": lambda item: item["endedAt"] - item["acceptedAt"] if "endedAt" in item else None,
     "INPUT": lambda item: (item.get("usage") or {}).get("inputTokens"),
     "OUTPUT": lambda item: (item.get("usage") or {}).get("outputTokens"),
@@ -75,7 +75,9 @@ def turn() -> None:
 @click.option("--session", "session_id", type=NamedType(SESSION), help="Only this session.")
 @container_option
 @click.option("--slowest", is_flag=True, help="Slowest first, instead of newest.")
-@click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only this outcome.")
+@click.option(
+    "--outcome", type=click.Choice(["completed", "interrupted", "failed", "running", "parked"]), help="Only this outcome."
+)
 @since_option
 @until_option
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Maximum number.")

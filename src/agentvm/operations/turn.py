@@ -34,7 +34,7 @@ class TurnList(PageRequest):
     session_id: SessionId | None = None
     container_id: str | None = None
     order: Literal["newest", "slowest"] = "newest"
-    outcome: Literal["completed", "interrupted", "failed", "running"] | None = None
+    outcome: Literal["completed", "interrupted", "failed", "running", "parked"] | None = None
     since: str | None = None
     until: str | None = None
 
@@ -43,7 +43,8 @@ class TurnList(PageRequest):
 async def list_all(context: Context, request: TurnList) -> Page[Turn]:
     """List turns.
 
-    Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running.
+    Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running,
+    or parked: it waits for somebody.
     """
     now = context.vm.clock()
     since = to_ms(request.since, "since")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError, InvalidInput
+from agentvm.errors import AgentVMError, InvalidInput, StoreFailed
+from agentvm.errors.resource import ResourceInvalid
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
 from agentvm.model.message import ToolCall
@@ -61,7 +62,11 @@ async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) 
     ports, image = agent.ports, agent.image
     async with ports.tools.open(agent.tenant_id, image) as tools:
         schema = next((spec.input_schema for spec in tools.specs if spec.name == wait.tool), {})
-        if faults := misfits("input", schema, edited):
+        try:
+            faults = misfits("input", schema, edited)
+        except ResourceInvalid as error:
+            raise InvalidInput(f"input cannot be checked: {error}") from None
+        if faults:
             raise InvalidInput(f"input does not fit the tool: {'; '.join(map(str, faults))}")
         layers = ports.policy(agent.tenant_id, image)
         for tainted in (False, True):
@@ -97,6 +102,8 @@ async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
     left = await agent.container.log(agent.session_id).find_parked()
     if left is None or agent.find(left.turn_id) is not None:
         return
+    if agent.ports.journal.failing:
+        raise StoreFailed("The store refuses writes, so the turn that waits for answers is not ended; try again later")
     move(agent.state, Move.RECEIVE)
     accepted = agent.resume(left, stopped=True, suspended=True)
     agent.release(accepted)

@@ -169,7 +169,7 @@ class TurnQuery:
     since: int | None = None
     """Accepted then or later."""
     until: int | None = None
-    outcome: TurnOutcome | Literal["running"] | None = None
+    outcome: TurnOutcome | Literal["running", "parked"] | None = None
     order: Literal["newest", "slowest"] = "newest"
     now: int = 0
     after: str | None = None

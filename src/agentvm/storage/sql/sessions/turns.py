@@ -1,6 +1,6 @@
 """Turns — the turns of several sessions together: the newest, or the slowest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentvm.model.ids import ContainerId, TenantId
@@ -20,6 +20,10 @@ WHERE {{where}}
 ORDER BY rank DESC, t.position DESC LIMIT :limit
 """
 _RANKS = {"newest": "t.accepted_at", "slowest": f"coalesce(t.ended_at, {greater(':now', 't.accepted_at')}) - t.accepted_at"}
+_OUTCOMES: Mapping[str | None, str] = {
+    "running": "t.outcome IS NULL AND t.parked_at IS NULL",
+    "parked": "t.parked_at IS NOT NULL",
+}
 
 
 def list_turns(
@@ -31,7 +35,7 @@ def list_turns(
         ("session", "s.session_id = :session", query.session_id),
         ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", query.since),
         ("until", "t.accepted_at < :until", query.until),
-        ("outcome", "t.outcome = :outcome" if query.outcome != "running" else "t.outcome IS NULL", query.outcome),
+        ("outcome", _OUTCOMES.get(query.outcome, "t.outcome = :outcome"), query.outcome),
     )
     where = f"{scope(tenant_id, containers, values)} AND {is_here('t')}{narrow(conditions, values)}"
     if query.after is not None:
