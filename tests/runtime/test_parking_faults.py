@@ -249,6 +249,31 @@ async def test_a_message_that_cannot_be_stored_leaves_the_parked_turn_alone() ->
         assert hammer.calls == [{"n": 1}]
 
 
+@pytest.mark.parametrize("approved", [False, True])
+async def test_a_message_that_waits_behind_a_turn_supersedes_it_when_that_is_parked(approved: bool) -> None:
+    """Two turns are never open beside each other: one that was answered meanwhile goes on first, any other ends."""
+    slow, hammer = anyio.Event(), Hammer()
+
+    async def wait_for(arguments: dict[str, object]) -> object:
+        await slow.wait()
+        return "seen"
+
+    calls = (("c1", "hammer"), ("c2", "look"))
+    async with open_world(asked_for(*calls), tools=[hammer.tool, tool("look", wait_for)]) as world:
+        first = await world.say(world.start(), "go")
+        await world.hear("tool_waiting")
+        second = await world.say(world.start(), "and then")
+        if approved:
+            await answer(world, (await open_waits(world))[0])
+        slow.set()
+        await world.hear("turn_response", turn_id=second)
+        ends = [event["context"]["turnId"] for event in world.heard if event["type"] == "turn_response"]
+        assert ends == [first, second]
+        assert [turn.outcome for turn in await world.turns()] == ["completed" if approved else "interrupted", "completed"]
+        assert await open_waits(world) == []
+        assert len(hammer.calls) == int(approved)
+
+
 async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> None:
     hammer = Hammer()
     dear = {"/n": Condition(gt=100)}

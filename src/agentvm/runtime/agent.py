@@ -29,7 +29,7 @@ from agentvm.runtime.billing import Bill
 from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
-from agentvm.runtime.parking import end_parked, wake
+from agentvm.runtime.parking import end_parked, supersede, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
@@ -310,6 +310,8 @@ class Agent:
         accepted = self._running
         try:
             while accepted is not None or (self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released):
+                if accepted is None and await supersede(self):
+                    continue
                 accepted = accepted or self.inbox.popleft()
                 with accepted.handling(self.tenant_id):
                     await self._run_turn(accepted)
@@ -364,8 +366,7 @@ class Agent:
         except Exception:  # Protects every other agent: a bug in one turn ends that turn only.
             logger.exception("turn_crashed", turn_id=accepted.scope.turn_id, agent_id=self.agent_id)
             failure = ("internal_error", "The turn failed because of an internal error", True)
-        finally:
-            # Also when the whole runtime is being cancelled.
+        finally:  # Also when the whole runtime is being cancelled.
             is_parked = accepted.parked and failure is None and not accepted.stopped
             if await accepted.is_stored() and not (self._suspending or is_parked):
                 await self._end(accepted, failure)

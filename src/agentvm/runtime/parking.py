@@ -83,10 +83,40 @@ async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) 
 
 
 async def wake(agent: "Agent", turn_id: TurnId) -> None:
-    """Takes up a turn that was parked, unless somebody else does."""
-    left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
+    """Takes up a turn that was parked, unless somebody else does. Its answer is stored: the next start could do it, too."""
+    try:
+        left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
+    except AgentVMError as error:
+        logger.error("turn_not_woken", turn_id=turn_id, code=error.code, error=str(error))
+        return
     if left is not None and left.outcome is None and agent.find(turn_id) is None:
-        agent.release(agent.resume(left, suspended=True))
+        accepted = agent.resume(left, suspended=True)
+        # Before the messages that came after it.
+        agent.inbox.rotate(1)
+        agent.release(accepted)
+
+
+async def supersede(agent: "Agent") -> bool:
+    """Puts the parked turn, to be ended, before the turn that waited behind it: two are never open beside each other.
+
+    Returns whether what comes next may be another than before.
+    """
+    try:
+        log = await agent.writer.log()
+        if log.parked is None:
+            return False
+        left = await agent.container.log(agent.session_id).find_parked()
+    except AgentVMError as error:
+        logger.error("parked_turn_not_ended", session_id=agent.session_id, code=error.code, error=str(error))
+        return False
+    if left is None:
+        log.parked = None
+    elif agent.find(left.turn_id) is None:
+        agent.resume(left, stopped=True, suspended=True).release()
+        agent.inbox.rotate(1)
+    else:
+        return False
+    return True
 
 
 async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
