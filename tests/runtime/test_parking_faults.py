@@ -14,14 +14,14 @@ from tests.runtime.test_parking import Hammer, answer, asked_for, look, open_wai
 from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, InvalidInput, NotFound, StoreFailed
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCallMessage
 from agentvm.model.policy import Approval, Condition, PolicyRule
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
-from agentvm.runtime.parking import watch_expiry
+from agentvm.runtime.parking import end_parked, watch_expiry
 from agentvm.runtime.policy import PolicyLayer
 from agentvm.runtime.tool_step import answer_events
 from agentvm.runtime.tools import Tool
@@ -272,6 +272,25 @@ async def test_a_message_that_waits_behind_a_turn_supersedes_it_when_that_is_par
         assert [turn.outcome for turn in await world.turns()] == ["completed" if approved else "interrupted", "completed"]
         assert await open_waits(world) == []
         assert len(hammer.calls) == int(approved)
+
+
+async def test_an_answer_that_came_after_the_end_of_its_turn_is_not_reported_as_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hammer = Hammer()
+    async with parked(hammer, ("c1", "hammer")) as (world, (wait,)):
+        agent = world.start()
+        emit = agent.writer.emit
+
+        async def emit_late(told: Sequence[EventData], scope: EventScope) -> None:
+            monkeypatch.undo()
+            await end_parked(agent)
+            await emit(told, scope)
+
+        monkeypatch.setattr(agent.writer, "emit", emit_late)
+        assert not await answer(world, wait)
+        assert [turn.outcome for turn in await world.turns()] == ["interrupted"]
+        assert hammer.calls == []
 
 
 async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> None:

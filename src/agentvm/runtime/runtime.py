@@ -212,7 +212,8 @@ class Runtime:
         """Answers an open wait and lets its turn go on; False when it is answered already, or its image is gone."""
         async with self._answering.hold((tenant_id, wait.wait_id)):
             store = self._ports.store.tenant(tenant_id)
-            current = await store.waits((wait.container_id,)).get(wait.wait_id)
+            waits = store.waits((wait.container_id,))
+            current = await waits.get(wait.wait_id)
             turn = await store.find_turn(wait.turn_id)
             image = None if turn is None else await store.container(wait.container_id).get_image(turn.image_id)
             if current is None or current.answer is not None or turn is None or image is None:
@@ -226,7 +227,9 @@ class Runtime:
                 if answer.input is not None:
                     await check_edit(agent, current, answer.input)
                 await answer_wait(agent, current, answer, by)
-            return True
+            # The turn may have been stopped in the same moment: then its waits were closed first.
+            stored = await waits.get(wait.wait_id)
+            return stored is None or stored.answer is None or stored.answer.decision == answer.decision
 
     async def _expire(self, tenant_id: TenantId, wait: ToolWait) -> bool:
         return await self.answer_wait(tenant_id, wait, WaitAnswer(decision="expired"), None)
