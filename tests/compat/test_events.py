@@ -83,9 +83,14 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "provider_fallback": SESSION,
     "turn_suspended": TURN,
     "turn_resumed": TURN,
+    "turn_parked": TURN,
+    "tool_waiting": STATE,
+    "tool_answered": STATE,
+    "tool_started": STATE,
     "resync_required": SESSION,
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
+RARE |= {"turn_parked", "tool_waiting", "tool_answered", "tool_started"}
 RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_compacted"}
 RARE |= {"session_forked", "session_rewound", "session_draft_updated"}
 

@@ -57,7 +57,7 @@ async def serving(
 def provide_tools(monkeypatch: pytest.MonkeyPatch, *tools: Tool) -> None:
     """Servers that start from now on have these tools instead of the built-in ones; an image that names none has them all."""
     source = ServerTools(tools, default=[tool.spec.name for tool in tools])
-    monkeypatch.setattr(wiring, "ServerTools", lambda builtin: source)
+    monkeypatch.setattr(wiring, "ServerTools", lambda builtin, **options: source)
 
 
 class Restartable:

@@ -1,11 +1,10 @@
 import pytest
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.model.tier import Job, JobResult, Need, Placed
+from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
 from agentvm.model.tool import ToolRuntime
 from agentvm.tools.base import CallContext, Caller, CallTraits
 from agentvm.tools.code import CodeTool
-from agentvm.tools.metered_jobs import JobOwner
 from agentvm.tools.sandbox_jobs import SandboxSpec
 
 

@@ -2,8 +2,7 @@ import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.errors.tool import TierUnavailable
-from agentvm.model.tier import Job, JobLimits, Need
-from agentvm.tools.metered_jobs import JobOwner
+from agentvm.model.tier import Job, JobLimits, JobOwner, Need
 
 
 async def test_a_job_is_entered_with_its_time_and_one_that_cannot_run_is_not() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from agentvm.model.base import Record
+from agentvm.model.ids import TenantId, UserId
 
 TierName = Literal["inline", "isolate", "process", "container", "remote"]
 TIERS: tuple[TierName, ...] = ("inline", "isolate", "process", "container", "remote")
@@ -73,6 +74,13 @@ class Job(Record):
     """Names of functions of the server that Python code may call."""
     key: str = ""
     """The call that the job belongs to; stable over restarts."""
+
+
+class JobOwner(Record):
+    """The tenant and the user that a job is billed to."""
+
+    tenant_id: TenantId
+    user_id: UserId | None = None
 
 
 class JobUsage(Record):

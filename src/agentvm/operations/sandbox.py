@@ -11,11 +11,10 @@ from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
 from agentvm.model.resource import parse_uri
-from agentvm.model.tier import Job, JobResult, JobUsage, Placed
+from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Placed
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
 from agentvm.resources.sandbox import SandboxLimits
-from agentvm.tools.metered_jobs import JobOwner
 from agentvm.tools.sandbox_jobs import (
     FileContent,
     SandboxSpec,
@@ -126,6 +125,8 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
     engine = engine_of(request.engine or ("command" if request.argv else None), spec)
     if (engine == "command") != bool(request.argv):
         raise InvalidInput("A command has `argv` and no other engine has: name the engine, and give `code` or `argv`")
+    if request.argv and not request.argv[0]:
+        raise InvalidInput("argv.0 is the program, and it is empty")
     files = {**spec.files, **bytes_of(request.files)}
     if engine != "command" and not request.code and not (engine == "python" and "main.py" in files):
         raise InvalidInput("`code` is missing; only Python can do with a file main.py instead")

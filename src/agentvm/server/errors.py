@@ -45,7 +45,7 @@ STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
     (QuotaExceeded, 429),
     (Refused, 503),
     (TierBroken, 503),
-    (TierUnavailable, 501),
+    (TierUnavailable, 422),
     (WorkspaceFull, 413),
     (NotAvailable, 501),
 )

@@ -7,12 +7,12 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.ids import TenantId, UserId
-from agentvm.model.tier import Job, JobResult
+from agentvm.model.tier import Job, JobOwner, JobResult
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
 from agentvm.resources.sandbox import SandboxLimits
 from agentvm.resources.tool_entry import fill, parse_command
 from agentvm.tools.base import CallContext, CallResult, CallTraits, error_result
-from agentvm.tools.metered_jobs import JobOwner, MeteredJobs
+from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.sandbox_jobs import SandboxSpec, limits_of, need_of, text_of
 
 CODE_RUNTIMES: frozenset[ToolRuntime] = frozenset({"python", "javascript", "shell", "command"})

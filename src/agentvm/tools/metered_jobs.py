@@ -9,22 +9,14 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.tier import Job, JobResult, Need, Placed
+from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.sandbox_jobs import seconds_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOwner:
-    """The tenant and the user that a job is billed to."""
-
-    tenant_id: TenantId
-    user_id: UserId | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

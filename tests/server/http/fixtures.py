@@ -21,10 +21,12 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
+from agentvm.model.wait import ToolWait, WaitId
 from agentvm.resources.registry import Author, NewVersion
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.storage.attachments import Upload
+from agentvm.storage.base import SessionWrite
 from agentvm.tenants.rights import TENANT_WIDE
 from agentvm.vm import AgentVM
 
@@ -83,6 +85,8 @@ class Account:
     """A file that nobody else may see."""
     image_id: str = ""
     """The image of that session."""
+    wait_id: str = ""
+    """A tool call of that session that waits for somebody."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +158,30 @@ class World:
         home = self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private"))
         ended = records.turn(account.turn_id, outcome="completed", ended=2)
         await home.log(SessionId(account.session_id)).record(turns=[ended], now=2)
+        account.wait_id = f"wait_{account.slug}"
+        wait = ToolWait(
+            wait_id=WaitId(account.wait_id),
+            container_id=ContainerId("private"),
+            session_id=SessionId(account.session_id),
+            turn_id=ended.turn_id,
+            call_id="call",
+            kind="approval",
+            tool=f"tool of {account.slug}",
+            fingerprint="sha256:0",
+            input={},
+            why="",
+            audience="sender",
+            asked_at=2,
+            expires_at=2**50,
+        )
+        write = SessionWrite(
+            tenant_id=account.tenant_id,
+            container_id=wait.container_id,
+            session_id=wait.session_id,
+            now=2,
+            waits=[wait],
+        )
+        await self.vm.store.commit([write])
         file = BytesIO(f"file of {account.slug}".encode())
         account.attachment = (await home.attachments.add(file, Upload(media_type="text/plain", name="file of"), 2))[0].reference
 

@@ -18,6 +18,8 @@ from agentvm.storage.sessions import SessionQuery
 
 ABSENT = "nope"
 BODIES: dict[str, object] = {
+    "fingerprint": "sha256:0",
+    "decision": "deny",
     "text": "x",
     "name": "x",
     "slug": "x",
@@ -61,7 +63,18 @@ class Attempt:
 def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
-        wanted = ("key_id", "user_id", "tenant", "resource_id", "turn_id", "session", "session_id", "attachment", "image_id")
+        wanted = (
+            "key_id",
+            "user_id",
+            "tenant",
+            "resource_id",
+            "turn_id",
+            "session",
+            "session_id",
+            "attachment",
+            "image_id",
+            "wait_id",
+        )
         names = dict.fromkeys(wanted, ABSENT)
     else:
         names = {
@@ -74,6 +87,7 @@ def named(account: Account | None) -> dict[str, str]:
             "session_id": account.session_id,
             "attachment": account.attachment,
             "image_id": account.image_id,
+            "wait_id": account.wait_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     return {**names, "uri": uri, "depends_on": uri}

@@ -93,7 +93,7 @@ async def test_the_servers_of_the_sdk_are_spoken_to() -> None:
 
     server.add_tool(echo)
     app = server.streamable_http_app(stateless_http=True)
-    running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", ws="none"))
+    running = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none"))
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(running.serve)
