@@ -100,7 +100,8 @@ async def test_people_are_told_what_waits_and_why() -> None:
         assert told["waitId"] == wait.wait_id
         assert told["fingerprint"] == wait.fingerprint
         assert told["why"] == "default rule 1: destructive"
-        assert types(world.heard)[-2:] == ["tool_waiting", "turn_parked"]
+        # The user interface of 1.x unlocks with the end of the conversation.
+        assert types(world.heard)[-3:] == ["tool_waiting", "conversation_end", "turn_parked"]
 
 
 async def test_an_approved_call_runs_once_and_the_turn_goes_on_to_its_end() -> None:

@@ -11,6 +11,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.events.base import EventData
+from agentvm.events.state import ConversationEnd
 from agentvm.events.tool import ToolAnswered, ToolStarted, ToolWaiting, WaitChanged
 from agentvm.events.turn import TurnParked
 from agentvm.log import get_logger
@@ -169,7 +170,8 @@ class CallRunner:
             active=accepted.active_ms(),
             timestamp=self._ports.clock(),
         )
-        await self._ports.journal.emit(self._log, (parked,), accepted.scope)
+        # User interfaces of 1.x accept the next message only after the end of the conversation.
+        await self._ports.journal.emit(self._log, (ConversationEnd(reason="completed"), parked), accepted.scope)
         accepted.parked = True
 
     async def _carry_out(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
