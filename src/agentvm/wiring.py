@@ -24,7 +24,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import ServerTools, Tool
+from agentvm.runtime.tools import ServerTools, Tool, tool_of
 from agentvm.sessions.background import BackgroundWork
 from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, LoadedSessions, Retainer
@@ -36,6 +36,8 @@ from agentvm.tenants.people import StatusCheckingMeter, Stop
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tools.builtin.web_fetch import WebFetch
+from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
@@ -147,9 +149,13 @@ async def open_tools(
     services: Services, own_tools: Sequence[Tool], jobs: MeteredJobs, clock: Clock, stack: AsyncExitStack
 ) -> ServerTools:
     """Opens the tools of the server: built-in ones, those of the embedding program, and those that images bring along."""
-    rules = AddressRules.parse(services.settings.config.tools.network.allow)
-    http = await stack.enter_async_context(SafeHttp(rules))
-    return ServerTools((*builtin_tools(clock), *own_tools), make=ToolFactory(http=http, jobs=jobs).make)
+    settings = services.settings.config.tools
+    http = await stack.enter_async_context(SafeHttp(AddressRules.parse(settings.network.allow)))
+    tools = [*builtin_tools(clock), tool_of(WebFetch(http))]
+    if settings.search.engine is not None:
+        search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
+        tools.append(tool_of(WebSearch(settings.search, search_http)))
+    return ServerTools((*tools, *own_tools), make=ToolFactory(http=http, jobs=jobs).make)
 
 
 async def open_monitored_runtime(

@@ -10,7 +10,7 @@ from tests.support.web import Asked, Replied, web
 
 from agentvm.drivers.base import ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
-from agentvm.model.tool_settings import ToolNetwork, ToolSettings
+from agentvm.model.tool_settings import ToolNetwork, ToolSearchSettings, ToolSettings
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -121,3 +121,26 @@ async def test_a_secret_that_nobody_has_granted_is_refused(secrets: list[str]) -
         }
         kind, text = await result(content, {"n": 1})
         assert (kind, "The secret KEY is not granted" in text) == ("error-text", True)
+
+
+async def test_an_agent_reads_a_page_of_the_web() -> None:
+    page = b"<html><title>Tea</title><body><script>x</script><p>Green &amp; black.</p></body></html>"
+    async with web(lambda asked: Replied(body=page, headers={"Content-Type": "text/html"})) as server:
+        driver = ScriptedDriver(in_turn(tool_calls(("c1", "web_fetch", {"url": server.url("/tea")})), reply("done")))
+        network = ToolSettings(network=ToolNetwork(allow=("127.0.0.1",)))
+        async with open_desk(driver, tool_settings=network) as desk:
+            image = await desk.create_image(tools=["web_fetch"])
+            await desk.ask("message_send", imageId=image["imageId"], content="go")
+            await desk.hear("turn_response")
+            told = driver.prompts[1].conversation[-1]
+            assert isinstance(told, ToolResultsEntry)
+            assert "Green & black." in told.results[0].output.value
+
+
+async def test_web_search_is_there_only_with_a_search_engine() -> None:
+    async with open_desk() as desk:
+        refused = await desk.ask("image_create", containerId="c1", config={"tools": ["web_search"]})
+        assert refused["errorCode"] == "tool_not_found"
+    search = ToolSettings(search=ToolSearchSettings(engine="searxng", url="http://127.0.0.1:9/search"))
+    async with open_desk(tool_settings=search) as desk:
+        assert "errorCode" not in await desk.ask("image_create", containerId="c1", config={"tools": ["web_search"]})

@@ -121,7 +121,7 @@ class ToolSet:
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
-        if tool.runtime != "builtin" and (faults := misfits("input", tool.spec.input_schema, call.input)):
+        if tool.call is not None and (faults := misfits("input", tool.spec.input_schema, call.input)):
             return ToolOutcome(_cut(f"The input does not fit: {'; '.join(map(str, faults))}", output_max), True)
         try:
             with anyio.fail_after(tool.timeout_seconds):
@@ -228,8 +228,11 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
             spec=told, run=_never, timeout_seconds=lasts, runtime="client", version=version, asks=asks, waits_for="client"
         )
     made = make(spec)
-    if made is None:
-        return None
+    return None if made is None else tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
+
+
+def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
+    """Returns a tool of `agentvm.tools` as turns call it."""
 
     async def call(given: dict[str, object], context: CallContext) -> object:
         return shown_result(await made.run(given, context))
@@ -240,7 +243,7 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
         call=call,
         timeout_seconds=made.timeout_seconds,
         repeatable=made.repeat != "never",
-        runtime=cast(ToolRuntime, spec["runtime"]),
+        runtime=runtime,
         effect=made.effect,
         world=made.world,
         version=version,
