@@ -10,6 +10,8 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
+import anyio.lowlevel
+import anyio.to_thread
 from anyio._backends import _asyncio as backend
 
 T = TypeVar("T")
@@ -121,13 +123,29 @@ def garbage_on_demand() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """Runs the work of threads on the loop: a thread's end would come from outside, at a moment that no seed decides."""
+
+    async def run_here(work: Callable[..., T], *args: Any, **options: Any) -> T:
+        await anyio.lowlevel.checkpoint()
+        return work(*args)
+
+    run_sync = anyio.to_thread.run_sync
+    anyio.to_thread.run_sync = run_here  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        anyio.to_thread.run_sync = run_sync
+
+
 def run_virtual(main: Coroutine[Any, Any, T]) -> tuple[T, float]:
     """Runs to the end without waiting; the result, and the virtual seconds it took. No task may be left over."""
     loop = VirtualLoop()
     problems: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda loop, context: problems.append(context))
     try:
-        with ordered_cancellation(), garbage_on_demand():
+        with ordered_cancellation(), garbage_on_demand(), no_threads():
             result = loop.run_until_complete(main)
             left = asyncio.all_tasks(loop)
             assert not left, f"tasks are left over: {left}"
