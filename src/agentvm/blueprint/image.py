@@ -23,7 +23,7 @@ class Reference:
     type: ResourceType
     uri: str
     inherited: bool = False
-    """Whether it comes from the agent that the build is based on, whose lock has its version."""
+    """True for a reference of the agent that the build is based on, whose lock has its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Frozen:
     source: Definition
     """The definition as written."""
     refers: bool = False
-    """Whether the source or the config has references or variables, which the snapshot does not keep."""
+    """True when the source or the config has references or variables, which the snapshot does not keep."""
     lock: tuple[Locked, ...] = ()
     roots: Mapping[str, Locked] = field(default_factory=dict)
     """The lock entry of each URI of the build itself, by the URI as written."""

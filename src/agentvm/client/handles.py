@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SessionHandle:
-    """One session. `record` is its state when it was last read."""
+    """A session. `record` is its state when it was last read."""
 
     def __init__(self, link: RuntimeLink, record: Session) -> None:
         self._link = link

@@ -33,7 +33,7 @@ _DEFAULT_WINDOW_TOKENS = 32_000
 
 
 class OpenAIDriver(SdkDriver):
-    """One endpoint that speaks chat completions."""
+    """An endpoint that speaks chat completions."""
 
     name = "openai"
 

@@ -54,7 +54,7 @@ class TierBroken(TierUnavailable):
 
     code = "tier_broken"
     started: bool = False
-    """Whether foreign code may have begun to run."""
+    """True when foreign code may have begun to run."""
 
 
 class WorkspaceFull(ToolFailed):

@@ -8,7 +8,7 @@ from agentvm.model.usage import Usage
 
 
 class LedgerEntry(Record):
-    """One model call, or one job in a sandbox. `key` names it: adding it again changes nothing, so that no replay bills twice.
+    """A model call, or a job in a sandbox. `key` names it: adding it again changes nothing, so that no replay bills twice.
 
     `cost` is the provider's, `price` the tenant's, both in nano-USD and None where the price is unknown.
     """

@@ -43,11 +43,11 @@ class Approval(Record, forbid_unknown_fields=True):
     audience: Audience = "sender"
     """The sender of the message, the owner of the container, the tenant's administrators, or one user."""
     not_sender: bool = False
-    """Whether the sender of the message may not approve the call."""
+    """The sender of the message may not approve the call."""
     expires: Duration = "7d"
     """After this long the call is denied."""
     remember: bool = False
-    """Whether an approval may be remembered for further calls of the tool."""
+    """An approval may be remembered for further calls of the tool."""
 
     @property
     def expires_seconds(self) -> int:
@@ -74,7 +74,7 @@ def _audience_rank(audience: Audience) -> int:
 
 
 class PolicyRule(Record, forbid_unknown_fields=True):
-    """One rule. A call has to match every given member; the first rule of a layer that matches decides for the layer."""
+    """A rule. A call has to match every given member; the first rule of a layer that matches decides for the layer."""
 
     do: Decision
     tool: Glob | None = None
@@ -84,9 +84,9 @@ class PolicyRule(Record, forbid_unknown_fields=True):
     world: World | None = None
     tier: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     tainted: bool | None = None
-    """Whether the prompt holds text of strangers, such as a fetched page."""
+    """The prompt holds text of strangers, such as a fetched page."""
     unattended: bool | None = None
-    """Whether nobody is there to answer, as in a scheduled turn."""
+    """The turn runs without anybody to answer, as a scheduled one does."""
     when: Annotated[dict[str, Condition], msgspec.Meta(max_length=20)] | None = None
     """Conditions on the input, by JSON pointer."""
     ask: Approval | None = None

@@ -182,6 +182,29 @@ class CallTraits:
         )
 
 
+class TraitsOfTool:
+    """Base of tools whose properties are stated by their author, in `traits`."""
+
+    __slots__ = ()
+    traits: CallTraits
+
+    @property
+    def effect(self) -> Effect:
+        return self.traits.effect
+
+    @property
+    def world(self) -> World:
+        return self.traits.world
+
+    @property
+    def repeat(self) -> Repeat:
+        return self.traits.repeat
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.traits.timeout_seconds
+
+
 def text_result(text: str) -> CallResult:
     return CallResult(type="text", value=sound(text))
 

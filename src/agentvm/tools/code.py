@@ -8,10 +8,10 @@ import msgspec
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.tier import Job, JobOwner, JobResult
-from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
+from agentvm.model.tool import ToolRuntime
 from agentvm.resources.sandbox import SandboxLimits
 from agentvm.resources.tool_entry import fill, parse_command
-from agentvm.tools.base import CallContext, CallResult, CallTraits, error_result
+from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, error_result
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.sandbox_jobs import SandboxSpec, limits_of, need_of, text_of
 
@@ -21,7 +21,7 @@ OUTPUT_TAIL_CHARACTERS = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeTool:
+class CodeTool(TraitsOfTool):
     """A tool whose calls run foreign code."""
 
     spec: ToolSpec
@@ -30,22 +30,6 @@ class CodeTool:
     sandbox: SandboxSpec
     traits: CallTraits
     jobs: MeteredJobs
-
-    @property
-    def effect(self) -> Effect:
-        return self.traits.effect
-
-    @property
-    def world(self) -> World:
-        return self.traits.world
-
-    @property
-    def repeat(self) -> Repeat:
-        return self.traits.repeat
-
-    @property
-    def timeout_seconds(self) -> float:
-        return self.traits.timeout_seconds
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Runs the code with the call's input. The result is the value of `run`, or what the program wrote."""

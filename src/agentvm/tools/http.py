@@ -20,7 +20,6 @@ from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.public_address import parse_host
 from agentvm.model.secret import Secret
-from agentvm.model.tool import Effect, Repeat, World
 from agentvm.resources.schema import misfits
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.resources.tool_entry import arguments_of, fill, parse_http, secrets_of
@@ -31,6 +30,7 @@ from agentvm.tools.base import (
     CallTraits,
     ResultFile,
     ResultImage,
+    TraitsOfTool,
     error_result,
     sound,
     text_result,
@@ -54,7 +54,7 @@ _TEXT = re.compile(r"(?i)text/.*|application/(?:xml|javascript|yaml|[\w.+-]+\+xm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpTool:
+class HttpTool(TraitsOfTool):
     """A tool of the runtime `http`."""
 
     spec: ToolSpec
@@ -74,22 +74,6 @@ class HttpTool:
         for name in self.parts.headers or {}:
             if not _HEADER_NAME.fullmatch(name) or _RESERVED.fullmatch(name):
                 raise ResourceInvalid(f"http.headers: {shorten(name)!r} cannot be set by a tool")
-
-    @property
-    def effect(self) -> Effect:
-        return self.traits.effect
-
-    @property
-    def world(self) -> World:
-        return self.traits.world
-
-    @property
-    def repeat(self) -> Repeat:
-        return self.traits.repeat
-
-    @property
-    def timeout_seconds(self) -> float:
-        return self.traits.timeout_seconds
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Makes the request. The result is the picked part of a JSON response, a text, an image or a file."""

@@ -17,12 +17,11 @@ from anyio.to_thread import run_sync
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.errors.tool import McpConsentRequired
-from agentvm.model.tool import Effect, Repeat, World
 from agentvm.resources.schema import misfits
 from agentvm.resources.tool_entry import McpEntry
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
-from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome, error_result
+from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome, TraitsOfTool, error_result
 from agentvm.tools.mcp.consent import McpCredentials, TokenScope
 from agentvm.tools.mcp.listing import ListedTool, Listing, ListReading, examine
 from agentvm.tools.mcp.pool import EVERYBODY, IDLE_SECONDS, McpPool, PoolKey
@@ -167,7 +166,7 @@ class McpServers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpTool:
+class McpTool(TraitsOfTool):
     """One tool of a server, as an image has frozen it."""
 
     spec: ToolSpec
@@ -183,22 +182,6 @@ class McpTool:
     output_schema: Mapping[str, object] | None = None
     headers_allowed: bool = False
     """Whether the publisher accepts that arguments are copied into HTTP headers."""
-
-    @property
-    def effect(self) -> Effect:
-        return self.traits.effect
-
-    @property
-    def world(self) -> World:
-        return self.traits.world
-
-    @property
-    def repeat(self) -> Repeat:
-        return self.traits.repeat
-
-    @property
-    def timeout_seconds(self) -> float:
-        return self.traits.timeout_seconds
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         """Calls the tool. `McpChanged` when it is no longer what was pinned."""
