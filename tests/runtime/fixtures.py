@@ -37,20 +37,23 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, TurnId, id_factory
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.limits import Limits
-from agentvm.model.message import Message
+from agentvm.model.message import Message, ToolCall
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter
+from agentvm.runtime.call_run import run_call
+from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
-from agentvm.runtime.tools import Run, ServerTools, Tool
+from agentvm.runtime.tools import Run, ServerTools, Tool, ToolSet
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
+from agentvm.tools.base import CallContext, Caller
 
 # --- what a model may say
 
@@ -110,6 +113,15 @@ class Ticking:
 def tool(name: str, run: Run, timeout_seconds: float = 5.0, *, repeatable: bool = False) -> Tool:
     spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
     return Tool(spec=spec, run=run, timeout_seconds=timeout_seconds, repeatable=repeatable)
+
+
+async def run_tool(tools: ToolSet, name: str = "given", output_max: int = 1_000, **arguments: object) -> ToolOutcome:
+    """Runs one call outside of a turn."""
+    with anyio.fail_after(5):
+        context = CallContext(key="turn_1/c", caller=Caller("acme", "ann"), deadline=anyio.current_time() + 5)
+        ended = await run_call(tools, ToolCall(id="c", name=name, input=arguments), context, output_max=output_max)
+    assert isinstance(ended, ToolOutcome)
+    return ended
 
 
 @dataclass(slots=True, kw_only=True)

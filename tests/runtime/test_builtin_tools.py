@@ -1,12 +1,11 @@
 import math
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.fixtures import run_tool
 
 from agentvm.errors import ToolFailed
-from agentvm.model.message import ToolCall
 from agentvm.runtime.builtin_tools import EXPRESSION_MAX, builtin_tools, calculate, tell_time
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.tools import ToolSet
@@ -16,8 +15,7 @@ TOOLS = ToolSet(builtin_tools(lambda: NOON))
 
 
 async def run(name: str, **arguments: object) -> ToolOutcome:
-    with anyio.fail_after(5):
-        return await TOOLS.run(ToolCall(id="c", name=name, input=arguments), output_max=1_000)
+    return await run_tool(TOOLS, name, 1_000, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from agentvm.model.wait import ToolWait
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
 EXPIRED = "Nobody answered in time, so the call was not made."
+NOBODY_TO_ASK = "The tool asks for something that nobody can answer here."
 SUPERSEDED = "The user went on without answering, so the call was not made."
 
 

@@ -14,22 +14,19 @@ from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
 from agentvm.events.tool import ToolAnswered, ToolStarted, ToolWaiting, WaitChanged
 from agentvm.events.turn import TurnParked
-from agentvm.log import get_logger
 from agentvm.model.ids import UserId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.wait import AnsweredWait, StartedWait, ToolWait, WaitAnswer, WaitId, WaitKind, fingerprint_of
 from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.call_run import CallRun, limit_result
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import ToolSet, limit_result
-from agentvm.tools.base import CallContext, Caller
-
-logger = get_logger(__name__)
+from agentvm.runtime.tools import ToolSet
 
 
 class CallRunner:
@@ -43,6 +40,7 @@ class CallRunner:
         self._tools = tools
         self._tainted = tainted
         self._limits = ports.settings_of(log.tenant_id).limits
+        self._call_run = CallRun(ports, log, accepted, tools)
 
     async def run(self) -> None:
         """Returns when every call has a result, or when the turn is parked because some wait."""
@@ -197,24 +195,12 @@ class CallRunner:
             case ToolOutcome() as outcome:
                 pass
             case Run(call=to_run, note=note):
-                outcome = await self._run(to_run)
+                ended = await self._call_run.run(to_run)
+                outcome = ended if isinstance(ended, ToolOutcome) else ToolOutcome(calls.NOBODY_TO_ASK, True)
                 if note is not None:
                     edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": outcome.result}
                     outcome = ToolOutcome(edited, outcome.is_error)
         await done.send((call, outcome))
-
-    async def _run(self, call: ToolCall) -> ToolOutcome:
-        try:
-            return await self._tools.run(call, output_max=self._limits.tool_output, context=self._context(call))
-        except Exception:  # Protects the turn: the model can go on without this result.
-            logger.exception("tool_crashed", tool=call.name, session_id=self._log.session_id)
-            return ToolOutcome(f"{call.name} failed because of an internal error", True)
-
-    def _context(self, call: ToolCall) -> CallContext:
-        """The key is the same after a restart: a server can recognise a call that is made again."""
-        caller = Caller(self._log.tenant_id, self._accepted.bill.user_id or "")
-        key = f"{self._accepted.state.turn_id}/{call.id}"
-        return CallContext(key=key, caller=caller, deadline=anyio.current_time() + self._tools.timeout_seconds(call.name))
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         facts = self._tools.facts(call)

@@ -3,13 +3,11 @@
 Each turn opens the tools of its tenant and image, as it opens its models, and closes them with its end.
 """
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self, cast
 
-import anyio
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
@@ -18,31 +16,20 @@ from agentvm.log import get_logger
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCall, repair_text
+from agentvm.model.message import ToolCall
 from agentvm.model.tool import Effect, ToolRuntime, World
 from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
-from agentvm.resources.schema import misfits
-from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
-from agentvm.tools.base import (
-    CallableTool,
-    CallContext,
-    CallResult,
-    ResultFile,
-    ResultImage,
-    ResultLink,
-    ResultPart,
-    ResultText,
-)
+from agentvm.tools.base import CallableTool, CallContext, Outcome
 
 logger = get_logger(__name__)
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
 """Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
 
-KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[object]]
+KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[Outcome]]
 """Like `Run`, with the circumstances of the call."""
 
 MakeTool = Callable[[Mapping[str, object]], CallableTool | None]
@@ -115,31 +102,12 @@ class ToolSet:
             input=call.input,
         )
 
-    async def run(self, call: ToolCall, *, output_max: int, context: CallContext | None = None) -> ToolOutcome:
-        """Runs the call; of its result at most `output_max` characters are kept."""
-        tool = self._tools.get(call.name)
-        if tool is None:
-            names = ", ".join(self._tools) or "none"
-            return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
-        if tool.call is not None and (faults := misfits("input", tool.spec.input_schema, call.input)):
-            return ToolOutcome(_cut(f"The input does not fit: {'; '.join(map(str, faults))}", output_max), True)
-        try:
-            with anyio.fail_after(tool.timeout_seconds):
-                if tool.call is not None and context is not None:
-                    return limit_result(call.name, await tool.call(call.input, context), output_max)
-                return limit_result(call.name, await tool.run(call.input), output_max)
-        except ToolFailed as error:
-            return ToolOutcome(_cut(str(error), output_max), True)
-        except TimeoutError:
-            return ToolOutcome(f"{call.name} did not finish within {tool.timeout_seconds:g} seconds", True)
-        except SystemExit:
-            # It would end the server.
-            return ToolOutcome(f"{call.name} tried to end its process", True)
-        except anyio.get_cancelled_exc_class():
-            if anyio.current_effective_deadline() == -math.inf:
-                raise
-            # Not the turn was cancelled, but something the tool waited for; passed on, it would end the calls beside it.
-            return ToolOutcome(f"{call.name} was cancelled from within", True)
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
 
 
 class ToolSource(Protocol):
@@ -234,13 +202,10 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
 def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
     """Returns a tool of `agentvm.tools` as turns call it."""
 
-    async def call(given: dict[str, object], context: CallContext) -> object:
-        return shown_result(await made.run(given, context))
-
     return Tool(
         spec=made.spec,
         run=_never,
-        call=call,
+        call=made.run,
         timeout_seconds=made.timeout_seconds,
         repeatable=made.repeat != "never",
         runtime=runtime,
@@ -253,44 +218,3 @@ def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: st
 
 async def _never(given: dict[str, object]) -> object:
     raise ToolFailed("this tool needs a call")
-
-
-def shown_result(outcome: object) -> object:
-    """Returns the JSON value that the model is told; `ToolFailed` for a result that is an error."""
-    match outcome:
-        case CallResult(type="text" | "json", value=value):
-            return value
-        case CallResult(type="content", parts=parts):
-            return "\n".join(map(_shown_part, parts))
-        case CallResult(value=value):
-            raise ToolFailed(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        case _:
-            raise ToolFailed("the tool asks for something that nobody can answer here")
-
-
-def _shown_part(part: ResultPart) -> str:
-    match part:
-        case ResultText(text=text):
-            return text
-        case ResultLink(uri=uri):
-            return uri
-        case ResultImage(data=data, media_type=media_type) | ResultFile(data=data, media_type=media_type):
-            return f"[{media_type}, {len(data)} bytes: only text is passed to the model]"
-
-
-def limit_result(name: str, result: object, output_max: int) -> ToolOutcome:
-    """Returns at most `output_max` characters of a result. Whether it is JSON is checked here: it could fail the turn."""
-    if isinstance(result, str):
-        return ToolOutcome(_cut(result, output_max), False)
-    try:
-        body = msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError) as error:
-        return ToolOutcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
-    return ToolOutcome(result if len(body) <= output_max else _cut(body.decode(), output_max), False)
-
-
-def _cut(text: str, output_max: int) -> str:
-    """Returns as much of the text as is kept, as text that JSON can carry; a note says what is missing."""
-    if len(text) <= output_max:
-        return repair_text(text)
-    return f"{repair_text(text[:output_max])}\n[cut off: the result has {len(text)} characters]"
