@@ -84,7 +84,7 @@ async def open_agentvm(
         background = open_background(services, store, clock, new_id)
         tiers = TiersOnDemand(lambda: settings.config.tools, clock)
         jobs = MeteredJobs(tiers=tiers, store=store, quotas=services.tenancy.quotas, clock=clock)
-        server_tools = await open_tools(services, tools, jobs, clock, stack)
+        server_tools, tool_sets = await open_tools(services, tools, jobs, clock, stack)
         runtime, monitor = await open_monitored_runtime(services, store, server_tools, clock, new_id, background, stack)
         _check(runtime, definitions)
         vm = AgentVM(
@@ -104,6 +104,7 @@ async def open_agentvm(
             retainer=open_retainer(settings, store, clock, runtime, monitor),
             tiers=tiers,
             jobs=jobs,
+            tool_sets=tool_sets,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm

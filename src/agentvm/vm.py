@@ -47,6 +47,7 @@ from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.metered_jobs import MeteredJobs
+from agentvm.tools.sets import ToolSets
 
 logger = get_logger(__name__)
 
@@ -152,6 +153,8 @@ class AgentVM:
     """Where the code of tools and of sandboxes runs."""
     clock: Clock
     new_id: NewId
+    tool_sets: ToolSets | None = None
+    """Reads the tools of sets when they are published."""
     first_key: Secret | None = None
     """The operator's key, if this start has created it: to be shown once."""
     budget: ByteBudget = field(default_factory=ByteBudget)
@@ -209,6 +212,7 @@ class AgentVM:
             clock=self.clock,
             new_id=self.new_id,
             compactor=self.compactor,
+            tool_sets=self.tool_sets,
         )
 
     def detach(self, peer: Peer) -> None:

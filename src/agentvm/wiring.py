@@ -41,6 +41,7 @@ from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
+from agentvm.tools.sets import ToolSets
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -147,7 +148,7 @@ class Services:
 
 async def open_tools(
     services: Services, own_tools: Sequence[Tool], jobs: MeteredJobs, clock: Clock, stack: AsyncExitStack
-) -> ServerTools:
+) -> tuple[ServerTools, ToolSets]:
     """Opens the tools of the server: built-in ones, those of the embedding program, and those that images bring along."""
     settings = services.settings.config.tools
     http = await stack.enter_async_context(SafeHttp(AddressRules.parse(settings.network.allow)))
@@ -155,7 +156,7 @@ async def open_tools(
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
-    return ServerTools((*tools, *own_tools), make=ToolFactory(http=http, jobs=jobs).make)
+    return ServerTools((*tools, *own_tools), make=ToolFactory(http=http, jobs=jobs).make), ToolSets(http=http)
 
 
 async def open_monitored_runtime(

@@ -7,6 +7,8 @@ from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import answering
 from tests.resources import archives
 
+from agentvm.model.resource import digest_of
+
 
 def put(folder: Path, raw: dict[str, Any], prompt: str | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
@@ -248,3 +250,17 @@ def test_what_is_wrong_with_an_archive_is_said_without_commanding_the_terminal()
     with answering(lambda asked: (200, archives.bundle((raw, b"{}")))) as (url, _):
         done = avm("resource", "pull", "prompts/sales", url=url)
     assert (done.code, "has no blob" in done.err, "\x1b" in done.err) == (1, True, False)
+
+
+async def test_a_set_of_tools_is_unchanged_although_the_server_has_added_its_tools(tmp_path: Path) -> None:
+    document = json.dumps({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "paths": {"/x": {"get": {}}}})
+    content: dict[str, Any] = {"description": "x", "runtime": "openapi", "document": {"$file": "openapi.json"}}
+    content["entry"] = f"blob:{digest_of(document.encode())}"
+    raw = {"type": "tools", "name": "x", "version": "1.0.0", "content": content}
+    async with open_desk() as desk:
+        (put(tmp_path, raw) / "openapi.json").write_text(document)
+        assert await pushed(desk, tmp_path) == {"tools/x@1.0.0": "created"}
+        assert await pushed(desk, tmp_path) == {"tools/x@1.0.0": "unchanged"}
+        content["description"] = "y"
+        put(tmp_path, raw)
+        assert (await desk.avm("resource", "push", str(tmp_path))).code == 1

@@ -37,7 +37,8 @@ async def test_a_resource_is_registered_within_the_limits_and_found_again() -> N
     async with open_desk() as desk:
         library = ResourceLibrary(desk.peer.workspace)
         draft = NewVersion(type="prompts", name="hello", content={"text": "Hi."})
-        published = await library.register(draft)
+        published, warned = await library.register(draft)
+        assert warned == ()
         assert await library.find("resource://prompts/hello") == published.resource
         closure = await library.closure(published.resource, "1.0.0")
         assert closure.root.version.digest == published.version.digest

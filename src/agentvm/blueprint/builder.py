@@ -37,6 +37,7 @@ from agentvm.resources.kinds import why_idle
 from agentvm.resources.resolver import INLINE_MAX_BYTES, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.resources.tool import TOOL_NAME_MAX
+from agentvm.resources.tool_set import expand
 from agentvm.storage.resources import Node
 from agentvm.tenants.own_keys import OwnKeys
 
@@ -218,15 +219,18 @@ class _Resolution:
             if f"tools.{index}" not in at:
                 names.append(name)
                 continue
-            spec = self._spec(*at[f"tools.{index}"], args)
-            if why_idle("tools", spec, self._builder.tools) is not None:
-                specs.append(spec)
-            elif spec["runtime"] == "builtin":
-                names.append(str(spec["entry"]))
-            elif all(other["uri"] != spec["uri"] for other in specs):
-                name = _distinct(str(spec["name"]), {*names, *written, *self._builder.tools})
-                names.append(name)
-                specs.append({**spec, "name": name})
+            whole = self._spec(*at[f"tools.{index}"], args)
+            if why_idle("tools", whole, self._builder.tools) is not None:
+                specs.append(whole)
+                continue
+            if whole["runtime"] == "builtin":
+                names.append(str(whole["entry"]))
+                continue
+            for spec in expand(whole):
+                if all(other["uri"] != spec["uri"] for other in specs):
+                    name = _distinct(str(spec["name"]), {*names, *written, *self._builder.tools})
+                    names.append(name)
+                    specs.append({**spec, "name": name})
         return tuple(dict.fromkeys(names)), _once(specs)
 
     def _spec(self, reference: Reference, closure: VersionClosure, args: Args) -> dict[str, object]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+import msgspec
 
 from agentvm.cli.api import Api, RequestFailed, Unreachable
 from agentvm.cli.table import Item
@@ -30,6 +31,7 @@ from agentvm.resources.folder import (
     set_version,
     write_folder,
 )
+from agentvm.resources.tool_set import names_source
 
 Outcome = Literal["created", "revised", "described", "unchanged"]
 _REFERENCES_MAX = 100
@@ -201,11 +203,11 @@ class _Push:
         version = self.folder.item.version
         if version is None:
             version = remote.latest
-            if version is None or remote.versions[version] != self.folder.digest:
+            if version is None or not self._is_published(remote, version):
                 return "revised", self._revise({"bump": self.bump or "patch"}, remote)
         elif version not in remote.versions:
             return "revised", self._revise({"version": version}, remote)
-        if remote.versions[version] == self.folder.digest:
+        if self._is_published(remote, version):
             return self._describe(remote), version
         if self.bump is None:
             raise click.ClickException(
@@ -216,6 +218,15 @@ class _Push:
         if not self.dry_run:
             set_version(self.folder.path, version)
         return "revised", version
+
+    def _is_published(self, remote: RemoteResource, version: str) -> bool:
+        """Whether a version has the content of the folder. A server adds the tools of a set to it."""
+        item = self.folder.item
+        if remote.versions[version] == self.folder.digest or not names_source(item.content):
+            return remote.versions[version] == self.folder.digest
+        content = self.api.call("resource.get", self.folder.uri, version=version)["content"]
+        content.pop("frozen", None)
+        return msgspec.structs.replace(item, content=content).digest() == self.folder.digest
 
     def _find(self) -> RemoteResource | None:
         """The tenant's own resource of this name, or None. Resources of the system and of other tenants do not count."""

@@ -96,7 +96,7 @@ async def register(context: Context, request: ResourceRegister) -> ResourceRegis
     """
     draft = record_from(NewVersion, request, type=parse_type(request.type), pointer=request.tag)
     context.target = f"{draft.type}/{draft.name}"
-    return registered(context, await context.resources.register(draft), request.content)
+    return registered(context, *await context.resources.register(draft))
 
 
 class ResourcePublish(Request[ResourceRegisterReply]):
@@ -139,7 +139,7 @@ async def publish(context: Context, request: ResourcePublish) -> ResourceRegiste
         changes=Changes(description=request.description, tags=request.tags, visibility=request.visibility),
         pointer=request.tag,
     )
-    return registered(context, await context.resources.publish(resource.resource_id, change), request.content)
+    return registered(context, *await context.resources.publish(resource, change))
 
 
 class ResourceListReply(Reply):
@@ -286,7 +286,7 @@ async def update(context: Context, request: ResourceUpdate) -> ResourceRegisterR
         pointer=request.tag,
         expected=None if context.http.if_match is None else _one_digest(context.http.if_match),
     )
-    return registered(context, await context.resources.publish(resource.resource_id, change), request.content)
+    return registered(context, *await context.resources.publish(resource, change))
 
 
 class ResourceDelete(Request[None]):

@@ -65,8 +65,8 @@ def version_view(version: ResourceVersion, resource: Resource, viewer: TenantId)
     return record_from(VersionView, version, created_by=version.created_by if resource.tenant_id == viewer else None)
 
 
-def registered(context: Context, published: Published, content: object = None) -> ResourceRegisterReply:
-    """Returns the reply about a version; `content` is the one that was just published."""
+def registered(context: Context, published: Published, warnings: tuple[str, ...] = ()) -> ResourceRegisterReply:
+    """Returns the reply about a version."""
     resource, version = published.resource, published.version
     record = resource_record(resource, context.tenant_id)
     return ResourceRegisterReply(
@@ -75,6 +75,6 @@ def registered(context: Context, published: Published, content: object = None) -
         version=version.version,
         digest=version.digest,
         record=record,
-        warnings=context.resources.warnings(resource.type, content),
+        warnings=warnings,
         created=published.created,
     )

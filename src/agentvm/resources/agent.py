@@ -20,6 +20,7 @@ from agentvm.resources.kind import (
     refuse_fragment,
 )
 from agentvm.resources.tool import TOOL_NAME_MAX
+from agentvm.resources.tool_set import expand
 
 ReferenceName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 LISTED_MAX = 200
@@ -123,18 +124,20 @@ def _distinct(tools: list[tuple[RenderContext | None, dict[str, Any]]]) -> list[
     used_names = {spec["name"] for context, spec in tools if context is None}
     seen: set[VersionId] = set()
     distinct: list[dict[str, Any]] = []
-    for context, spec in tools:
-        if context is not None:
-            version_id = context.node.version.version_id
-            if version_id in seen:
-                continue
-            seen.add(version_id)
+    for context, whole in tools:
+        if context is None:
+            distinct.append(whole)
+            continue
+        version_id = context.node.version.version_id
+        if version_id in seen:
+            continue
+        seen.add(version_id)
+        for spec in expand(whole):
             name = spec["name"]
             number = 1
             while name in used_names:
                 number += 1
                 name = f"{spec['name'][: TOOL_NAME_MAX - 4]}_{number}"
             used_names.add(name)
-            spec = {**spec, "name": name}
-        distinct.append(spec)
+            distinct.append({**spec, "name": name})
     return distinct

@@ -11,7 +11,7 @@ from agentvm.resources.kind import ResourceKind
 from agentvm.resources.knowledge import Knowledge
 from agentvm.resources.prompt import Prompts
 from agentvm.resources.sandbox import Sandboxes
-from agentvm.resources.tool import Tools
+from agentvm.resources.tool import SETS, Tools
 
 _ALL: tuple[ResourceKind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge())
 KINDS: dict[ResourceType, ResourceKind] = {kind.type: kind for kind in _ALL}
@@ -47,13 +47,18 @@ def describe_types() -> tuple[TypeDescription, ...]:
     )
 
 
-RUNNABLE_TOOLS = frozenset({"http", "python", "javascript", "shell", "command", "client"})
+RUNNABLE_TOOLS = frozenset({"http", "openapi", "python", "javascript", "shell", "command", "client"})
 """Runtimes of tools, besides the built-in one, that this server can call."""
+
+
+_NOT_FROZEN = "its tools are not known; publish it again, or use avm resource pin"
 
 
 def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collection[str]) -> str | None:
     """Returns the reason why a resource has no effect here; None if it has one. `tools` are the names of built-in tools."""
     match kind:
+        case "tools" if content.get("runtime") in RUNNABLE_TOOLS and content.get("runtime") in SETS:
+            return None if content.get("frozen") else _NOT_FROZEN
         case "tools" if content.get("runtime") in RUNNABLE_TOOLS:
             return None
         case "tools" if content.get("runtime") != "builtin":

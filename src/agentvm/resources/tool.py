@@ -9,10 +9,11 @@ import msgspec
 
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
-from agentvm.model.resource import ResourceType, is_digest, is_reference
+from agentvm.model.resource import ResourceType, digest_of, is_digest, is_reference, some_of
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
 from agentvm.resources import tool_entry
 from agentvm.resources.kind import (
+    Binary,
     Content,
     ContentType,
     JsonObject,
@@ -32,7 +33,9 @@ ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 LongText = Annotated[str, msgspec.Meta(max_length=8 * 1024)]
 ReferenceUri = Annotated[str, msgspec.Meta(max_length=512)]
 PositiveNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-_SETS = ("openapi", "mcp")
+SETS: tuple[ToolRuntime, ...] = ("openapi", "mcp")
+"""Runtimes whose tools are read from a source when they are published."""
+SET_TOOLS_MAX = 500
 
 
 class HttpRequestParts(Record, forbid_unknown_fields=True):
@@ -65,6 +68,24 @@ class ToolTraits(Record, forbid_unknown_fields=True):
     world: World | None = None
     repeat: Repeat | None = None
     ask: bool = False
+    headers: bool = False
+    """Whether an MCP server may have arguments copied into HTTP headers, where proxies log them."""
+
+
+class FrozenTool(Record, forbid_unknown_fields=True):
+    """One tool of a set as its source described it when the set was published."""
+
+    description: Annotated[str, msgspec.Meta(min_length=1, max_length=64 * 1024)]
+    input_schema: JsonObject
+    output_schema: JsonObject | None = None
+    title: LongText | None = None
+    annotations: JsonObject | None = None
+    pin: ShortText | None = None
+    """Digest of the description by the MCP server; a call is made only while it is the same."""
+    entry: LongText | None = None
+    """Request of an operation of an OpenAPI document."""
+    http: HttpRequestParts | None = None
+    effect: Effect | None = None
 
 
 class ToolContent(Content):
@@ -92,6 +113,10 @@ class ToolContent(Content):
     """Digests of the tools of an MCP server, by name."""
     tools: dict[ShortText, ToolTraits] | None = None
     """Differences of single tools of a set."""
+    document: Binary | None = None
+    """The OpenAPI document, for an entry `blob:sha256:…`."""
+    frozen: Annotated[dict[ShortText, FrozenTool], msgspec.Meta(max_length=SET_TOOLS_MAX)] | None = None
+    """Tools of a set by name; read from its source at publication when unset."""
     carry: Literal["none", "summary", "history"] | None = None
     """The part of the conversation that an `agent` tool is told."""
     options: JsonObject | None = None
@@ -110,8 +135,8 @@ class Tools:
     def check(self, content: ToolContent) -> None:
         if content.input_schema is not None:
             check_schema("inputSchema", content.input_schema, of_object=True)
-        elif content.runtime not in _SETS:
-            raise ResourceInvalid(f"inputSchema is missing; only a set of tools ({' or '.join(_SETS)}) may leave it out")
+        elif content.runtime not in SETS:
+            raise ResourceInvalid(f"inputSchema is missing; only a set of tools ({' or '.join(SETS)}) may leave it out")
         if content.output_schema is not None:
             check_schema("outputSchema", content.output_schema)
         for member, names in (("secrets", content.secrets), ("permissions", content.permissions)):
@@ -131,6 +156,7 @@ class Tools:
             raise ResourceInvalid('repeat: a destructive tool is not safe to repeat; write "keyed" or "never"')
         if wrong := next((name for name, digest in (content.pin or {}).items() if not is_digest(digest)), None):
             raise ResourceInvalid(f"pin.{wrong} is not a digest, such as sha256:…")
+        _check_set(content)
 
     def references(self, content: ToolContent) -> Mapping[str, str]:
         members = {"description": content.description, "entry": content.entry, "sandbox": content.sandbox}
@@ -149,6 +175,7 @@ class Tools:
         refuse_fragment(context)
         content: ToolContent = context.content
         spec = context.stored_content
+        spec.pop("document", None)
         # Providers require the type even where it is implied.
         spec["inputSchema"] = {"type": "object", **(content.input_schema or {})}
         if is_reference(content.description):
@@ -187,6 +214,32 @@ def _check_entry(content: ToolContent) -> None:
             pass
 
 
+def _check_set(content: ToolContent) -> None:
+    """Checks the tools of a set, and all that is said of single ones."""
+    document = content.document
+    if content.entry.startswith("blob:") or document is not None:
+        digest = None if document is None else document.blob or digest_of(document.data or b"")
+        if content.entry != f"blob:{digest}":
+            raise ResourceInvalid(f"document: the entry has to be blob: and the digest of the document, {digest or 'sha256:…'}")
+    if content.frozen is None:
+        return
+    for name, tool in content.frozen.items():
+        check_schema(f"frozen.{name}.inputSchema", tool.input_schema, of_object=True)
+        if tool.output_schema is not None:
+            check_schema(f"frozen.{name}.outputSchema", tool.output_schema)
+        if content.runtime == "openapi":
+            tool_entry.parse_http(tool.entry or "")
+        elif tool.pin is None or not is_digest(tool.pin):
+            raise ResourceInvalid(f"frozen.{name}.pin is not a digest, such as sha256:…")
+    for member, names in (("tools", content.tools or {}), ("pin", content.pin or {})):
+        if unknown := next((name for name in names if name not in content.frozen), None):
+            there = some_of(tuple(content.frozen), "tool")
+            raise ResourceInvalid(f"{member}.{unknown} is not a tool of the set, which has {there}")
+    for name, digest in (content.pin or {}).items():
+        if (current := content.frozen[name].pin) != digest:
+            raise ResourceInvalid(f"pin.{name}: the server describes the tool otherwise than that; its digest is {current}")
+
+
 def _check_http(content: ToolContent) -> None:
     tool_entry.check_names("entry", tool_entry.parse_http(content.entry).arguments, _properties(content), "inputSchema")
     parts = content.http or HttpRequestParts()
@@ -212,12 +265,14 @@ def _misplaced(content: ToolContent) -> Iterator[str]:
     """Yields the members that are set and belong to other runtimes: an input is never accepted and then ignored."""
     of_runtimes: dict[str, tuple[object, tuple[str, ...]]] = {
         "http": (content.http, ("http", "openapi")),
-        "select": (content.select, _SETS),
+        "select": (content.select, SETS),
         "pin": (content.pin, ("mcp",)),
-        "tools": (content.tools, _SETS),
+        "tools": (content.tools, SETS),
         "carry": (content.carry, ("agent",)),
         "options": (content.options, ("provider",)),
         "needs": (content.needs, ("python", "javascript", "shell", "command", "mcp")),
+        "document": (content.document, ("openapi",)),
+        "frozen": (content.frozen, SETS),
     }
     return (member for member, (value, runtimes) in of_runtimes.items() if value and content.runtime not in runtimes)
 

@@ -1,20 +1,27 @@
 """Resource library — one principal's view of the resource centre: find, register and publish within the tenant's limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentvm.blueprint.templates import check_name_free
-from agentvm.model.resource import Resource, ResourceId, ResourceType
+from agentvm.errors import InvalidInput
+from agentvm.model.resource import Resource, ResourceType
 from agentvm.resources.agent import to_definition
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS, why_idle
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
+from agentvm.resources.tool_set import names_source
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore
+from agentvm.tools.base import Caller
+from agentvm.tools.sets import FrozenSet
+
+Warned = tuple[str, ...]
+"""Sentences about parts of a published content that this server does not act upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +51,11 @@ class ResourceLibrary:
         """Returns a version of a resource with everything that it is locked to."""
         return await self.workspace.resources.resolver.find(self.workspace.tenant_id, versioned_uri(resource, selector))
 
-    async def register(self, draft: NewVersion) -> Published:
+    async def register(self, draft: NewVersion) -> tuple[Published, Warned]:
         """Registers a resource within the tenant's limits."""
         workspace = self.workspace
+        frozen = await self._freeze(draft.type, draft.content)
+        draft = replace(draft, content=frozen.content)
         if draft.type == "agents":
             content: Any = accept(KINDS["agents"], draft.content)
             definition = to_definition(draft.name, content)
@@ -54,12 +63,24 @@ class ResourceLibrary:
         quotas = workspace.tenancy.quotas
         async with quotas.adding(workspace.tenant_id, workspace.user_id, "resources", self.store.count):
             await self._check_storage()
-            return await self.registry.register(self.author, draft)
+            published = await self.registry.register(self.author, draft)
+        return published, (*self._idle(draft.type, draft.content), *frozen.notes)
 
-    async def publish(self, resource_id: ResourceId, change: VersionChange) -> Published:
+    async def publish(self, resource: Resource, change: VersionChange) -> tuple[Published, Warned]:
         """Publishes a version of an own resource within the tenant's limits."""
         await self._check_storage()
-        return await self.registry.revise(self.author, resource_id, change)
+        frozen = await self._freeze(resource.type, change.content)
+        change = replace(change, content=frozen.content)
+        published = await self.registry.revise(self.author, resource.resource_id, change)
+        return published, (*self._idle(resource.type, change.content), *frozen.notes)
+
+    async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:
+        """Returns the content as it is stored: that of a set of tools with its tools."""
+        if kind != "tools" or not names_source(content):
+            return FrozenSet(content)
+        if self.workspace.tool_sets is None:
+            raise InvalidInput("This server does not read sets of tools")
+        return await self.workspace.tool_sets.freeze(content, Caller(self.workspace.tenant_id, self.workspace.user_id or ""))
 
     async def load(self, archive: bytes, on_conflict: OnConflict, *, dry_run: bool) -> list[ImportedEntry]:
         """Imports an archive within the tenant's limits; a dry run only reports what it would do."""
@@ -73,8 +94,7 @@ class ResourceLibrary:
             await self._check_storage()
             return await import_bundle(workspace.resources, self.author, archive, on_conflict=on_conflict, dry_run=False)
 
-    def warnings(self, kind: ResourceType, content: object) -> tuple[str, ...]:
-        """Returns what this server does not act upon in a content that was just published."""
+    def _idle(self, kind: ResourceType, content: object) -> Warned:
         tools = self.workspace.runtime.tools.names(self.workspace.tenant_id)
         reason = why_idle(kind, content, tools) if isinstance(content, Mapping) else None
         return () if reason is None else (reason,)

@@ -19,6 +19,7 @@ from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import TenantStore
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tools.sets import ToolSets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Workspace:
     clock: Clock
     new_id: NewId
     compactor: Compactor | None = None
+    tool_sets: ToolSets | None = None
 
     @property
     def user_id(self) -> UserId | None:

@@ -1,0 +1,103 @@
+"""Tool sets — reads the tools of a set from its source when it is published, so that an image holds them and asks nobody."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+from anyio.to_thread import run_sync
+
+from agentvm.errors import ToolFailed
+from agentvm.errors.resource import ResourceInvalid
+from agentvm.model.resource import digest_of
+from agentvm.resources.kind import JsonObject, accept
+from agentvm.resources.tool import FrozenTool, ToolContent, Tools
+from agentvm.resources.tool_entry import parse_http, parse_openapi
+from agentvm.tools.base import Caller
+from agentvm.tools.openapi import DOCUMENT_MAX_BYTES, read_openapi
+from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
+
+NOTES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSet:
+    """The content of a set with its tools, and the tools that were left out, with the reason."""
+
+    content: JsonObject
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    tools: dict[str, FrozenTool]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSets:
+    """Reads sets. A source that cannot be read is a `ResourceInvalid` that says what to do."""
+
+    http: SafeHttp
+
+    async def freeze(self, raw: Mapping[str, Any], caller: Caller) -> FrozenSet:
+        """Returns the content of a set with its tools; `raw` is as the publisher wrote it."""
+        content = cast(ToolContent, await run_sync(accept, Tools(), raw))
+        for member in _unused(content):
+            raise ResourceInvalid(f"{member} has no meaning for a set of tools with the runtime {content.runtime}")
+        source = await self._openapi(content)
+        if not source.tools:
+            why = "; ".join(f"{name}: {reason}" for name, reason in list(source.left_out.items())[:3])
+            raise ResourceInvalid(f"entry: the set has no tool that can be used{f' ({why})' if why else ''}")
+        notes = [f"{name} is left out: {reason}" for name, reason in source.left_out.items()]
+        if len(notes) > NOTES_MAX:
+            notes[NOTES_MAX:] = [f"{len(notes) - NOTES_MAX} more are left out"]
+        return FrozenSet({**raw, "frozen": msgspec.to_builtins(source.tools)}, tuple(notes))
+
+    async def _openapi(self, content: ToolContent) -> _Source:
+        entry = parse_openapi(content.entry)
+        body = await self._document(content)
+        if (digest := digest_of(body)) != entry.digest:
+            raise ResourceInvalid(f"entry: the document has another digest now, {digest}; review it, and name that one")
+        read = await run_sync(
+            lambda: read_openapi(body, select=content.select, source=entry.address, http=content.http, secrets=content.secrets)
+        )
+        for tool in read.tools.values():
+            address = parse_http(tool.entry).address
+            if address.scheme != "https" and not self.http.allows_plain(parse_url(address.origin)):
+                raise ResourceInvalid(
+                    f"entry: the server of the document is {address.origin}; a tool uses https, and plain http only to an "
+                    "address that the operator allows in tools.network.allow"
+                )
+        return _Source({name: _frozen(tool) for name, tool in read.tools.items()}, read.left_out)
+
+    async def _document(self, content: ToolContent) -> bytes:
+        if content.document is not None:
+            if content.document.data is None:
+                raise ResourceInvalid("document: send the data of the document, so that it can be read")
+            return content.document.data
+        url = content.entry.rpartition("@")[0]
+        try:
+            fetched = await self.http.send(Outgoing(method="GET", url=parse_url(url)), max_bytes=DOCUMENT_MAX_BYTES)
+        except ToolFailed as error:
+            raise ResourceInvalid(f"entry: the document cannot be read: {error}") from None
+        if fetched.status != 200:
+            raise ResourceInvalid(f"entry: the document cannot be read: {url} answered with status {fetched.status}")
+        return fetched.body
+
+
+def _unused(content: ToolContent) -> Iterator[str]:
+    """Yields members that would have no effect. Contents of older archives may have them, so this is no rule of the type."""
+    unused: dict[str, object] = {"inputSchema": content.input_schema, "outputSchema": content.output_schema}
+    unused["sandbox"] = content.sandbox
+    if content.runtime == "mcp":
+        # Users sign in themselves, and the operator decides how a program runs.
+        unused |= {"secrets": content.secrets, "needs": content.needs}
+    return (member for member, value in unused.items() if value)
+
+
+def _frozen(tool: ToolContent) -> FrozenTool:
+    assert tool.input_schema is not None
+    return FrozenTool(
+        description=tool.description, input_schema=tool.input_schema, entry=tool.entry, http=tool.http, effect=tool.effect
+    )
