@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
@@ -36,6 +36,7 @@ from agentvm.tenants.people import StatusCheckingMeter, Stop
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
@@ -156,7 +157,12 @@ async def open_tools(
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
+    tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     return ServerTools((*tools, *own_tools), make=ToolFactory(http=http, jobs=jobs).make), ToolSets(http=http)
+
+
+def _code_tool(made: RunCode) -> Tool:
+    return replace(tool_of(made), within=lambda sandbox: _code_tool(made.within(sandbox)), why_missing=made.why_missing)
 
 
 async def open_monitored_runtime(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from tests.operations.fixtures import Desk, open_desk
@@ -11,6 +12,7 @@ from tests.support.web import Asked, Replied, web
 from agentvm.drivers.base import ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.tool_settings import ToolNetwork, ToolSearchSettings, ToolSettings
+from agentvm.tools.metered_jobs import MeteredJobs
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -144,3 +146,60 @@ async def test_web_search_is_there_only_with_a_search_engine() -> None:
     search = ToolSettings(search=ToolSearchSettings(engine="searxng", url="http://127.0.0.1:9/search"))
     async with open_desk(tool_settings=search) as desk:
         assert "errorCode" not in await desk.ask("image_create", containerId="c1", config={"tools": ["web_search"]})
+
+
+async def code_result(call_input: dict[str, object], name: str = "run_python", **config: Any) -> tuple[Desk, dict[str, Any]]:
+    """The result of one call of a built-in that runs code, by an agent that names it."""
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", name, call_input)), reply("done")))
+    async with open_desk(driver) as desk:
+        if "sandbox" in config:
+            await desk.publish("sandboxes", "box", {"runtime": "python", **config["sandbox"]})
+            config["sandbox"] = "resource://sandboxes/box"
+        image = await desk.create_image(tools=[name], **config)
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("turn_response")
+        told = driver.prompts[1].conversation[-1]
+        assert isinstance(told, ToolResultsEntry)
+        return desk, json.loads(told.results[0].output.value)
+
+
+async def test_an_agent_runs_python_without_asking_anybody() -> None:
+    _, result = await code_result({"code": "print('hi')\nprint(1/0)"})
+    assert (result["exitCode"], result["stdout"]) == (1, "hi\n")
+    assert "ZeroDivisionError" in result["stderr"]
+
+
+async def test_an_agent_runs_a_script_in_the_sandbox_of_its_image() -> None:
+    box = {"env": {"GREETING": "hello"}, "files": {"words.txt": "one\ntwo\n"}}
+    script = 'echo "$GREETING"; wc -l < words.txt; echo new > made.txt'
+    _, result = await code_result({"script": script}, "run_shell", sandbox=box)
+    assert (result["stdout"].split(), result["files"]) == (["hello", "2"], ["made.txt"])
+
+
+async def test_code_with_a_network_waits_for_an_approval() -> None:
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "run_python", {"code": "1"})), reply("done")))
+    async with open_desk(driver) as desk:
+        network = {"mode": "allowlist", "allow": ["example.org"]}
+        await desk.publish("sandboxes", "box", {"runtime": "python", "network": network})
+        image = await desk.create_image(tools=["run_python"], sandbox="resource://sandboxes/box")
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("turn_parked")
+        (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+        assert wait["why"] == "default rule 2: write, open"
+
+
+async def test_a_machine_without_sandboxes_says_so_and_models_do_not_see_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def missing(jobs: MeteredJobs, engine: str) -> str:
+        return f"no {engine} here: use Linux 5.13"
+
+    monkeypatch.setattr(MeteredJobs, "why_missing", missing)
+    driver = ScriptedDriver(in_turn(reply("done")))
+    async with open_desk(driver) as desk:
+        config = {"tools": ["run_python", "calculator"]}
+        built = await desk.ask("image_create", containerId="c1", config=config)
+        assert built["warnings"] == [
+            "run_python cannot run on this machine, and models do not see it: no python here: use Linux 5.13"
+        ]
+        await desk.ask("message_send", imageId=built["record"]["imageId"], content="go")
+        await desk.hear("turn_response")
+        assert [spec.name for spec in driver.prompts[0].tools] == ["calculator"]

@@ -28,6 +28,11 @@ async def test_a_script_prints_and_its_last_expression_is_the_value(tier: Proces
     assert (result.value, result.stdout) == (42, b"hello\n")
 
 
+async def test_a_function_run_of_a_script_is_its_own_business(tier: ProcessTier) -> None:
+    result = await tier.run(Job(engine="python", code="def run(n):\n    return n\nrun(3) + 1", script=True))
+    assert (result.value, result.exit_code) == (4, 0)
+
+
 async def test_a_last_expression_that_is_no_json_has_no_value(tier: ProcessTier) -> None:
     result = await tier.run(Job(engine="python", code="object()"))
     assert (result.value, result.exit_code) == (None, 0)

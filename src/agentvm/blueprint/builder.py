@@ -4,8 +4,8 @@ The result is kept with the image, together with the lock: the versions that it 
 does not change an image until somebody upgrades it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 import anyio.to_thread
@@ -52,7 +52,10 @@ Pins = Mapping[str, VersionId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageBuilder:
-    """Builds for one principal. `tools` are the names of the tools that this server can run."""
+    """Builds for one principal. `tools` are the names of the server's tools.
+
+    `missing` tells which of some tools the machine cannot run, and why.
+    """
 
     principal: Principal
     tenant_id: TenantId
@@ -60,6 +63,7 @@ class ImageBuilder:
     models: Models
     own_keys: OwnKeys
     tools: Names
+    missing: Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 
     async def build(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
         """Applies the config, resolves every reference, and checks that this server can run the result.
@@ -68,7 +72,9 @@ class ImageBuilder:
         """
         frozen = await self.freeze(source, config, pins)
         await self.check(frozen.definition)
-        return frozen
+        missing = await self.missing(frozen.definition.tools or ())
+        warnings = tuple(f"{name} cannot run on this machine, and models do not see it: {why}" for name, why in missing.items())
+        return replace(frozen, warnings=(*frozen.warnings, *warnings)) if warnings else frozen
 
     async def freeze(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
         """Applies the config and resolves every reference.

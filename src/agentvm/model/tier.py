@@ -58,6 +58,8 @@ class Job(Record):
     """`python`, `shell`, `javascript`, or `command`."""
     code: str = ""
     """The text of the program; empty Python runs `main.py` of the files."""
+    script: bool = False
+    """Whether Python code runs as it stands, and a function `run` in it is its own business."""
     argv: tuple[str, ...] = ()
     input: object = None
     """JSON: the arguments of `run(**input)`, `ARG_<NAME>` of a script; on stdin as well, unless `stdin` is set."""

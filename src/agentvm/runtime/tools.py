@@ -3,10 +3,10 @@
 Each turn opens the tools of its tenant and image, as it opens its models, and closes them with its end.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, Self, cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -62,6 +62,10 @@ class Tool:
     """Runs instead of `run`, for a tool that needs to know its call."""
     waits_for: WaitKind | None = None
     """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
+    within: Callable[[Mapping[str, object]], "Tool"] | None = None
+    """Returns the tool in the sandbox of an image, for one that runs in it."""
+    why_missing: Callable[[], Awaitable[str | None]] | None = None
+    """Returns why this machine cannot run the tool, with the remedy; models are told only of tools that it can run."""
 
 
 class ToolSet:
@@ -71,8 +75,10 @@ class ToolSet:
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def __aenter__(self) -> "ToolSet":
+        """Returns the tools that this machine can run."""
+        tools = [tool for tool in self._tools.values() if tool.why_missing is None or await tool.why_missing() is None]
+        return self if len(tools) == len(self._tools) else ToolSet(tools)
 
     async def __aexit__(self, *_: object) -> None:
         """Tools of this process hold nothing open."""
@@ -116,6 +122,9 @@ class ToolSource(Protocol):
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         """Returns the tools that images of the tenant can name; None for those that every tenant has."""
 
+    async def missing(self, names: Collection[str]) -> Mapping[str, str]:
+        """Returns which of these tools this machine cannot run, and why, with the remedy."""
+
     def open(self, tenant_id: TenantId, image: Image) -> AbstractAsyncContextManager[ToolSet]:
         """Returns the tools of one turn, to be held until it ends."""
 
@@ -144,20 +153,36 @@ class ServerTools:
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         return tuple(self._tools)
 
+    async def missing(self, names: Collection[str]) -> Mapping[str, str]:
+        tools = [tool for name in names if (tool := self._tools.get(name)) is not None and tool.why_missing is not None]
+        reasons = [(tool.spec.name, await tool.why_missing()) for tool in tools if tool.why_missing is not None]
+        return {name: why for name, why in reasons if why is not None}
+
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
         definition = image.definition
         names = self._default if definition.tools is None else tuple(definition.tools)
         rendered = definition.rendered or Rendered()
         specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
         # Two images with the same digest have the same specs.
-        key = (*names, image.digest) if specs else names
+        key = (*names, image.digest) if specs or rendered.sandbox else names
         tools = self._sets.get(key)
         if tools is None:
             # A name that this process does not have is left out: an image may be older than the server.
-            found = (self._tools.get(name) or self._of_image(name, specs) for name in names)
+            found = (self._own(name, rendered.sandbox) or self._of_image(name, specs) for name in names)
             tools = ToolSet([tool for tool in found if tool is not None])
             self._sets.put(key, tools)
         return tools
+
+    def _own(self, name: str, sandbox: Mapping[str, object] | None) -> Tool | None:
+        """Returns a tool of the server, in the sandbox of the image if it runs in one."""
+        tool = self._tools.get(name)
+        if tool is None or tool.within is None or sandbox is None:
+            return tool
+        try:
+            return tool.within(sandbox)
+        except AgentVMError as error:
+            logger.warning("tool_unusable", tool=name, error=str(error))
+            return None
 
     def _of_image(self, name: str, specs: Sequence[Mapping[str, object]]) -> Tool | None:
         """Returns a tool that the image brings along."""

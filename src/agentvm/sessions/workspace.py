@@ -61,6 +61,7 @@ class Workspace:
             models=self.runtime.models,
             own_keys=self.tenancy.own_keys,
             tools=self.runtime.tools.names(self.tenant_id),
+            missing=self.runtime.tools.missing,
         )
 
     def container_id(self, name: str) -> ContainerId:

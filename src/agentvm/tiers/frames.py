@@ -96,6 +96,7 @@ class JobWork(Message):
     role: str
     bounds: Bounds
     code: str = ""
+    script: bool = False
     argv: list[str] = []
     input: bytes | None = None
     """JSON."""

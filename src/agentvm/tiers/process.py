@@ -253,6 +253,7 @@ def _work(job: Job, *, stream: bool) -> JobWork:
             calls=limits.calls,
         ),
         code=job.code,
+        script=job.script,
         argv=list(job.argv),
         input=None if job.input is None else msgspec.json.encode(job.input),
         stdin=job.stdin,

@@ -178,7 +178,7 @@ def _evaluate(work: JobWork, calls: socket.socket) -> Any:
     if isinstance(last, ast.Expr):
         value = eval(compile(ast.Expression(last.value), MAIN, "eval"), names)
     run = names.get("run")
-    if not (isinstance(run, types.FunctionType) and run.__globals__ is names):
+    if work.script or not (isinstance(run, types.FunctionType) and run.__globals__ is names):
         return value if _is_json(value) else None
     arguments = {} if work.input is None else json.loads(work.input)
     result = run(**arguments)

@@ -7,7 +7,6 @@ from typing import Any, cast
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import ToolFailed
 from agentvm.errors.tool import SecretNotGranted
 from agentvm.model.secret import Secret
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World, default_world
@@ -17,7 +16,7 @@ from agentvm.tools.code import CODE_RUNTIMES, CodeTool
 from agentvm.tools.http import HttpTool
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
-from agentvm.tools.sandbox_jobs import SandboxSpec
+from agentvm.tools.sandbox_jobs import rendered_sandbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class ToolFactory:
                 spec=told,
                 runtime=runtime,
                 entry=str(target["entry"]),
-                sandbox=_sandbox(target),
+                sandbox=rendered_sandbox(str(target["name"]), target.get("resolved", {}).get("sandbox") or {}),
                 traits=_traits(target, runtime),
                 jobs=self.jobs,
             )
@@ -65,11 +64,3 @@ def _traits(spec: Mapping[str, Any], runtime: ToolRuntime) -> CallTraits:
     world: World = spec.get("world") or default_world(runtime)
     repeat: Repeat | None = spec.get("repeat")
     return CallTraits.of(effect, world=world, repeat=repeat, timeout_ms=spec.get("timeoutMs"))
-
-
-def _sandbox(spec: Mapping[str, Any]) -> SandboxSpec:
-    rendered = spec.get("resolved", {}).get("sandbox") or {}
-    files = rendered.get("files") or {}
-    if binary := next((path for path, content in files.items() if not isinstance(content, str)), None):
-        raise ToolFailed(f"The sandbox of {spec['name']} has a file that is no text ({binary}); tools cannot use those yet")
-    return SandboxSpec.of(rendered, {path: content.encode() for path, content in files.items()})

@@ -28,6 +28,13 @@ class MeteredJobs:
     quotas: Quotas
     clock: Clock
 
+    async def why_missing(self, engine: str) -> str | None:
+        """Returns why no tier of this machine has the engine, with the remedy; None if one has it."""
+        offers = await (await self.tiers.scheduler()).offers()
+        if any(engine in offer.engines and not offer.missing for offer in offers):
+            return None
+        return "; ".join(offer.missing or f"the tier {offer.tier} has no {engine}" for offer in offers)
+
     async def run(self, owner: JobOwner, need: Need, job: Job) -> tuple[Placed, JobResult]:
         """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it."""
         scheduler = await self.tiers.scheduler()

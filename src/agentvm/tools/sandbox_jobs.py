@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentvm.errors import InvalidInput, shorten
+from agentvm.errors import InvalidInput, ToolFailed, shorten
 from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
 from agentvm.model.tier import Job, JobLimits, Need, TierName
@@ -62,6 +62,14 @@ class SandboxSpec(Record):
             packages=tuple(rendered.get("packages") or ()),
             persistent=bool(rendered.get("persistent")),
         )
+
+
+def rendered_sandbox(tool: str, rendered: Mapping[str, Any]) -> SandboxSpec:
+    """Returns the sandbox that an image holds for a tool; `ToolFailed` when the tool cannot use it."""
+    files = rendered.get("files") or {}
+    if binary := next((path for path, content in files.items() if not isinstance(content, str)), None):
+        raise ToolFailed(f"The sandbox of {tool} has a file that is no text ({binary}); tools cannot use those yet")
+    return SandboxSpec.of(rendered, {path: content.encode() for path, content in files.items()})
 
 
 def limits_of(*layers: SandboxLimits) -> JobLimits:
