@@ -6,7 +6,7 @@ import pytest
 
 from agentvm.errors import ToolFailed
 from agentvm.model.tier import Job, JobLimits
-from agentvm.tiers.process import ProcessTier
+from agentvm.tiers.process import ProcessTier, open_process_tier
 from agentvm.tiers.roles import find_program
 
 
@@ -150,12 +150,12 @@ async def test_javascript_gets_its_input_and_its_value_comes_back(tier: ProcessT
 
 async def test_code_calls_functions_of_the_server_and_hears_why_one_failed(tier: ProcessTier) -> None:
     code = """
-first = add(a=1, b=2)
+first = tools.add(a=1, b=2)
 try:
-    fail()
-except RuntimeError as error:
+    tools.fail()
+except ToolError as error:
     second = str(error)
-[first, second, add({"a": first, "b": 10})]
+[first, second, tools["add"](first, b=10)]
 """
 
     async def calls(name: str, args: dict[str, object]) -> object:
@@ -163,7 +163,7 @@ except RuntimeError as error:
             raise ToolFailed("it rains")
         return int(str(args["a"])) + int(str(args["b"]))
 
-    result = await tier.run(Job(engine="python", code=code, functions=("add", "fail")), calls)
+    result = await tier.run(Job(engine="python", code=code, functions={"add": ("a", "b"), "fail": ()}), calls)
     assert result.value == [3, "it rains", 13], result.stderr
 
 
@@ -174,13 +174,41 @@ async def test_calls_are_counted_and_only_named_functions_exist(tier: ProcessTie
         asked.append(name)
         return None
 
-    code = "def run():\n    for _ in range(5):\n        ping()"
-    limited = Job(engine="python", code=code, functions=("ping",), limits=JobLimits(calls=3))
+    code = "def run():\n    for _ in range(5):\n        tools.ping()"
+    limited = Job(engine="python", code=code, functions={"ping": ()}, limits=JobLimits(calls=3))
     result = await tier.run(limited, calls)
     assert (result.exit_code, asked) == (1, ["ping"] * 3)
     assert b"more than 3 calls" in result.stderr
-    result = await tier.run(Job(engine="python", code="ping()"), calls)
+    result = await tier.run(Job(engine="python", code="tools"), calls)
     assert b"NameError" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("tools.pong()", b"AttributeError: there is no tool 'pong'; there are: ping"),
+        ("tools.ping(1, 2)", b"TypeError: ping(n) was called with 2 positional arguments"),
+        ("tools.ping(n={1, 2})", b"TypeError: Object of type set is not JSON serializable"),
+        ("tools.ping()", b"\nToolError: no"),
+    ],
+)
+async def test_a_call_that_cannot_be_made_is_an_error_of_the_program(tier: ProcessTier, code: str, error: bytes) -> None:
+    async def calls(name: str, args: dict[str, object]) -> object:
+        raise ToolFailed("no")
+
+    result = await tier.run(Job(engine="python", code=code, functions={"ping": ("n",)}), calls)
+    assert error in result.stderr
+
+
+async def test_a_program_that_is_run_again_does_the_same() -> None:
+    """Sets have the same order in each launcher, and a program that calls tools draws the same numbers."""
+    code = "import random\n[list({'a', 'b', 'c', 'd', 'e'}), random.random()]"
+    values = []
+    for key in ("k1", "k1", "k2"):
+        async with open_process_tier() as tier:
+            values.append((await tier.run(Job(engine="python", code=code, functions={"ping": ()}, key=key))).value)
+    assert values[0] == values[1]
+    assert values[0] != values[2]
 
 
 def test_a_program_is_found_as_a_shell_would() -> None:

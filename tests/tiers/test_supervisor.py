@@ -177,12 +177,12 @@ async def test_a_payload_that_asks_and_does_not_listen_is_ended_by_its_time(tier
     code = """
 import os, stat, sys, threading, time
 line = next(n for n in range(3, 100) if os.path.exists(f"/proc/self/fd/{n}") and stat.S_ISSOCK(os.fstat(n).st_mode))
-threading.Thread(target=ask, daemon=True).start()
+threading.Thread(target=tools.ask, daemon=True).start()
 time.sleep(0.05)
 os.close(line)
 time.sleep(1000)
 """
-    result = await tier.run(Job(engine="python", code=code, functions=("ask",), limits=JobLimits(wall_ms=700)), calls)
+    result = await tier.run(Job(engine="python", code=code, functions={"ask": ()}, limits=JobLimits(wall_ms=700)), calls)
     assert result.timed_out
     await still_works(tier)
 

@@ -72,8 +72,8 @@ class Job(Record):
     limits: JobLimits = JobLimits()
     network: tuple[str, ...] = ()
     """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""
-    functions: tuple[str, ...] = ()
-    """Names of functions of the server that Python code may call."""
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Functions of the server that Python code may call as `tools.<name>(…)`, each with the names of its parameters."""
     key: str = ""
     """The call that the job belongs to; stable over restarts."""
 

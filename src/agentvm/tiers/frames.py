@@ -104,8 +104,8 @@ class JobWork(Message):
     env: dict[str, str] = {}
     files: dict[str, bytes] = {}
     executable: list[str] = []
-    functions: list[str] = []
-    """Names of functions of the server that the code may call."""
+    functions: dict[str, list[str]] = {}
+    """Functions of the server that the code may call, each with the names of its parameters."""
     network: bool = False
     stream: bool = False
     """Whether stdin comes piece by piece, and the process lives on until it is closed."""

@@ -38,6 +38,8 @@ _TAIL_BYTES = 2000
 PROGRAM = str(Path(__file__).with_name("launcher_program.py"))
 # Some builds of Python find their own library only by this variable; the launcher forgets it at once.
 _ENVIRONMENT = ("LD_LIBRARY_PATH",)
+_HASH_SEED = {"PYTHONHASHSEED": "0"}
+"""Sets have the same order in each run, also after a restart: a program that is run again makes the same calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class LauncherSettings:
     """Uids of jobs, one each, when the server runs as root."""
     namespaces: bool = True
     idle_seconds: float = IDLE_SECONDS
-    command: tuple[str, ...] = (sys.executable, "-I", PROGRAM)
+    command: tuple[str, ...] = (sys.executable, "-P", "-s", PROGRAM)
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ class LauncherHost:
                     stdin=DEVNULL,
                     stdout=DEVNULL,
                     stderr=PIPE,
-                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _HASH_SEED,
                     cwd="/",
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,

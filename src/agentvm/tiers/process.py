@@ -260,7 +260,7 @@ def _work(job: Job, *, stream: bool) -> JobWork:
         env=dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
         files=dict(job.files),
         executable=sorted(job.executable),
-        functions=list(job.functions),
+        functions={name: list(parameters) for name, parameters in job.functions.items()},
         network=bool(job.network),
         stream=stream,
     )

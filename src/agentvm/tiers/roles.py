@@ -48,8 +48,10 @@ if (typeof module.default === "function") {
 """
 
 
-class HostCallFailed(RuntimeError):
+class ToolError(RuntimeError):
     """A function of the server failed; the text says why."""
+
+    __module__ = "__main__"
 
 
 _HIDDEN: list[str] = []
@@ -170,9 +172,12 @@ def _evaluate(work: JobWork, calls: socket.socket) -> Any:
     linecache.cache[MAIN] = (len(code), None, code.splitlines(keepends=True), MAIN)
     tree = ast.parse(code, MAIN)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    line = _HostLine(calls)
     names: dict[str, Any] = {"__name__": "__main__", "__file__": MAIN}
-    names |= {name: line.function(name) for name in work.functions}
+    if work.functions:
+        names |= {"tools": _Tools(_HostLine(calls), work.functions), "ToolError": ToolError}
+        if "random" in code:
+            # A program that is run again makes the same calls.
+            importlib.import_module("random").seed(work.env.get("AVM_CALL_KEY"))
     exec(compile(tree, MAIN, "exec"), names)
     value = None
     if isinstance(last, ast.Expr):
@@ -194,6 +199,19 @@ def _is_json(value: Any) -> bool:
     return True
 
 
+class _Tools:
+    """The functions of the server that code can call: `tools.name(…)`, or `tools["any-name"](…)`."""
+
+    def __init__(self, line: "_HostLine", functions: Mapping[str, list[str]]) -> None:
+        self.__dict__.update({name: line.function(name, parameters) for name, parameters in functions.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no tool {name!r}; there are: {', '.join(self.__dict__)}")
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
 class _HostLine:
     """Calls functions of the server, one at a time."""
 
@@ -202,10 +220,11 @@ class _HostLine:
         self._lock = _thread.allocate_lock()
         self._count = 0
 
-    def function(self, name: str) -> Callable[..., Any]:
-        def call(*given: Mapping[str, Any], **arguments: Any) -> Any:
-            merged = {key: value for mapping in given for key, value in mapping.items()} | arguments
-            return self._ask(name, merged)
+    def function(self, name: str, parameters: list[str]) -> Callable[..., Any]:
+        def call(*values: Any, **arguments: Any) -> Any:
+            if len(values) > len(parameters):
+                raise TypeError(f"{name}({', '.join(parameters)}) was called with {len(values)} positional arguments")
+            return self._ask(name, dict(zip(parameters, values, strict=False)) | arguments)
 
         call.__name__ = call.__qualname__ = name
         return call
@@ -217,7 +236,7 @@ class _HostLine:
             frames.send(self._calls, Asking(id=self._count, name=name, args=body))
             answer, _ = frames.receive(self._calls)
         if not isinstance(answer, HostAnswer) or answer.error is not None:
-            raise HostCallFailed(answer.error if isinstance(answer, HostAnswer) else f"{name} was not answered")
+            raise ToolError(answer.error if isinstance(answer, HostAnswer) else f"{name} was not answered")
         return json.loads(answer.value)
 
 

@@ -15,6 +15,7 @@ from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
+from agentvm.tiers.base import HostCalls
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.sandbox_jobs import seconds_of
 
@@ -35,7 +36,7 @@ class MeteredJobs:
             return None
         return "; ".join(offer.missing or f"the tier {offer.tier} has no {engine}" for offer in offers)
 
-    async def run(self, owner: JobOwner, need: Need, job: Job) -> tuple[Placed, JobResult]:
+    async def run(self, owner: JobOwner, need: Need, job: Job, calls: HostCalls | None = None) -> tuple[Placed, JobResult]:
         """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it."""
         scheduler = await self.tiers.scheduler()
         # Before anything is reserved: what cannot be run costs nothing.
@@ -44,7 +45,8 @@ class MeteredJobs:
         began, placed, result = time.monotonic(), None, None
         limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
         try:
-            placed, result = await scheduler.run(need, msgspec.structs.replace(job, limits=limits), tenant=owner.tenant_id)
+            limited = msgspec.structs.replace(job, limits=limits)
+            placed, result = await scheduler.run(need, limited, tenant=owner.tenant_id, calls=calls)
         finally:
             # Of a job that was lost nobody knows more than when it began.
             wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms
