@@ -82,8 +82,7 @@ async def open_agentvm(
         resources = make_centre(store, clock, new_id)
         await publish_shipped(resources)
         background = open_background(services, store, clock, new_id)
-        tiers = TiersOnDemand(lambda: settings.config.tools, clock)
-        jobs = MeteredJobs(tiers=tiers, store=store, quotas=services.tenancy.quotas, clock=clock)
+        jobs = _jobs(services, store, clock)
         server_tools, tool_sets = await open_tools(services, tools, jobs, clock, stack)
         runtime, monitor = await open_monitored_runtime(services, store, server_tools, clock, new_id, background, stack)
         _check(runtime, definitions)
@@ -102,12 +101,23 @@ async def open_agentvm(
             compactor=background.compactor,
             imports=background.imports,
             retainer=open_retainer(settings, store, clock, runtime, monitor),
-            tiers=tiers,
+            tiers=jobs.tiers,
             jobs=jobs,
             tool_sets=tool_sets,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm
+
+
+def _jobs(services: Services, store: Store, clock: Clock) -> MeteredJobs:
+    settings = services.settings
+    return MeteredJobs(
+        tiers=TiersOnDemand(lambda: settings.config, clock),
+        store=store,
+        quotas=services.tenancy.quotas,
+        clock=clock,
+        rules=lambda tenant_id: settings.settings_of(tenant_id).tools.tiers.rules,
+    )
 
 
 def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:

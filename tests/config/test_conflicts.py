@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import pytest
 
 from agentvm.config.build import conflicts
@@ -22,6 +24,7 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
         ({"llm.providers.gw.model": "m"}, "f:1: llm.providers.gw: it has no driver"),
         ({"llm.providers.gw.driver": "opnai"}, "f:1: llm.providers.gw.driver: it is 'opnai'"),
         ({"llm.providers.openai.driver": "anthropic"}, "f:1: llm.providers.openai.driver: the provider is named after another"),
+        ({"billing.tiers.docker": Decimal("1")}, "f:1: billing.tiers.docker: there is no such tier; there are inline"),
         ({"tools.network.allow": ("10.0.0.0/8", "inner")}, "f:1: tools.network.allow: 'inner' is neither a network"),
         ({"tools.search.url": "https://a.example"}, "tools.search.engine: it is missing"),
         ({"tools.search.engine": "brave"}, "tools.search.apiKey: brave needs a key"),

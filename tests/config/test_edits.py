@@ -97,4 +97,5 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "limits.importBytes", "limits.attachmentsPerMessage", "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",
         "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
+        "tools.tiers.allow", "tools.tiers.walls",
     }  # fmt: skip

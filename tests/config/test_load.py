@@ -26,7 +26,8 @@ def test_every_setting_has_a_variable_by_rule() -> None:
             continue
         named = key.replace("*", "our_own")
         options = [option for option in getattr(setting.kind, "__args__", ()) if isinstance(option, str)]
-        text = options[0] if options else samples.get(setting.kind, "1.5" if "Decimal" in str(setting.kind) else "a")
+        few = (*options, *setting.items)
+        text = few[0] if few else samples.get(setting.kind, "1.5" if "Decimal" in str(setting.kind) else "a")
         variable = variable_of(named)
         assert variable is not None
         layer, problems = environment_layer({variable: text})

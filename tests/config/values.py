@@ -36,6 +36,8 @@ def value_of(setting: Setting) -> st.SearchStrategy[Value]:
         quotas = st.sampled_from(known).flatmap(lambda metric: st.builds(Quota, metric=st.just(metric), hard=hard))
         lists = st.lists(quotas, max_size=3, unique_by=lambda quota: quota.metric)
         return lists.map(lambda some: Allowance(quotas=tuple(sorted(some, key=lambda quota: quota.metric))))
+    if setting.items:
+        return st.lists(st.sampled_from(setting.items), max_size=3).map(tuple)
     if setting.is_list:
         return st.lists(TEXTS.filter(lambda text: "," not in text), max_size=3).map(tuple)
     if options := [option for option in getattr(kind, "__args__", ()) if isinstance(option, str)]:
@@ -49,7 +51,7 @@ def keys() -> st.SearchStrategy[str]:
     def named(key: str) -> st.SearchStrategy[str]:
         if "*" not in key:
             return st.just(key)
-        return (PRICED if key.startswith("billing") else NAMES).map(lambda name: key.replace("*", name))
+        return (PRICED if key.startswith("billing.prices") else NAMES).map(lambda name: key.replace("*", name))
 
     return st.sampled_from(list(SETTINGS)).flatmap(named)
 

@@ -99,3 +99,27 @@ async def test_seconds_are_held_before_and_settled_after() -> None:
         used = [counter.used for counter in book.applying(None, ("sandbox_seconds_per_day",))]
         total = sum(wall_ms for *_, wall_ms in await entries(world))
         assert used == [total // 1000]
+
+
+async def test_tiers_of_a_tenant_narrow_those_of_the_operator_and_never_widen_them() -> None:
+    async with open_world() as world:
+        body = {"engine": "python", "code": "1"}
+
+        async def change(key: str, **changes: object) -> None:
+            dotted = {f"tools.tiers.{name}": value for name, value in changes.items()}
+            reply = await world.ask("PUT", "/v1/config", {"changes": dotted}, key=key)
+            assert reply.status == 200, reply.raw
+
+        await change(world.acme.admin, allow=["container"])
+        reply = await world.ask("POST", PATH, body, key=world.acme.admin)
+        assert (reply.code, "not allowed by tools.tiers" in reply.body["error"]["message"]) == ("tier_unavailable", True)
+        await change(world.operator, allow=["container"])
+        await change(world.acme.admin, allow=["process", "container"])
+        reply = await world.ask("POST", PATH, body, key=world.acme.admin)
+        assert "not allowed by tools.tiers" in reply.body["error"]["message"]
+        await change(world.operator, allow=None)
+        assert (await world.ask("POST", PATH, body, key=world.acme.admin)).status == 200
+        await change(world.operator, walls=["machine"])
+        await change(world.acme.admin, walls=["pid"])
+        reply = await world.ask("POST", PATH, body, key=world.acme.admin)
+        assert "lacks wall machine" in reply.body["error"]["message"]

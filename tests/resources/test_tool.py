@@ -72,6 +72,7 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
         ({"runtime": "mcp", "entry": "https://a.example.org/mcp#a b"}, "the name of one tool"),
         ({"runtime": "provider", "entry": "web_search"}, "<provider>/<tool>"),
         ({"runtime": "python", "http": {}}, "http has no meaning for a tool with the runtime python"),
+        ({"runtime": "shell", "entry": "ls", "needs": {"engine": "python-subset"}}, "python-subset does not run tools"),
         ({"select": ["a"]}, "select has no meaning for a tool with the runtime http"),
         ({"effect": "destructive", "repeat": "safe"}, "a destructive tool is not safe to repeat"),
         ({"runtime": "mcp", "entry": "stdio:files", "pin": {"a": "md5:1"}}, "pin.a is not a digest"),

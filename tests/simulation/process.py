@@ -24,7 +24,7 @@ from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, Session
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
-from agentvm.model.tool_settings import ToolSettings
+from agentvm.model.settings import Settings
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.monitor import Monitor
 from agentvm.observability.redact import Redactor
@@ -171,7 +171,7 @@ class Process:
             meter=meter,
             suspends=True,
         ) as runtime:
-            tiers = TiersOnDemand(ToolSettings, hardware.clock)
+            tiers = TiersOnDemand(Settings, hardware.clock)
             self._vm = AgentVM(
                 store=store,
                 runtime=runtime,

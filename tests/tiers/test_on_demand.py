@@ -5,11 +5,12 @@ import anyio
 import pytest
 
 from agentvm.errors import ShuttingDown
+from agentvm.model.settings import Settings
 from agentvm.model.tier import Job, Need
 from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 from agentvm.tiers.on_demand import TiersOnDemand
 
-SETTINGS = ToolSettings(slots=2, network=ToolNetwork(allow=("127.0.0.1",)))
+SETTINGS = Settings(tools=ToolSettings(slots=2, network=ToolNetwork(allow=("127.0.0.1",))))
 
 
 async def test_the_first_need_opens_the_tiers_and_the_end_closes_them() -> None:

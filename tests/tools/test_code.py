@@ -3,6 +3,7 @@ import pytest
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
 from agentvm.model.tool import ToolRuntime
+from agentvm.resources.tool import ToolNeeds
 from agentvm.tools.base import CallContext, Caller, CallTraits
 from agentvm.tools.code import CodeTool
 from agentvm.tools.sandbox_jobs import SandboxSpec
@@ -61,3 +62,19 @@ async def test_a_failure_names_its_cause(result: JobResult, why: str) -> None:
     _, kind, value = await run("shell", "x", result)
     assert kind == "error-text"
     assert why in str(value)
+
+
+async def test_a_tool_that_needs_a_subset_engine_only_says_so_in_its_job() -> None:
+    jobs = Jobs(JobResult(exit_code=0))
+    tool = CodeTool(
+        spec=ToolSpec(name="t", description="d", input_schema={}),
+        runtime="python",
+        entry="1",
+        sandbox=SandboxSpec(),
+        traits=CallTraits(),
+        jobs=jobs,  # type: ignore[arg-type]
+        needs=ToolNeeds(engine="python-subset", walls=("mount",)),
+    )
+    await tool.run({}, CallContext(key="k", caller=Caller("acme", ""), deadline=0))
+    ((_, need, job),) = jobs.jobs
+    assert (need.engine, need.walls, job.engine) == ("python-subset", frozenset({"mount"}), "python-subset")

@@ -4,6 +4,7 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.tier import Job, JobLimits
 from agentvm.resources.sandbox import SandboxLimits
+from agentvm.resources.tool import ToolNeeds
 from agentvm.tools.sandbox_jobs import (
     DISK_MAX_BYTES,
     WALL_MAX_MS,
@@ -12,6 +13,7 @@ from agentvm.tools.sandbox_jobs import (
     bytes_of,
     check_files,
     engine_of,
+    limits_needed,
     limits_of,
     need_of,
     seconds_of,
@@ -91,3 +93,19 @@ def test_a_path_that_leaves_the_workspace_is_refused_before_anything_starts(path
     with pytest.raises(InvalidInput, match="not a path"):
         check_files({path: b""}, JobLimits())
     check_files({"a/$(id)\n/b": b""}, JobLimits())
+
+
+def test_the_needs_of_a_tool_and_its_sandbox_hold_together() -> None:
+    needs = ToolNeeds(engine="python-subset", packages=("b",), walls=("mount",), memory_bytes=2**30, processes=2)
+    spec = SandboxSpec(packages=("a",), isolator="docker", persistent=True)
+    job = Job(engine="python-subset", limits=limits_of(spec.limits, limits_needed(needs)))
+    need = need_of(job, spec, needs)
+    assert (need.engine, need.packages, need.walls) == ("python-subset", ("a", "b"), frozenset({"mount"}))
+    assert (need.memory_bytes, need.processes, need.tier, need.persistent) == (2**30, 2, "container", True)
+
+
+def test_a_sandbox_with_less_than_the_tool_needs_is_refused() -> None:
+    needs, sandbox = ToolNeeds(memory_bytes=2**30), SandboxLimits(memory_bytes=2**20)
+    job = Job(engine="python", limits=limits_of(sandbox, limits_needed(needs)))
+    with pytest.raises(TierUnavailable, match="needs memory_bytes of 1073741824"):
+        need_of(job, SandboxSpec(), needs)

@@ -221,7 +221,7 @@ def expects(setting: Setting) -> str:
     if kind is Allowance:
         return "limits by metric like {tokens_per_day: 100000, budget_per_month: {soft: 20, hard: 25}}"
     if setting.is_list:
-        return "a list of texts"
+        return f"a list of: {', '.join(setting.items)}" if setting.items else "a list of texts"
     return "a text of 1 to 4096 characters"
 
 

@@ -17,6 +17,7 @@ from agentvm.model.settings import (
     Settings,
     SystemSettings,
 )
+from agentvm.model.tier import TIERS
 from agentvm.model.tool_settings import ToolSettings
 
 Fault = tuple[str, str]
@@ -41,6 +42,11 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
     yield from _proxies(settings.system.trusted_proxies)
     yield from collector_faults(settings.otel)
     yield from _tools(settings.tools)
+    for name, price in settings.billing.tiers.items():
+        if name not in TIERS:
+            yield f"billing.tiers.{name}", f"there is no such tier; there are {', '.join(TIERS)}"
+        elif not price.is_finite() or price < 0:
+            yield f"billing.tiers.{name}", f"it is {price}; it must be a number like 0.00002"
 
 
 def _tools(tools: ToolSettings) -> Iterator[Fault]:

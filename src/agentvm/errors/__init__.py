@@ -38,7 +38,8 @@ The code is part of the API, the text is for people. A message names the item an
     ├── ToolFailed              a tool failed; the model is told
     │   ├── EgressRefused · SecretNotGranted · McpChanged · McpConsentRequired · WorkspaceFull
     │   └── TierUnavailable     no tier of this server can run the job
-    │       └── TierBroken
+    │       ├── TierBroken
+    │       └── EngineLacking
     ├── TurnLimitReached
     └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError

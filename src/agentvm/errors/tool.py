@@ -57,6 +57,12 @@ class TierBroken(TierUnavailable):
     """True when foreign code may have begun to run."""
 
 
+class EngineLacking(TierUnavailable):
+    """A subset engine lacks a module or syntax that the code uses; the code has had no effect yet."""
+
+    code = "engine_lacking"
+
+
 class WorkspaceFull(ToolFailed):
     """The files of a job are more, or larger, than its workspace may hold."""
 

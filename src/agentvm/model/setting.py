@@ -100,6 +100,12 @@ class Setting:
         return tuple(option for option in get_args(self.kind) if isinstance(option, str))
 
     @property
+    def items(self) -> tuple[str, ...]:
+        """The values that a list may hold, if they are only a few."""
+        item = get_args(self.kind)[0] if self.is_list else None
+        return tuple(option for option in get_args(item) if isinstance(option, str))
+
+    @property
     def bounds(self) -> tuple[Any, Any]:
         """The smallest and the largest value of a number."""
         parts = [self.type, *get_args(self.type), *(inner for part in get_args(self.type) for inner in get_args(part))]

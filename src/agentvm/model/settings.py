@@ -252,6 +252,9 @@ class BillingSettings(Group):
             setting("Custom price by `<driver>/<model>` or `<driver>`, in dollars per million tokens.", unset="no price"),
         ],
     ] = field(default_factory=dict)
+    tiers: Mapping[
+        str, Annotated[Decimal, setting("Price of running code by tier, in dollars per second.", unset="it is free")]
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -55,7 +55,7 @@ class Job(Record):
     """One run of foreign code."""
 
     engine: str
-    """`python`, `shell`, `javascript`, or `command`."""
+    """`python`, `shell`, `javascript`, `command`, or one of the subset engines."""
     code: str = ""
     """The text of the program; empty Python runs `main.py` of the files."""
     script: bool = False
@@ -76,6 +76,10 @@ class Job(Record):
     """Functions of the server that Python code may call as `tools.<name>(…)`, each with the names of its parameters."""
     key: str = ""
     """The call that the job belongs to; stable over restarts."""
+    owner: str = ""
+    """The tenant; jobs of two owners never share a warm process. Set by the scheduler."""
+    keep: str = ""
+    """Name of the sandbox that lives on between calls, for a persistent one; empty for one that dies with the job."""
 
 
 class JobOwner(Record):
@@ -131,10 +135,15 @@ class Need(Record):
     disk_bytes: int = 0
     processes: int = 0
     wall_seconds: float = 0.0
-    walls: frozenset[Wall] = frozenset()
+    walls: frozenset[str] = frozenset()
+    """Names of walls; one that no tier knows is one that every tier lacks."""
     tier: TierName | None = None
     """The least tier; a weaker one never replaces it."""
     persistent: bool = False
+
+
+FULL_ENGINES: Mapping[str, str] = {"python-subset": "python", "shell-subset": "shell"}
+"""Subset engines with the engine that runs their programs as well."""
 
 
 class Enforces(Record):
@@ -186,6 +195,8 @@ class Placed(Record):
     price: int = 0
     start_ms: float = 0.0
     why: tuple[tuple[str, str], ...] = ()
+    escalated_from: TierName | None = None
+    """The weaker tier that was tried before; its verdict says what it lacked."""
 
 
 class Unplaced(Record):

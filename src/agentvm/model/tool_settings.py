@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Count, Group, PositiveSeconds, Text, setting
+from agentvm.model.tier_settings import TierSettings
 
 SearchEngine = Literal["searxng", "brave", "tavily"]
 McpSharing = Literal["server", "tenant", "user"]
@@ -81,5 +82,6 @@ class ToolSettings(Group):
         setting("Directory whose programs sandboxes see instead of the host's.", "restart", unset="the host's /usr, read-only"),
     ] = None
     network: ToolNetwork = ToolNetwork()
+    tiers: TierSettings = field(default_factory=TierSettings)
     search: ToolSearchSettings = field(default_factory=ToolSearchSettings)
     mcp_servers: Mapping[str, McpServerEntry] = field(default_factory=dict)

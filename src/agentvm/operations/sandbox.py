@@ -68,7 +68,7 @@ class SandboxRun(Request[SandboxOutcome]):
     `sandbox` is the URI of a sandbox whose limits, files, variables and network hold; the request can only narrow them.
     """
 
-    engine: Literal["python", "shell", "javascript", "command"] | None = None
+    engine: Literal["python", "python-subset", "shell", "shell-subset", "javascript", "command"] | None = None
     code: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] = ""
     argv: Annotated[tuple[Argument, ...], msgspec.Meta(max_length=1_000)] = ()
     input: dict[str, Any] | None = None

@@ -36,6 +36,7 @@ PositiveNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 SETS: tuple[ToolRuntime, ...] = ("openapi", "mcp")
 """Runtimes whose tools are read from a source when they are published."""
 SET_TOOLS_MAX = 500
+_ENGINE = r"^(python(-subset)?|shell(-subset)?|javascript|(binary|image):.{1,200})$"
 
 
 class HttpRequestParts(Record, forbid_unknown_fields=True):
@@ -52,7 +53,7 @@ class HttpRequestParts(Record, forbid_unknown_fields=True):
 class ToolNeeds(Record, forbid_unknown_fields=True):
     """Requirements of running the tool, beside its sandbox. The scheduler takes the cheapest tier that has all of it."""
 
-    engine: Annotated[str, msgspec.Meta(pattern=r"^(python|shell|javascript|(binary|image):.{1,200})$")] | None = None
+    engine: Annotated[str, msgspec.Meta(pattern=_ENGINE)] | None = None
     packages: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=200)] = ()
     walls: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=20)] = ()
     memory_bytes: PositiveNumber | None = None
@@ -152,6 +153,9 @@ class Tools:
             check_reference("sandbox", content.sandbox, "sandboxes")
         for member in _misplaced(content):
             raise ResourceInvalid(f"{member} has no meaning for a tool with the runtime {content.runtime}")
+        if (engine := content.needs and content.needs.engine) and ":" not in engine:
+            if content.runtime != engine.removesuffix("-subset"):
+                raise ResourceInvalid(f"needs.engine: {engine} does not run tools with the runtime {content.runtime}")
         if content.repeat == "safe" and content.effect == "destructive":
             raise ResourceInvalid('repeat: a destructive tool is not safe to repeat; write "keyed" or "never"')
         if wrong := next((name for name, digest in (content.pin or {}).items() if not is_digest(digest)), None):

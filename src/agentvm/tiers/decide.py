@@ -8,7 +8,7 @@ verdict is part of the answer. There is no second best: a job that finds no tier
 from collections.abc import Sequence
 
 from agentvm.model.money import DOLLAR_NANO
-from agentvm.model.tier import TIERS, Need, Offer, Placed, TierRules, Unplaced
+from agentvm.model.tier import FULL_ENGINES, TIERS, Need, Offer, Placed, TierRules, Unplaced
 
 WHY_MAX = 160
 """Characters of one verdict."""
@@ -42,8 +42,13 @@ def fault_of(need: Need, offer: Offer, rules: TierRules, now: int) -> str:
     return ""
 
 
+def engine_on(engine: str, offer: Offer) -> str | None:
+    """The engine of the tier that runs programs of an engine: itself, or the whole of a subset; None if there is neither."""
+    return next((name for name in (engine, FULL_ENGINES.get(engine)) if name in offer.engines), None)
+
+
 def _engine(need: Need, offer: Offer, rules: TierRules) -> str:
-    if need.engine not in offer.engines:
+    if engine_on(need.engine, offer) is None:
         return f"lacks engine {need.engine}"
     if need.packages and not offer.packages:
         return f"lacks packages ({', '.join(need.packages)})"

@@ -11,7 +11,8 @@ import anyio
 
 from agentvm.errors import ShuttingDown
 from agentvm.model.ids import Clock
-from agentvm.model.tool_settings import ToolSettings
+from agentvm.model.money import to_nano
+from agentvm.model.settings import Settings
 
 if TYPE_CHECKING:
     from agentvm.tiers.scheduler import Scheduler
@@ -23,7 +24,7 @@ UID_COUNT_MAX = 16_384
 class TiersOnDemand:
     """The tiers of a server that is running."""
 
-    def __init__(self, settings: Callable[[], ToolSettings], clock: Clock) -> None:
+    def __init__(self, settings: Callable[[], Settings], clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._wanted = anyio.Event()
@@ -59,12 +60,18 @@ class TiersOnDemand:
                 "agentvm.model.public_address",
             )
         )
-        settings = self._settings()
+        settings = self._settings().tools
         launcher = host.LauncherSettings(rootfs=settings.rootfs, first_uid=settings.uids, uids=UID_COUNT_MAX)
         policy = egress.EgressPolicy(rules=rules.AddressRules.parse(settings.network.allow))
         async with process.open_process_tier(launcher, policy) as tier:
             capacity = {"process": settings.slots or slots.default_slots()}
-            self._scheduler = scheduler.Scheduler([tier], slots=capacity, clock=self._clock)
+            self._scheduler = scheduler.Scheduler(
+                [tier],
+                slots=capacity,
+                clock=self._clock,
+                rules=lambda: self._settings().tools.tiers.rules,
+                prices=lambda: {name: to_nano(price) for name, price in self._settings().billing.tiers.items()},
+            )
             self._ready.set()
             await anyio.sleep_forever()
 

@@ -1,21 +1,29 @@
-"""Scheduler — runs each job on the tier that was decided for it, within the slots of that tier."""
+"""Scheduler — runs each job on the tier that was decided for it, within the slots of that tier.
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+A job moves to a stronger tier once, and only on two grounds: its engine is a subset that lacks what the code uses, found
+before the code had any effect, or the tier broke before the code had begun. The move is part of the placement.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from agentvm.errors.tool import TierBroken, TierUnavailable
+from agentvm.errors.tool import EngineLacking, TierBroken, TierUnavailable
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
-from agentvm.model.tier import TIERS, Job, JobLimits, JobResult, Need, Offer, Placed, TierName, TierRules, Unplaced
+from agentvm.model.tier import FULL_ENGINES, TIERS, Job, JobResult, Need, Offer, Placed, TierName, TierRules, Unplaced
 from agentvm.tiers.base import HostCalls, Tier
-from agentvm.tiers.decide import decide
+from agentvm.tiers.decide import WHY_MAX, decide, engine_on
 from agentvm.tiers.slots import TierSlots
 
 logger = get_logger(__name__)
 
 BROKEN_MS = 5_000
 """Time for which a tier that failed to start is not chosen again."""
+
+
+def _free() -> Mapping[str, int]:
+    return {}
 
 
 class Scheduler:
@@ -28,20 +36,27 @@ class Scheduler:
         slots: Mapping[TierName, int],
         clock: Clock,
         rules: Callable[[], TierRules] = TierRules,
+        prices: Callable[[], Mapping[str, int]] = _free,
     ) -> None:
-        """`rules` are the operator's, read for each job."""
+        """`rules` are the operator's, and `prices` billionths of a dollar a second by tier; both are read for each job."""
         self._tiers = {tier.name: tier for tier in tiers}
         self._slots = TierSlots(slots)
         self._clock = clock
         self._rules = rules
+        self._prices = prices
         self._broken: dict[TierName, int] = {}
 
     async def offers(self) -> tuple[Offer, ...]:
         """The offers of all tiers, from the weakest to the strongest."""
         ordered = sorted(self._tiers.values(), key=lambda tier: TIERS.index(tier.name))
-        offers = [await tier.offer() for tier in ordered]
+        offers, prices = [await tier.offer() for tier in ordered], self._prices()
         return tuple(
-            msgspec.structs.replace(offer, free_slots=self._slots.free(offer.tier), broken_until=self._broken.get(offer.tier))
+            msgspec.structs.replace(
+                offer,
+                free_slots=self._slots.free(offer.tier),
+                price_per_second=prices.get(offer.tier, offer.price_per_second),
+                broken_until=self._broken.get(offer.tier),
+            )
             for offer in offers
         )
 
@@ -53,24 +68,39 @@ class Scheduler:
         return answer
 
     async def run(
-        self, need: Need, job: Job, *, tenant: Hashable, calls: HostCalls | None = None, rules: TierRules | None = None
+        self, need: Need, job: Job, *, tenant: str, calls: HostCalls | None = None, rules: TierRules | None = None
     ) -> tuple[Placed, JobResult]:
-        """Runs a job. A tier that breaks before the code has begun is left for another one, once."""
+        """Runs a job, on a second tier if the first one was left on one of the two grounds."""
         placed = await self.place(need, rules)
+        job = msgspec.structs.replace(job, owner=tenant)
         try:
-            return placed, await self._run(placed, job, tenant, calls)
+            return placed, await self._run(placed, job, calls)
         except TierBroken as error:
             if error.started:
                 raise
             self._broken[placed.tier] = self._clock() + BROKEN_MS
             logger.warning("tier_broken", tier=placed.tier, reason=str(error))
-            stronger = [tier for tier in TIERS[TIERS.index(placed.tier) + 1 :] if tier in self._tiers]
-            if not stronger:
-                raise
-            again = await self.place(msgspec.structs.replace(need, tier=stronger[0]), rules)
-            return again, await self._run(again, job, tenant, calls)
+            failure: TierUnavailable = error
+        except EngineLacking as error:
+            failure = error
+        placed = await self._escalate(need, placed, failure, rules)
+        return placed, await self._run(placed, job, calls)
 
-    async def _run(self, placed: Placed, job: Job, tenant: Hashable, calls: HostCalls | None) -> JobResult:
-        async with self._slots.hold(placed.tier, tenant, job.limits.wall_ms / 1000) as seconds:
-            limits: JobLimits = msgspec.structs.replace(job.limits, wall_ms=max(1, round(seconds * 1000)))
-            return await self._tiers[placed.tier].run(msgspec.structs.replace(job, limits=limits), calls)
+    async def _escalate(self, need: Need, first: Placed, failure: TierUnavailable, rules: TierRules | None) -> Placed:
+        stronger = [tier for tier in TIERS[TIERS.index(first.tier) + 1 :] if tier in self._tiers]
+        if not stronger:
+            raise failure
+        # A subset has failed: only the whole engine is a step upwards.
+        engine = FULL_ENGINES.get(need.engine, need.engine) if isinstance(failure, EngineLacking) else need.engine
+        second = await self.place(msgspec.structs.replace(need, tier=stronger[0], engine=engine), rules)
+        ground = f"left: {failure}"[:WHY_MAX]
+        logger.info("job_escalated", tier=second.tier, left=first.tier, ground=ground)
+        why = tuple((tier, ground if tier == first.tier else verdict) for tier, verdict in second.why)
+        return msgspec.structs.replace(second, why=why, escalated_from=first.tier)
+
+    async def _run(self, placed: Placed, job: Job, calls: HostCalls | None) -> JobResult:
+        tier = self._tiers[placed.tier]
+        engine = engine_on(job.engine, await tier.offer()) or job.engine
+        async with self._slots.hold(placed.tier, job.owner, job.limits.wall_ms / 1000) as seconds:
+            limits = msgspec.structs.replace(job.limits, wall_ms=max(1, round(seconds * 1000)))
+            return await tier.run(msgspec.structs.replace(job, engine=engine, limits=limits), calls)

@@ -7,13 +7,14 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.ids import TenantId, UserId
-from agentvm.model.tier import Job, JobOwner, JobResult
+from agentvm.model.tier import FULL_ENGINES, Job, JobOwner, JobResult
 from agentvm.model.tool import ToolRuntime
 from agentvm.resources.sandbox import SandboxLimits
+from agentvm.resources.tool import ToolNeeds
 from agentvm.resources.tool_entry import fill, parse_command
 from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, error_result
 from agentvm.tools.metered_jobs import MeteredJobs
-from agentvm.tools.sandbox_jobs import SandboxSpec, limits_of, need_of, text_of
+from agentvm.tools.sandbox_jobs import NO_NEEDS, SandboxSpec, limits_needed, limits_of, need_of, text_of
 
 CODE_RUNTIMES: frozenset[ToolRuntime] = frozenset({"python", "javascript", "shell", "command"})
 OUTPUT_TAIL_CHARACTERS = 4_000
@@ -30,6 +31,7 @@ class CodeTool(TraitsOfTool):
     sandbox: SandboxSpec
     traits: CallTraits
     jobs: MeteredJobs
+    needs: ToolNeeds = NO_NEEDS
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Runs the code with the call's input. The result is the value of `run`, or what the program wrote."""
@@ -39,18 +41,18 @@ class CodeTool(TraitsOfTool):
             name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in input.items()
         }
         job = Job(
-            engine=self.runtime,
+            engine=engine if (engine := self.needs.engine or "") in FULL_ENGINES else self.runtime,
             code="" if is_command else self.entry,
             argv=tuple(fill(part, values) for part in parse_command(self.entry)) if is_command else (),
             input=dict(input),
             env=self.sandbox.env,
             files=self.sandbox.files,
-            limits=limits_of(self.sandbox.limits, own),
+            limits=limits_of(self.sandbox.limits, limits_needed(self.needs), own),
             network=self.sandbox.hosts,
             key=context.key,
         )
         owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
-        _, result = await self.jobs.run(owner, need_of(job, self.sandbox), job)
+        _, result = await self.jobs.run(owner, need_of(job, self.sandbox, self.needs), job)
         return _result(self.spec.name, self.runtime, result)
 
 

@@ -10,7 +10,7 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.errors.tool import SecretNotGranted
 from agentvm.model.secret import Secret
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World, default_world
-from agentvm.resources.tool import HttpRequestParts
+from agentvm.resources.tool import HttpRequestParts, ToolNeeds
 from agentvm.tools.base import CallableTool, CallTraits
 from agentvm.tools.code import CODE_RUNTIMES, CodeTool
 from agentvm.tools.http import HttpTool
@@ -51,6 +51,7 @@ class ToolFactory:
                 sandbox=rendered_sandbox(str(target["name"]), target.get("resolved", {}).get("sandbox") or {}),
                 traits=_traits(target, runtime),
                 jobs=self.jobs,
+                needs=msgspec.convert(target.get("needs") or {}, ToolNeeds),
             )
         return None
 

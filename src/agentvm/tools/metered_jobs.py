@@ -4,20 +4,25 @@ The same for a request and for a tool of an agent. The time is reserved before, 
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
 import msgspec
 
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
+from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed, TierRules
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
 from agentvm.tiers.base import HostCalls
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.sandbox_jobs import seconds_of
+
+
+def _no_rules(tenant_id: TenantId) -> TierRules:
+    return TierRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class MeteredJobs:
     store: Store
     quotas: Quotas
     clock: Clock
+    rules: Callable[[TenantId], TierRules] = _no_rules
+    """Rules of a tenant; they hold beside the operator's, which the scheduler knows."""
 
     async def why_missing(self, engine: str) -> str | None:
         """Returns why no tier of this machine has the engine, with the remedy; None if one has it."""
@@ -40,13 +47,14 @@ class MeteredJobs:
         """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it."""
         scheduler = await self.tiers.scheduler()
         # Before anything is reserved: what cannot be run costs nothing.
-        await scheduler.place(need)
+        rules = self.rules(owner.tenant_id)
+        await scheduler.place(need, rules)
         hold = await self.quotas.hold_sandbox(owner.tenant_id, owner.user_id, seconds_of(job.limits))
         began, placed, result = time.monotonic(), None, None
         limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
         try:
             limited = msgspec.structs.replace(job, limits=limits)
-            placed, result = await scheduler.run(need, limited, tenant=owner.tenant_id, calls=calls)
+            placed, result = await scheduler.run(need, limited, tenant=owner.tenant_id, calls=calls, rules=rules)
         finally:
             # Of a job that was lost nobody knows more than when it began.
             wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms

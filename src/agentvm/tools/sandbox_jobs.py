@@ -15,6 +15,7 @@ from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
 from agentvm.model.tier import Job, JobLimits, Need, TierName
 from agentvm.resources.sandbox import PATH_DEPTH_MAX, PATH_MAX, SandboxLimits
+from agentvm.resources.tool import ToolNeeds
 
 WALL_MAX_MS = 600_000
 MEMORY_MAX_BYTES = 4 * 1024**3
@@ -22,6 +23,7 @@ DISK_MAX_BYTES = 1024**3
 OUTPUT_MAX_BYTES = 16 * 1024 * 1024
 PROCESSES_MAX = 512
 CPU_SECONDS_MAX = 600
+NO_NEEDS = ToolNeeds()
 _DEFAULTS = JobLimits()
 _ENGINES = {"python": "python", "shell": "shell", "node": "javascript", "javascript": "javascript"}
 """Names of a sandbox's `runtime` with the engine of each."""
@@ -89,22 +91,40 @@ def limits_of(*layers: SandboxLimits) -> JobLimits:
     )
 
 
-def need_of(job: Job, spec: SandboxSpec) -> Need:
-    """The least that a tier must give to the job."""
+def limits_needed(needs: ToolNeeds) -> SandboxLimits:
+    """The limits that a tool needs, as those of a sandbox: they hold where its sandbox states none."""
+    return SandboxLimits(
+        memory_bytes=needs.memory_bytes,
+        cpu_seconds=needs.cpu_seconds,
+        processes=needs.processes,
+        file_bytes=needs.disk_bytes,
+    )
+
+
+def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
+    """The least that a tier must give to the job: the sandbox and the tool state it together.
+
+    `TierUnavailable` when the limits of the job are below what the tool needs.
+    """
     if spec.isolator is not None and spec.isolator not in _ISOLATORS:
         known = ", ".join(_ISOLATORS)
         raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {known}")
     engine = job.engine
     if engine == "command" and "/" not in job.argv[0]:
         engine = f"binary:{job.argv[0]}"
+    for name in ("memory_bytes", "cpu_seconds", "processes", "disk_bytes"):
+        least, limit = getattr(needs, name), getattr(job.limits, name)
+        if least is not None and least > limit:
+            raise TierUnavailable(f"The tool needs {name} of {least}; its sandbox, or this server, allows {limit}")
     return Need(
-        engine=engine,
-        packages=spec.packages,
+        engine=needs.engine or engine,
+        packages=tuple(dict.fromkeys((*spec.packages, *needs.packages))),
         net=job.network,
         memory_bytes=job.limits.memory_bytes,
         disk_bytes=job.limits.disk_bytes,
         processes=job.limits.processes,
         wall_seconds=job.limits.wall_ms / 1000,
+        walls=frozenset(needs.walls),
         tier=None if spec.isolator is None else _ISOLATORS[spec.isolator],
         persistent=spec.persistent,
     )
