@@ -8,11 +8,11 @@ from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -132,7 +132,7 @@ def test_the_list_of_sessions_is_numbered(capsys: pytest.CaptureFixture[str]) ->
 def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = MessageId("m1"), MessageId("m2")
     call = ToolCall(id="c1", name="calculator", input={"expression": "6*7"})
-    result = ToolResult(id="c1", name="calculator", output=ToolOutput(type="text", value="42"))
+    result = ToolResult(id="c1", name="calculator", output=TextOutput(value="42"))
     said: list[Message] = [
         UserMessage(id=first, timestamp=0, role="user", content=(TextPart(text="6 times 7?"),)),
         AssistantMessage(id=second, timestamp=0, role="assistant", content=(ThinkingPart(reasoning="hm"),)),

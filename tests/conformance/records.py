@@ -6,6 +6,7 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
+    ErrorTextOutput,
     FilePart,
     ImagePart,
     Message,
@@ -13,7 +14,6 @@ from agentvm.model.message import (
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -109,7 +109,7 @@ EVERY_KIND: tuple[Message, ...] = (
         timestamp=5,
         role="tool",
         tool_call_id="c",
-        tool_result=ToolResult(id="c", name="run", output=ToolOutput(type="error-text", value="no")),
+        tool_result=ToolResult(id="c", name="run", output=ErrorTextOutput(value="no")),
     ),
     ErrorMessage(id=MessageId("6"), timestamp=6, role="error", content="down", error_code="timeout"),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
-from agentvm.model.message import ToolOutput, ToolResult, ToolResultMessage
+from agentvm.model.message import TextOutput, ToolResult, ToolResultMessage
 from agentvm.storage.sessions import FoundPage, MessageSearch
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.store import Store
@@ -65,7 +65,7 @@ async def check_a_hit_leads_to_its_message(store: Store) -> None:
 async def check_a_search_is_narrowed(store: Store) -> None:
     home = await settle(store, image(), image("other"))
     await home.add_session(session("b"))
-    result = ToolResult(id="c", name="weather", output=ToolOutput(type="text", value="same sun"))
+    result = ToolResult(id="c", name="weather", output=TextOutput(value="same sun"))
     told = ToolResultMessage(id=MessageId("t"), timestamp=30, role="tool", tool_call_id="c", tool_result=result)
     await home.log(SESSION).record(messages=[said("u", "same", 10), answered("a", "same", 20), told], now=30)
     await home.log(SessionId("b")).record(messages=[said("b", "same", 40)], now=40)

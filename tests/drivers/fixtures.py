@@ -14,7 +14,17 @@ from agentvm.drivers.base import (
     UserEntry,
 )
 from agentvm.drivers.failures import Failures
-from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, ToolOutput, ToolResult
+from agentvm.model.message import (
+    ContentOutput,
+    ErrorTextOutput,
+    FilePart,
+    ImagePart,
+    LinkPart,
+    TextOutput,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from agentvm.model.secret import Secret
 
 KEY = "sk-test-1234567890abcdef"
@@ -54,7 +64,7 @@ def called(*calls: tuple[str, str], text: str = "") -> AssistantEntry:
 
 
 def answered(call_id: str, value: str, *, failed: bool = False) -> ToolResultsEntry:
-    output = ToolOutput(type="error-text" if failed else "text", value=value)
+    output = ErrorTextOutput(value=value) if failed else TextOutput(value=value)
     return ToolResultsEntry(results=(ToolResult(id=call_id, name="weather", output=output),))
 
 
@@ -69,3 +79,15 @@ EVERY_PART = (
     FilePart(data="cGRm", media_type="application/pdf", filename="a.pdf"),
     FilePart(data=base64_of("notes"), media_type="text/plain", filename="a.txt"),
 )
+
+
+def answered_with_pictures(*call_ids: str) -> ToolResultsEntry:
+    """Results with a text, a picture, a file and an address each."""
+    parts = (
+        TextPart(text="A plot."),
+        ImagePart(data="aGk=", media_type="image/png"),
+        FilePart(data="emlw", media_type="application/zip", filename="a.zip"),
+        LinkPart(uri="https://example.test/more"),
+    )
+    results = (ToolResult(id=call_id, name="plot", output=ContentOutput(value=parts)) for call_id in call_ids)
+    return ToolResultsEntry(results=tuple(results))

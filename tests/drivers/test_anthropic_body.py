@@ -1,6 +1,8 @@
+from typing import Any, cast
+
 import msgspec
 import pytest
-from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answered, called, prompt
+from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answered, answered_with_pictures, called, prompt
 
 from agentvm.drivers.anthropic_body import messages_body, redacted_mark
 from agentvm.drivers.base import AssistantEntry, UserEntry
@@ -203,3 +205,11 @@ def test_a_model_is_asked_to_go_on_with_what_it_has_begun() -> None:
     ]
     # What the next call shares with this one can be read from the cache.
     assert "cache_control" in body["messages"][-1]["content"][0]
+
+
+def test_pictures_of_a_result_stand_inside_it() -> None:
+    body = messages_body(prompt(UserEntry(content="plot it"), called(("c1", "plot")), answered_with_pictures("c1")), FAILURES)
+    (result,) = cast(list[dict[str, Any]], body["messages"])[-1]["content"]
+    assert (result["type"], result["tool_use_id"]) == ("tool_result", "c1")
+    assert [block["type"] for block in result["content"]] == ["text", "image", "text", "text"]
+    assert result["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}

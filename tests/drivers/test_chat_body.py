@@ -1,10 +1,12 @@
+from typing import Any, cast
+
 import msgspec
 import pytest
 from msgspec import structs
-from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
+from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, answered_with_pictures, called, prompt
 
 from agentvm.drivers.base import AssistantEntry, UserEntry
-from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, chat_body, estimate_prompt, reasoning_mark
+from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, chat_body, estimate_prompt, origins, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
@@ -170,3 +172,26 @@ def test_a_model_is_asked_to_go_on_with_what_it_has_begun(speech_only: bool) -> 
         {"role": "user", "content": CONTINUE_INSTRUCTION},
     ]
     assert chat_body(structs.replace(begun, begun=" \n"), FAILURES)["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_pictures_of_results_follow_after_all_results_in_a_message_of_their_own() -> None:
+    results = answered_with_pictures("c1", "c2")
+    conversation = (UserEntry(content="plot it"), called(("c1", "plot"), ("c2", "plot")), results)
+    body = chat_body(prompt(*conversation), FAILURES)
+    *_, first, second, pictures = cast(list[dict[str, Any]], body["messages"])
+    assert [(each["role"], each.get("tool_call_id")) for each in (first, second, pictures)] == [
+        ("tool", "c1"),
+        ("tool", "c2"),
+        ("user", None),
+    ]
+    assert first["content"] == "A plot.\n[image/png]\n[a.zip, application/zip]\nhttps://example.test/more"
+    assert [block["type"] for block in pictures["content"]] == ["text", "image_url", "text", "image_url"]
+    assert "c2" in pictures["content"][2]["text"]
+    assert [place for place, _ in origins(prompt(*conversation))] == [0, 1, 2, 2, 2]
+
+
+def test_a_model_that_reads_text_only_is_told_that_there_was_a_picture() -> None:
+    conversation = (UserEntry(content="plot it"), called(("c1", "plot")), answered_with_pictures("c1"))
+    body = chat_body(prompt(*conversation), FAILURES, speech_only=True)
+    *_, told = cast(list[dict[str, Any]], body["messages"])
+    assert "image/png: this model cannot read it" in told["content"]

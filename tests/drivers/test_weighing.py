@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.weighing import ESCAPES_MAX, PAGE_TOKENS, SCANNED_BYTES_MAX, STREAMS_MAX, count_pages, most_input
-from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, ToolOutput, ToolResult
+from agentvm.model.message import FilePart, ImagePart, TextOutput, TextPart, ThinkingPart, ToolCall, ToolResult
 
 WINDOW = 200_000
 TOOL = ToolSpec(name="look", description="looks", input_schema={"type": "object"})
@@ -51,7 +51,7 @@ def test_everything_that_is_said_weighs_something() -> None:
     call = ToolCall(id="c", name="look", input={"at": "x" * 1_000})
     thought = ThinkingPart(reasoning="r" * 1_000, signature="s" * 1_000)
     assert weight(AssistantEntry(text="t" * 1_000, thinking=(thought,), tool_calls=(call,))) > 4_000
-    result = ToolResult(id="c", name="look", output=ToolOutput(type="text", value="v" * 1_000))
+    result = ToolResult(id="c", name="look", output=TextOutput(value="v" * 1_000))
     assert weight(ToolResultsEntry(results=(result,))) > 1_000
 
 

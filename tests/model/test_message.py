@@ -9,15 +9,21 @@ from agentvm.errors import InvalidInput
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
+    ContentOutput,
+    DeniedOutput,
+    ErrorJsonOutput,
     ErrorMessage,
+    ErrorTextOutput,
     FilePart,
     ImagePart,
+    JsonOutput,
+    LinkPart,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -47,7 +53,15 @@ parts = (
 spoken = st.builds(TextPart, text=texts) | st.builds(ThinkingPart, reasoning=texts, signature=st.none() | texts)
 counts = st.integers(0, 2**40)
 usages = st.builds(Usage, input_tokens=counts, output_tokens=counts, cache_read_tokens=counts, estimated=st.booleans())
-outputs = st.builds(ToolOutput, type=st.sampled_from(["text", "error-text"]), value=texts)
+output_parts = parts | st.builds(LinkPart, uri=texts, name=st.none() | texts)
+outputs = (
+    st.builds(TextOutput, value=texts)
+    | st.builds(ErrorTextOutput, value=texts)
+    | st.builds(JsonOutput, value=json_values)
+    | st.builds(ErrorJsonOutput, value=json_values)
+    | st.builds(DeniedOutput, reason=texts)
+    | st.builds(ContentOutput, value=st.lists(output_parts).map(tuple))
+)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         UserMessage, id=ids, timestamp=times, turn_id=turns, role=st.just("user"), content=texts | st.lists(parts).map(tuple)
@@ -97,7 +111,7 @@ def test_every_message_names_its_role_and_subtype(message: Message) -> None:
 
 def test_messages_have_the_shapes_1x_clients_read() -> None:
     call = ToolCall(id="toolu_1", name="Bash", input={"command": "ls"})
-    result = ToolResult(id="toolu_1", name="Bash", output=ToolOutput(type="text", value="a.txt"))
+    result = ToolResult(id="toolu_1", name="Bash", output=TextOutput(value="a.txt"))
     call_message = ToolCallMessage(id=MessageId("m2"), timestamp=2, role="assistant", tool_call=call, parent_id=MessageId("m1"))
     result_message = ToolResultMessage(id=MessageId("m3"), timestamp=3, role="tool", tool_call_id="toolu_1", tool_result=result)
     assert json.loads(encode_message(call_message)) == {
@@ -163,3 +177,25 @@ def test_any_text_becomes_encodable(text: str) -> None:
 @pytest.mark.parametrize(("text", "expected"), [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\udc00", "\ufffd")])
 def test_only_lone_halves_are_replaced(text: str, expected: str) -> None:
     assert repair_text(text) == expected
+
+
+def test_a_denied_call_of_an_older_server_is_read() -> None:
+    body = encode_message(
+        ToolResultMessage(
+            id=MessageId("m"),
+            timestamp=1,
+            role="tool",
+            tool_call_id="c",
+            tool_result=ToolResult(id="c", name="t", output=DeniedOutput(value="not today")),
+        )
+    )
+    assert b"reason" not in body
+    message = decode_message(body)
+    assert isinstance(message, ToolResultMessage)
+    assert message.tool_result.output.text == "not today"
+
+
+def test_the_text_of_a_result_with_pictures_names_them() -> None:
+    picture = ImagePart(data="attachment:sha256:" + "0" * 64, media_type="image/png", name="plot.png")
+    output = ContentOutput(value=(TextPart(text="Done."), picture, LinkPart(uri="https://a.test/x", name="more")))
+    assert output.text == f"Done.\n[plot.png, image/png: {picture.data}]\nmore: https://a.test/x"

@@ -10,7 +10,7 @@ from agentvm.events import CATALOGUE, EventData
 from agentvm.events.base import EventScope
 from agentvm.events.error import CommandError
 from agentvm.events.lifecycle import ContainerCreated
-from agentvm.events.message import AssistantMessageEvent, MessagePersisted, SilentMessageEvent
+from agentvm.events.message import AssistantMessageEvent, MessagePersisted, SilentMessageEvent, ToolResultMessageEvent
 from agentvm.events.state import ConversationResponding, ToolCompleted
 from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
@@ -143,3 +143,22 @@ def test_any_name_and_request_id_come_back_as_they_were(text: str) -> None:
 
 def test_the_probe_is_a_harmless_event() -> None:
     assert json.loads(encode_hello(7).bare) == {"type": "server_hello", "timestamp": 7, "data": {}}
+
+
+@pytest.mark.parametrize(
+    ("output", "flat"),
+    [
+        (model.JsonOutput(value={"a": [1]}), {"type": "text", "value": '{"a":[1]}'}),
+        (model.ErrorJsonOutput(value={"code": 7}), {"type": "error-text", "value": '{"code":7}'}),
+        (model.DeniedOutput(reason="no"), {"type": "execution-denied", "reason": "no", "value": "no"}),
+        (model.TextOutput(value="x"), {"type": "text", "value": "x"}),
+        (model.ContentOutput(value=(model.TextPart(text="x"),)), {"type": "content", "value": [{"type": "text", "text": "x"}]}),
+    ],
+)
+def test_results_are_what_clients_of_1x_know(output: model.ToolOutput, flat: object) -> None:
+    result = model.ToolResult(id="c", name="t", output=output)
+    message = model.ToolResultMessage(id=MessageId("m"), timestamp=1, role="tool", tool_call_id="c", tool_result=result)
+    assert sent(ToolResultMessageEvent(message=message))["data"]["toolResult"]["output"] == flat
+    reply = ImageMessagesReply(image_id=ImageId("img_1"), messages=(message,))
+    told = json.loads(encode_reply("image_messages", "r", reply, 1).bare)
+    assert told["data"]["messages"][0]["toolResult"]["output"] == flat

@@ -199,9 +199,9 @@ async def test_whatever_a_tool_does_the_model_gets_a_result_and_goes_on(name: st
         results = {
             one.tool_call_id: one.tool_result.output for one in await world.messages() if isinstance(one, ToolResultMessage)
         }
-        assert (results["c1"].type, results["c2"].value) == ("error-text", "fine")
-        assert says in results["c1"].value
-        assert "ZeroDivisionError" not in results["c1"].value
+        assert (results["c1"].type, results["c2"].text) == ("error-text", "fine")
+        assert says in results["c1"].text
+        assert "ZeroDivisionError" not in results["c1"].text
 
 
 async def test_input_that_is_no_json_is_told_to_the_model_and_the_tool_is_not_run() -> None:

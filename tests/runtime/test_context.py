@@ -21,11 +21,11 @@ from agentvm.model.message import (
     FilePart,
     ImagePart,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserContent,
@@ -67,7 +67,7 @@ def result(turn: int, call_id: str) -> ToolResultMessage:
         turn_id=TurnId(f"turn_{turn}"),
         role="tool",
         tool_call_id=call_id,
-        tool_result=ToolResult(id=call_id, name="Bash", output=ToolOutput(type="text", value=f"of {call_id}")),
+        tool_result=ToolResult(id=call_id, name="Bash", output=TextOutput(value=f"of {call_id}")),
     )
 
 

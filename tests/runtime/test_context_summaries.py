@@ -16,10 +16,10 @@ from agentvm.model.ids import MessageId, RewindId, SummaryId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
     Message,
+    TextOutput,
     TextPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -70,7 +70,7 @@ class Conversation:
             turn_id, name = self.queue[0], self.name()
             parent = MessageId(f"a{name}")
             call = ToolCall(id=f"c{name}", name="run", input={})
-            result = ToolResult(id=call.id, name="run", output=ToolOutput(type="text", value=f"result {name}"))
+            result = ToolResult(id=call.id, name="run", output=TextOutput(value=f"result {name}"))
             said = AssistantMessage(
                 id=parent, timestamp=1, turn_id=turn_id, role="assistant", content=(TextPart(text=f"step {name}"),)
             )

@@ -36,7 +36,7 @@ async def result(content: Mapping[str, object], call_input: dict[str, object]) -
         told = driver.prompts[1].conversation[-1]
         assert isinstance(told, ToolResultsEntry)
         (one,) = told.results
-        return one.output.type, one.output.value
+        return one.output.type, one.output.text
 
 
 async def test_an_http_tool_asks_its_server_and_the_model_hears_the_picked_part() -> None:
@@ -54,7 +54,7 @@ async def test_an_http_tool_asks_its_server_and_the_model_hears_the_picked_part(
             "effect": "read",
             "http": {"pick": "/data"},
         }
-        assert await result(content, {"n": 3}) == ("text", '{"price":7}')
+        assert await result(content, {"n": 3}) == ("json", '{"price":7}')
         assert [request.target for request in asked] == ["/prices/3"]
 
 
@@ -64,7 +64,7 @@ async def test_a_python_tool_runs_in_a_sandbox() -> None:
         "entry": "def run(n):\n    return {'twice': 2 * n}",
         "inputSchema": NUMBER,
     }
-    assert await result(content, {"n": 21}) == ("text", '{"twice":42}')
+    assert await result(content, {"n": 21}) == ("json", '{"twice":42}')
 
 
 async def test_a_shell_tool_has_its_input_as_variables_and_never_in_its_text() -> None:
@@ -136,7 +136,7 @@ async def test_an_agent_reads_a_page_of_the_web() -> None:
             await desk.hear("turn_response")
             told = driver.prompts[1].conversation[-1]
             assert isinstance(told, ToolResultsEntry)
-            assert "Green & black." in told.results[0].output.value
+            assert "Green & black." in told.results[0].output.text
 
 
 async def test_web_search_is_there_only_with_a_search_engine() -> None:
@@ -160,7 +160,7 @@ async def code_result(call_input: dict[str, object], name: str = "run_python", *
         await desk.hear("turn_response")
         told = driver.prompts[1].conversation[-1]
         assert isinstance(told, ToolResultsEntry)
-        return desk, json.loads(told.results[0].output.value)
+        return desk, json.loads(told.results[0].output.text)
 
 
 async def test_an_agent_runs_python_without_asking_anybody() -> None:

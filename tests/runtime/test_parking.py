@@ -57,7 +57,7 @@ async def answer(world: World, wait: ToolWait, decision: WaitDecision = "approve
 
 async def results(world: World) -> list[tuple[str, str, str]]:
     return [
-        (message.tool_call_id, message.tool_result.output.type, message.tool_result.output.value)
+        (message.tool_call_id, message.tool_result.output.type, message.tool_result.output.text)
         for message in await world.messages()
         if isinstance(message, ToolResultMessage)
     ]

@@ -14,11 +14,11 @@ from agentvm.model.message import (
     FilePart,
     ImagePart,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserContent,
@@ -47,7 +47,7 @@ def answer(number: int, text: str, *thinking: ThinkingPart) -> Message:
 
 def used(number: int) -> list[Message]:
     call = ToolCall(id=f"c{number}", name="look", input={})
-    result = ToolResult(id=f"c{number}", name="look", output=ToolOutput(type="text", value="seen"))
+    result = ToolResult(id=f"c{number}", name="look", output=TextOutput(value="seen"))
     turn_id = TurnId(f"t{number}")
     return [
         ToolCallMessage(

@@ -1,7 +1,7 @@
 """The text of strangers in a prompt: known also after a restart, and as it was when the model asked."""
 
 from agentvm.model.ids import MessageId, TurnId
-from agentvm.model.message import ToolCall, ToolCallMessage, ToolOutput, ToolResult, ToolResultMessage
+from agentvm.model.message import TextOutput, ToolCall, ToolCallMessage, ToolResult, ToolResultMessage
 from agentvm.runtime.answering import _is_tainted
 from agentvm.storage.base import Recalled
 
@@ -20,7 +20,7 @@ def call(call_id: str, turn_id: str = "t2") -> ToolCallMessage:
 
 
 def result(call_id: str, *, tainted: bool, turn_id: str = "t2") -> ToolResultMessage:
-    output = ToolOutput(type="text", value="")
+    output = TextOutput(value="")
     return ToolResultMessage(
         id=MessageId(f"result_{call_id}"),
         timestamp=1,

@@ -59,7 +59,7 @@ async def test_a_clients_tool_has_the_result_that_the_client_sends() -> None:
         await world.runtime.answer_wait(DEFAULT_TENANT, wait, WaitAnswer(decision="answer", result={"photo": 7}), None)
         await world.hear("turn_response")
         (result,) = [one.tool_result for one in await world.messages() if isinstance(one, ToolResultMessage)]
-        assert result.output.value == '{"photo":7}'
+        assert result.output.text == '{"photo":7}'
 
 
 async def test_an_approval_that_is_remembered_is_not_asked_for_again() -> None:

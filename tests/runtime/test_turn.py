@@ -229,14 +229,17 @@ def test_calls_run_unless_the_answer_was_cut_off(reason: StopReason, calls: bool
     assert bool(now.pending) == (stop == "tool_use")
 
 
-@pytest.mark.parametrize(("result", "value"), [("plain", "plain"), ({"a": [1]}, '{"a":[1]}'), (None, "null"), (14, "14")])
-def test_a_result_that_is_no_text_is_stored_as_json(result: object, value: str) -> None:
+@pytest.mark.parametrize(
+    ("result", "kind", "value"),
+    [("plain", "text", "plain"), ({"a": [1]}, "json", '{"a":[1]}'), (None, "json", "null"), (14, "json", "14")],
+)
+def test_a_result_that_is_no_text_is_stored_as_json(result: object, kind: str, value: str) -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
     _, told = turn.tool_finished(now, now.pending[0].call, ToolOutcome(result, False), 200)
     record = only(told, message.ToolResultMessageEvent)
     assert isinstance(record, message.ToolResultMessageEvent)
     assert isinstance(record.message, ToolResultMessage)
-    assert (record.message.tool_result.output.type, record.message.tool_result.output.value) == ("text", value)
+    assert (record.message.tool_result.output.type, record.message.tool_result.output.text) == (kind, value)
     assert record.message.tool_call_id == record.message.tool_result.id == "toolu_1"
 
 

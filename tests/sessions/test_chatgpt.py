@@ -54,7 +54,7 @@ def test_the_branch_that_was_looked_at_last_comes_in() -> None:
     assert isinstance(call, ToolCallMessage)
     assert (call.tool_call.name, call.tool_call.input, call.parent_id) == ("python", {"text": "6*8"}, thought.id)
     assert isinstance(result, ToolResultMessage)
-    assert (result.tool_call_id, result.tool_result.output.value) == (call.tool_call.id, "48")
+    assert (result.tool_call_id, result.tool_result.output.text) == (call.tool_call.id, "48")
     assert isinstance(answered, AssistantMessage)
     assert answered.text == "48."
     assert isinstance(pictured, UserMessage)

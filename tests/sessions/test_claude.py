@@ -53,7 +53,7 @@ def test_messages_come_in_with_their_parts() -> None:
     assert isinstance(call, ToolCallMessage)
     assert call.tool_call.input == {"city": "Kyoto"}
     assert isinstance(result, ToolResultMessage)
-    assert (result.tool_result.output.type, result.tool_result.output.value) == ("text", "sun")
+    assert (result.tool_result.output.type, result.tool_result.output.text) == ("text", "sun")
     assert isinstance(said, AssistantMessage)
     assert said.text == "No."
     assert isinstance(thanks, UserMessage)

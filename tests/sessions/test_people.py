@@ -13,8 +13,8 @@ from agentvm.model.message import (
     FilePart,
     ImagePart,
     Message,
+    TextOutput,
     TextPart,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -45,7 +45,7 @@ async def test_a_page_of_markdown_tells_everything_that_was_said() -> None:
 
 
 async def test_a_fence_cannot_be_left() -> None:
-    output = ToolOutput(type="text", value="```\n# not a heading\n`````")
+    output = TextOutput(value="```\n# not a heading\n`````")
     result = ToolResult(id="c", name="run", output=output)
     said = ToolResultMessage(id=MessageId("1"), timestamp=1, role="tool", tool_call_id="c", tool_result=result)
     async with open_store(None) as store:

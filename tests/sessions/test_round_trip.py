@@ -10,20 +10,22 @@ from tests.conformance.records import HOME, IMAGE, SESSION, session
 from tests.sessions.histories import TENANT, archive, history, put, take_in
 from tests.support.examples import examples
 
-from agentvm.model.attachment import reference_to
-from agentvm.model.attachment import references as references_of
+from agentvm.model.attachment import reference_to, references_of
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
+    ContentOutput,
+    DeniedOutput,
+    ErrorJsonOutput,
     ErrorMessage,
     FilePart,
     ImagePart,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -73,7 +75,9 @@ messages = st.one_of(
         ToolResultMessage, role=st.just("tool"), tool_call_id=text,
         tool_result=st.builds(
             ToolResult, id=text, name=text,
-            output=st.builds(ToolOutput, type=st.sampled_from(["text", "error-text"]), value=text),
+            output=st.builds(TextOutput, value=text) | st.builds(ErrorJsonOutput, value=json)
+            | st.builds(ContentOutput, value=st.lists(user_parts, max_size=3).map(tuple))
+            | st.builds(DeniedOutput, reason=text),
         ), **about,
     ),
     st.builds(ErrorMessage, role=st.just("error"), content=text, error_code=text, **about),
@@ -107,8 +111,7 @@ async def carry(said: Said, other: Said, title: str | None) -> None:
             assert told == kept
             assert await homes[0].log(session_id).list_turns() == await homes[1].log(session_id).list_turns()
             assert await homes[0].get_session(session_id) == await homes[1].get_session(session_id)
-        contents = (one.content for one in (*said.messages, *other.messages) if isinstance(one, UserMessage))
-        wanted = {digest for content in contents for digest in references_of(content)}
+        wanted = {digest for one in (*said.messages, *other.messages) for digest in references_of(one)}
         for body in FILES:
             digest = line.digest_of(body)
             expected = body if digest in wanted and body != FILES[-1] else None

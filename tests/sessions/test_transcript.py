@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from tests.conformance.records import EVERY_KIND
 
 from agentvm.model.ids import MessageId
-from agentvm.model.message import Message, ToolOutput, ToolResult, ToolResultMessage, UserMessage
+from agentvm.model.message import Message, TextOutput, ToolResult, ToolResultMessage, UserMessage
 from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.transcript import TOOL_RESULT_MAX_BYTES, shorten, take, transcribe
 
@@ -21,7 +21,7 @@ def test_everything_that_was_said_and_done_is_in_it_but_what_was_thought() -> No
 
 
 def test_of_a_long_result_the_beginning_and_the_end_are_kept() -> None:
-    output = ToolOutput(type="text", value=f"begin {'x' * 10_000} end")
+    output = TextOutput(value=f"begin {'x' * 10_000} end")
     result = ToolResult(id="c", name="run", output=output)
     message = ToolResultMessage(id=MessageId("m"), timestamp=1, role="tool", tool_call_id="c", tool_result=result)
     text = transcribe([message])

@@ -119,7 +119,7 @@ class Screen:
                 case ToolCallMessage(tool_call=call):
                     self._inputs[call.id] = call.input
                 case ToolResultMessage(tool_result=result):
-                    self._tool({"toolId": result.id, "toolName": result.name}, result.output.value)
+                    self._tool({"toolId": result.id, "toolName": result.name}, result.output.text)
                 case ErrorMessage(content=text):
                     self._line(f"Error: {text}", fg="red")
         if not messages:

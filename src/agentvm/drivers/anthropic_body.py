@@ -5,11 +5,21 @@ from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
-from agentvm.drivers.conversation import newest_user, thinking_tokens
+from agentvm.drivers.conversation import newest_user, thinking_tokens, told_parts
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url
-from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
+from agentvm.model.message import (
+    ContentOutput,
+    FilePart,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolResult,
+    UserContent,
+    UserPart,
+    is_failure,
+)
 
 _CACHED: RequestJson = {"type": "ephemeral"}
 _NOTHING: RequestJson = {"type": "text", "text": "(nothing)"}
@@ -103,7 +113,7 @@ def _message(entry: ConversationEntry, reader: PartRenderer) -> list[RequestJson
             blocks = _assistant_blocks(entry)
             return [{"role": "assistant", "content": blocks}] if blocks else []
         case ToolResultsEntry(results=results):
-            return [{"role": "user", "content": [_result(result) for result in results]}]
+            return [{"role": "user", "content": [_result(result, reader) for result in results]}]
 
 
 def _assistant_blocks(entry: AssistantEntry) -> list[RequestJson]:
@@ -129,9 +139,14 @@ def _thinking(part: ThinkingPart) -> list[RequestJson]:
     return [{"type": "thinking", "thinking": part.reasoning, "signature": part.signature}]
 
 
-def _result(result: ToolResult) -> RequestJson:
-    block: RequestJson = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": result.output.value}
-    if result.output.type == "error-text":
+def _result(result: ToolResult, reader: PartRenderer) -> RequestJson:
+    output = result.output
+    content: object = output.text
+    if isinstance(output, ContentOutput):
+        blocks = [reader.render(part, _user_block) for part in told_parts(output)]
+        content = [block for block in blocks if block["type"] != "text" or str(block["text"]).strip()]
+    block: RequestJson = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": content}
+    if is_failure(output):
         block["is_error"] = True
     return block
 

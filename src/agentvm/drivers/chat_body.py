@@ -9,12 +9,22 @@ from typing import Literal
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import newest_user, split_data_url
+from agentvm.drivers.conversation import newest_user, split_data_url, told_parts
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
-from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
+from agentvm.model.message import (
+    ContentOutput,
+    FilePart,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    UserContent,
+    UserPart,
+)
 
 RequestJson = dict[str, object]
 
@@ -74,7 +84,7 @@ def origins(prompt: Prompt) -> list[MessageOrigin]:
             case UserEntry(content=tuple(parts)):
                 sources.append((number, tuple(range(len(parts)))))
             case ToolResultsEntry(results=results):
-                sources += [(number, ())] * len(results)
+                sources += [(number, ())] * (len(results) + any(_images_of(result) for result in results))
             case AssistantEntry(text="", tool_calls=()):
                 pass
             case _:
@@ -125,7 +135,22 @@ def _messages(entry: ConversationEntry, reasoning_field: str | None, reader: Par
         case AssistantEntry():
             return _assistant(entry, reasoning_field)
         case ToolResultsEntry(results=results):
-            return [{"role": "tool", "tool_call_id": result.id, "content": result.output.value} for result in results]
+            told: list[RequestJson] = [
+                {"role": "tool", "tool_call_id": result.id, "content": result.output.text} for result in results
+            ]
+            # A result of this protocol is a text: pictures follow in a message of their own, after every result.
+            seen = [block for result in results for block in _seen(result, reader)]
+            return [*told, {"role": "user", "content": seen}] if seen else told
+
+
+def _images_of(result: ToolResult) -> list[ImagePart]:
+    output = result.output
+    return [part for part in output.value if isinstance(part, ImagePart)] if isinstance(output, ContentOutput) else []
+
+
+def _seen(result: ToolResult, reader: PartRenderer) -> list[RequestJson]:
+    images = [reader.render(part, _part) for part in _images_of(result)]
+    return [{"type": "text", "text": f"From the result of {result.name} ({result.id}):"}, *images] if images else []
 
 
 def _assistant(entry: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
@@ -188,8 +213,14 @@ def _text_messages(entry: ConversationEntry, reader: PartRenderer) -> list[Reque
         case AssistantEntry(text=text):
             return [{"role": "assistant", "content": text}] if text else []
         case ToolResultsEntry(results=results):
-            text_of_tools = "\n".join(f"{result.name}: {result.output.value}" for result in results)
-            return [{"role": "user", "content": text_of_tools}]
+            return [{"role": "user", "content": "\n".join(f"{result.name}: {_spoken(result, reader)}" for result in results)}]
+
+
+def _spoken(result: ToolResult, reader: PartRenderer) -> str:
+    output = result.output
+    if not isinstance(output, ContentOutput):
+        return output.text
+    return "\n".join(str(reader.render(part, _text_part)["text"]) for part in told_parts(output))
 
 
 def _text_part(part: UserPart, failures: Failures) -> RequestJson:

@@ -14,7 +14,9 @@ from agentvm.model.attachment import is_url, referred_digest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
+    ContentOutput,
     ErrorMessage,
+    ErrorTextOutput,
     FilePart,
     ImagePart,
     Message,
@@ -27,6 +29,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
     UserPart,
+    shown_part,
 )
 from agentvm.model.usage import estimate_tokens
 from agentvm.sharing.cache import Cache
@@ -42,7 +45,7 @@ MIN_THINKING_TOKENS = 1_024
 _IMAGE_TOKENS = 1_600
 _URL_TOKENS = 25_000
 """Tokens of a document by URL, which cannot be opened here: ten pages."""
-_LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+_LOST = ErrorTextOutput(value="No result: the call was interrupted before it finished.")
 
 
 def thinking_tokens(budget: int | None) -> int | None:
@@ -120,7 +123,7 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
             case ToolCallMessage(parent_id=parent, tool_call=call):
                 calls.setdefault(parent, []).append(call)
             case ToolResultMessage(tool_call_id=call_id, tool_result=result):
-                results[call_id] = result
+                results[call_id] = _told(result)
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
     entry: list[tuple[ConversationEntry, MessageId]] = []
@@ -133,6 +136,18 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
     return entry
+
+
+def told_parts(output: ContentOutput) -> list[TextPart | ImagePart]:
+    """Returns the parts of a result as models are told them: texts and pictures, and a note for every file and address."""
+    return [part if isinstance(part, TextPart | ImagePart) else TextPart(text=shown_part(part)) for part in output.value]
+
+
+def _told(result: ToolResult) -> ToolResult:
+    output = result.output
+    if not isinstance(output, ContentOutput):
+        return result
+    return msgspec.structs.replace(result, output=ContentOutput(value=tuple(told_parts(output))))
 
 
 def _assistant(
@@ -160,12 +175,18 @@ def _weight(entry: ConversationEntry, sizes: Mapping[str, int]) -> int:
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)
             return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
         case ToolResultsEntry(results=results):
-            return sum(estimate_tokens(result.output.value) for result in results)
+            return sum(_result_weight(result.output, sizes) for result in results)
         case _:
             raise AssertionError(entry)
 
 
-def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]) -> int:
+def _result_weight(output: ToolOutput, sizes: Mapping[str, int]) -> int:
+    if isinstance(output, ContentOutput):
+        return sum(_part_weight(part, sizes) for part in told_parts(output))
+    return estimate_tokens(output.text)
+
+
+def _part_weight(part: UserPart, sizes: Mapping[str, int]) -> int:
     match part:
         case TextPart(text=text):
             return estimate_tokens(text)

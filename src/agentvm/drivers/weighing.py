@@ -14,9 +14,9 @@ from itertools import islice
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.conversation import encode_tools, split_data_url
+from agentvm.drivers.conversation import encode_tools, split_data_url, told_parts
 from agentvm.model.attachment import is_text, is_url
-from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
+from agentvm.model.message import ContentOutput, FilePart, ImagePart, TextPart, ToolOutput, UserPart
 
 PROMPT_TOKENS = 50
 """Around the messages of a prompt."""
@@ -173,10 +173,18 @@ def _entry_tokens(entry: ConversationEntry, image: int, window: int, budget: _Bu
             return ENTRY_TOKENS + _bytes(text) + thought + calls_tokens
         case ToolResultsEntry(results=results):
             return sum(
-                ENTRY_TOKENS + _bytes(result.id) + _bytes(result.name) + _bytes(result.output.value) for result in results
+                ENTRY_TOKENS + _bytes(result.id) + _bytes(result.name) + _output(result.output, image, window, budget)
+                for result in results
             )
         case _:
             raise AssertionError(entry)
+
+
+def _output(output: ToolOutput, image: int, window: int, budget: _Budget) -> int:
+    if not isinstance(output, ContentOutput):
+        return _bytes(output.text)
+    # A picture may stand in a message of its own, under a line that names its tool.
+    return sum(2 * ENTRY_TOKENS + _part(part, image, window, budget) for part in told_parts(output))
 
 
 def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:

@@ -4,12 +4,12 @@ An attachment is named by the digest of its bytes. The name gives no access: it 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agentvm.errors import InvalidInput, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, UserId
-from agentvm.model.message import FilePart, ImagePart, UserContent
+from agentvm.model.message import FilePart, ImagePart, Message, OutputPart, parts_of
 
 SCHEME = "attachment:"
 ATTACHMENT_NAME_MAX = 255
@@ -59,19 +59,29 @@ def referred_digest(data: str) -> str | None:
     return digest if is_digest(digest) else None
 
 
-def attachment_parts(content: UserContent) -> Iterator[ImagePart | FilePart]:
+Content = str | Sequence[OutputPart]
+"""The content of a user's message, or of a tool's result."""
+
+
+def attachment_parts(content: Content) -> Iterator[ImagePart | FilePart]:
     """The parts that refer to attachments, or try to."""
     if not isinstance(content, str):
         yield from (part for part in content if isinstance(part, ImagePart | FilePart) and part.data.startswith(SCHEME))
 
 
-def references(content: UserContent) -> tuple[str, ...]:
+def references(content: Content) -> tuple[str, ...]:
     """The digests that it refers to, each once, in order."""
     if isinstance(content, str):
         return ()
     return tuple(
         dict.fromkeys(digest for part in attachment_parts(content) if (digest := referred_digest(part.data)) is not None)
     )
+
+
+def references_of(message: Message) -> tuple[str, ...]:
+    """Returns the digests of the attachments of a message, each once, in order."""
+    parts = parts_of(message)
+    return references(parts) if parts else ()
 
 
 def check_media_type(text: str) -> str:

@@ -13,6 +13,8 @@ from agentvm.model.base import Record
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.usage import Usage
 
+_encoder = msgspec.json.Encoder()
+
 
 class TextPart(Record, tag="text", tag_field="type"):
     text: str
@@ -52,12 +54,78 @@ class ToolCall(Record, tag="tool-call", tag_field="type"):
     input: dict[str, object]
 
 
-OutputType = Literal["text", "error-text", "execution-denied"]
+class LinkPart(Record, tag="link", tag_field="type"):
+    """An address that a tool names. Nobody has fetched it."""
+
+    uri: str
+    name: str | None = None
 
 
-class ToolOutput(Record):
-    type: OutputType
+OutputPart = TextPart | ImagePart | FilePart | LinkPart
+
+
+class _Output(Record, tag_field="type"):
+    @property
+    def type(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class _OutputOfText(_Output):
     value: str
+
+    @property
+    def text(self) -> str:
+        return self.value
+
+
+class _OutputOfJson(_Output):
+    value: object
+
+    @property
+    def text(self) -> str:
+        return _encoder.encode(self.value).decode()
+
+
+class TextOutput(_OutputOfText, tag="text"):
+    pass
+
+
+class ErrorTextOutput(_OutputOfText, tag="error-text"):
+    pass
+
+
+class JsonOutput(_OutputOfJson, tag="json"):
+    pass
+
+
+class ErrorJsonOutput(_OutputOfJson, tag="error-json"):
+    pass
+
+
+class ContentOutput(_Output, tag="content"):
+    """Texts, pictures and files in the order of the tool. Bytes are attachments of the container: `attachment:sha256:…`."""
+
+    value: tuple[OutputPart, ...]
+
+    @property
+    def text(self) -> str:
+        """The texts, with a note in place of each picture and file."""
+        return "\n".join(map(shown_part, self.value))
+
+
+class DeniedOutput(_Output, tag="execution-denied"):
+    """The call was not made. Servers before `reason` wrote the same into `value`."""
+
+    reason: str = ""
+    value: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.reason or self.value
+
+
+ToolOutput = TextOutput | JsonOutput | ContentOutput | ErrorTextOutput | ErrorJsonOutput | DeniedOutput
+"""The result of a call in the shapes of AgentX 2.x."""
 
 
 class ToolResult(Record, tag="tool-result", tag_field="type"):
@@ -142,7 +210,6 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
@@ -165,9 +232,57 @@ def rough_size(message: Message) -> int:
         case AssistantMessage(content=parts):
             return sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
         case ToolResultMessage(tool_result=result):
-            return len(result.output.value)
+            return _output_size(result.output)
         case ToolCallMessage():
             return 0
+
+
+def _output_size(output: ToolOutput) -> int:
+    match output:
+        case TextOutput(value=text) | ErrorTextOutput(value=text):
+            return len(text)
+        case _:
+            return len(output.text)
+
+
+def shown_part(part: OutputPart) -> str:
+    """Returns a part as text; a picture or a file by its name and type, and how to refer to it."""
+    match part:
+        case TextPart(text=text):
+            return text
+        case LinkPart(uri=uri, name=name):
+            return f"{name}: {uri}" if name else uri
+        case ImagePart(media_type=media_type, data=data, name=name) | FilePart(media_type=media_type, data=data, filename=name):
+            about = ", ".join(text for text in (name, media_type) if text)
+            return f"[{about}: {data}]" if data.startswith("attachment:") else f"[{about}]"
+
+
+def is_failure(output: ToolOutput) -> bool:
+    """Tells whether the call failed, or was not made."""
+    return isinstance(output, ErrorTextOutput | ErrorJsonOutput)
+
+
+def parts_of(message: Message) -> tuple[OutputPart, ...]:
+    """Returns the parts of a message that may be pictures and files: those of its sender, or of a tool's result."""
+    match message:
+        case UserMessage(content=tuple(parts)):
+            return parts
+        case ToolResultMessage(tool_result=ToolResult(output=ContentOutput(value=parts))):
+            return parts
+        case _:
+            return ()
+
+
+def with_parts(message: Message, parts: tuple[OutputPart, ...]) -> Message:
+    """Returns the message with other parts in place of `parts_of`."""
+    match message:
+        case UserMessage():
+            return msgspec.structs.replace(message, content=parts)
+        case ToolResultMessage(tool_result=result):
+            output = ContentOutput(value=parts)
+            return msgspec.structs.replace(message, tool_result=msgspec.structs.replace(result, output=output))
+        case _:
+            return message
 
 
 def encode_message(message: Message) -> bytes:

@@ -2,10 +2,19 @@
 
 import msgspec
 
-from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model.base import Record
-from agentvm.model.message import Message
+from agentvm.model.message import (
+    ContentOutput,
+    DeniedOutput,
+    ErrorJsonOutput,
+    ErrorTextOutput,
+    JsonOutput,
+    Message,
+    TextOutput,
+    ToolResultMessage,
+)
 from agentvm.protocol.codec import Frame, encode
 from agentvm.protocol.requests import Reply
 
@@ -17,7 +26,7 @@ SLICE_ITEMS_MAX = 100
 class _Envelope(msgspec.Struct, frozen=True):
     type: str
     timestamp: int
-    data: EventData | Message
+    data: object
     source: str
     category: str
     intent: str
@@ -45,7 +54,7 @@ def encode_event(event: Event) -> Frame | None:
 
 def encode_told(event: Event) -> Frame:
     kind = event.data
-    data = kind.message if isinstance(kind, MessageEvent) else kind
+    data = _flat(kind.message) if isinstance(kind, MessageEvent) else kind
     cursor = str(event.seq) if event.seq else msgspec.UNSET
     envelope = _Envelope(kind.type, event.timestamp, data, kind.source, kind.category, kind.intent, event.scope, cursor)
     return Frame(encode(envelope), event.scope.session_id, event.seq)
@@ -61,7 +70,10 @@ def encode_reply(command_name: str, request_id: str | None, reply: Reply, timest
 
 def _encode_reply(reply: Reply) -> bytes:
     """Encodes a long list in slices, so that other threads run in between."""
-    members = ((name, getattr(reply, name)) for name in reply.__struct_fields__)
+    members = [(name, getattr(reply, name)) for name in reply.__struct_fields__]
+    if any(name == "messages" for name, _ in members):
+        members = [(name, tuple(map(_flat, value)) if name == "messages" else value) for name, value in members]
+        reply = msgspec.structs.replace(reply, **dict(members))
     long = {
         name: _encode_list(member) for name, member in members if isinstance(member, tuple) and len(member) > SLICE_ITEMS_MAX
     }
@@ -71,6 +83,23 @@ def _encode_reply(reply: Reply) -> bytes:
 def _encode_list(items: tuple[object, ...]) -> msgspec.Raw:
     slices = (_encoder.encode(items[start : start + SLICE_ITEMS_MAX])[1:-1] for start in range(0, len(items), SLICE_ITEMS_MAX))
     return msgspec.Raw(b"[" + b",".join(slices) + b"]")
+
+
+def _flat(message: Message) -> object:
+    """Returns a message as 1.x clients read it: they know results as text, as an error's text, and as content parts."""
+    if not isinstance(message, ToolResultMessage):
+        return message
+    output = message.tool_result.output
+    match output:
+        case JsonOutput():
+            flat: object = TextOutput(value=output.text)
+        case ErrorJsonOutput():
+            flat = ErrorTextOutput(value=output.text)
+        case DeniedOutput():
+            flat = DeniedOutput(reason=output.text, value=output.text)
+        case TextOutput() | ErrorTextOutput() | ContentOutput():
+            return message
+    return msgspec.structs.replace(message, tool_result=msgspec.structs.replace(message.tool_result, output=flat))
 
 
 def encode_hello(timestamp: int) -> Frame:

@@ -6,17 +6,29 @@ place: a turn does not fail for an old file.
 """
 
 import base64
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TypeVar
 
 import msgspec
 
-from agentvm.drivers.base import ConversationEntry, Prompt, UserEntry
+from agentvm.drivers.base import ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.attachment import attachment_parts, reference_to, references, referred_digest
 from agentvm.model.ids import TenantId
-from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserContent, UserMessage, UserPart
+from agentvm.model.message import (
+    ContentOutput,
+    FilePart,
+    ImagePart,
+    LinkPart,
+    Message,
+    OutputPart,
+    TextPart,
+    ToolResult,
+    UserContent,
+    parts_of,
+)
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.sql.attachments import AttachmentStore, read_all
 
@@ -93,7 +105,7 @@ async def claim(store: AttachmentStore, content: UserContent, most: int, now: in
 
 async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
     """How large what a history refers to is, as far as it is there."""
-    said = [message.content for message in history if type(message) is UserMessage and type(message.content) is not str]
+    said = [parts for message in history if (parts := parts_of(message))]
     wanted = dict.fromkeys(digest for content in said for digest in references(content))
     return await store.sizes(wanted) if wanted else {}
 
@@ -102,19 +114,34 @@ def volume(prompt: Prompt, sizes: Sizes) -> int:
     """Bytes of what it will be filled with."""
     if not sizes:
         return 0
-    said = (said.content for said in prompt.conversation if isinstance(said, UserEntry))
-    digests = {digest for content in said for digest in references(content)}
+    digests = {digest for said in prompt.conversation for content in _contents(said) for digest in references(content)}
     return min(sum(sizes.get(digest, 0) for digest in digests), PROMPT_MAX_BYTES)
 
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     """With the bytes, as base64, in place of the references."""
-    parts = [said.content for said in prompt.conversation if type(said) is UserEntry and type(said.content) is not str]
-    if not any([*attachment_parts(content)] for content in parts):
+    contents = (content for said in prompt.conversation for content in _contents(said))
+    if not any([*attachment_parts(content)] for content in contents):
         return prompt
     filling = _Filling(store, sizes)
     filled = [await filling.fill(said) for said in reversed(prompt.conversation)]
     return msgspec.structs.replace(prompt, conversation=tuple(reversed(filled)))
+
+
+def _contents(said: ConversationEntry) -> Iterator[Sequence[OutputPart]]:
+    """Yields the parts of an entry that may refer to attachments."""
+    match said:
+        case UserEntry(content=tuple(parts)):
+            yield parts
+        case ToolResultsEntry(results=results):
+            for result in results:
+                if isinstance(result.output, ContentOutput):
+                    yield result.output.value
+        case _:
+            pass
+
+
+_Part = TypeVar("_Part", bound=OutputPart)
 
 
 class _Filling:
@@ -127,12 +154,22 @@ class _Filling:
         self._read: dict[str, str] = {}
 
     async def fill(self, said: ConversationEntry) -> ConversationEntry:
-        if not isinstance(said, UserEntry) or isinstance(said.content, str):
-            return said
-        return UserEntry(content=tuple([await self._part(part) for part in said.content]))
+        match said:
+            case UserEntry(content=tuple(parts)):
+                return UserEntry(content=tuple([await self._part(part) for part in parts]))
+            case ToolResultsEntry(results=results):
+                return ToolResultsEntry(results=tuple([await self._result(result) for result in results]))
+            case _:
+                return said
 
-    async def _part(self, part: UserPart) -> UserPart:
-        if isinstance(part, TextPart) or not [*attachment_parts((part,))]:
+    async def _result(self, result: ToolResult) -> ToolResult:
+        if not isinstance(result.output, ContentOutput):
+            return result
+        parts = tuple([await self._part(part) for part in result.output.value])
+        return msgspec.structs.replace(result, output=ContentOutput(value=parts))
+
+    async def _part(self, part: _Part) -> "_Part | TextPart":
+        if isinstance(part, TextPart | LinkPart) or not [*attachment_parts((part,))]:
             return part
         digest = referred_digest(part.data) or ""
         data = self._read.get(digest)

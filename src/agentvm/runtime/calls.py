@@ -12,7 +12,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agentvm.model.message import ToolCall
+from agentvm.model.message import (
+    ContentOutput,
+    DeniedOutput,
+    ErrorJsonOutput,
+    ErrorTextOutput,
+    JsonOutput,
+    OutputPart,
+    TextOutput,
+    ToolCall,
+    ToolOutput,
+)
 from agentvm.model.wait import ToolWait
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
@@ -30,12 +40,26 @@ class PendingCall(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The result of a call: a JSON value, or the text of an error."""
+    """The result of a call: a JSON value, parts with pictures and files, or an error."""
 
     result: object
     is_error: bool
     is_denied: bool = False
     """The call was not approved, so it was not made."""
+    parts: tuple[OutputPart, ...] = ()
+    """Parts that are the result instead of `result`; their bytes are stored."""
+
+    @property
+    def output(self) -> ToolOutput:
+        """The result as a message holds it."""
+        text = self.result if isinstance(self.result, str) else None
+        if self.is_denied:
+            return DeniedOutput(reason=text or "")
+        if self.parts:
+            return ContentOutput(value=self.parts)
+        if self.is_error:
+            return ErrorJsonOutput(value=self.result) if text is None else ErrorTextOutput(value=text)
+        return JsonOutput(value=self.result) if text is None else TextOutput(value=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from agentvm.drivers.conversation import Exchange, count_tokens, trace
 from agentvm.drivers.weighing import most_of_text
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
-from agentvm.model.message import Message, UserMessage
+from agentvm.model.message import Message, UserMessage, parts_of
 from agentvm.model.usage import estimate_tokens
 
 Traced = tuple[ConversationEntry, MessageId | None]
@@ -125,7 +125,7 @@ def _tell(messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange
     traced = trace(messages)
     said = [entry for entry, _ in traced]
     # The size of a file is known elsewhere, so an exchange with one is weighed each time.
-    plain = not any(isinstance(entry, UserEntry) and not isinstance(entry.content, str) for entry in said)
+    plain = not any(map(parts_of, messages))
     weight, most = count_tokens(said, sizes), most_of_text(said) if plain else 0
     return ToldExchange(messages[-1].id, len(messages), [*traced], weight, most, plain)
 

@@ -16,14 +16,18 @@ from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
+    ContentOutput,
     FilePart,
     ImagePart,
     Message,
     TextPart,
     ToolCallMessage,
+    ToolOutput,
     ToolResultMessage,
     UserMessage,
     UserPart,
+    parts_of,
+    with_parts,
 )
 from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced
@@ -76,7 +80,10 @@ def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> lis
     if not refused:
         return list(history)
     whole = {one.message_id for one in refused if one.part is None}
-    calls = {one.tool_call.id for one in history if isinstance(one, ToolCallMessage) and one.parent_id in whole}
+    asked = [one for one in history if isinstance(one, ToolCallMessage)]
+    calls = {one.tool_call.id for one in asked if one.parent_id in whole}
+    # A part of an assistant's message stands for the pictures that its tools gave.
+    unseen = {one.tool_call.id for one in asked if any(one.parent_id == part.message_id for part in refused)} - calls
     kept: list[Message] = []
     for message in history:
         match message:
@@ -89,6 +96,8 @@ def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> lis
                 pass
             case ToolResultMessage(tool_call_id=call_id) if call_id in calls:
                 pass
+            case ToolResultMessage(tool_call_id=call_id) if call_id in unseen and (parts := parts_of(message)):
+                kept.append(with_parts(message, tuple(_note(part) if isinstance(part, ImagePart) else part for part in parts)))
             case _:
                 kept.append(message)
     return kept
@@ -147,9 +156,17 @@ def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times:
 
 def _media(each: Traced) -> tuple[RefusedPart, ...]:
     said, message_id = each
-    if message_id is None or not isinstance(said, UserEntry) or isinstance(said.content, str):
+    if message_id is None:
+        return ()
+    if isinstance(said, ToolResultsEntry):
+        return (RefusedPart(message_id, 0),) if any(_has_image(result.output) for result in said.results) else ()
+    if not isinstance(said, UserEntry) or isinstance(said.content, str):
         return ()
     return tuple(RefusedPart(message_id, number) for number, part in enumerate(said.content) if not isinstance(part, TextPart))
+
+
+def _has_image(output: ToolOutput) -> bool:
+    return isinstance(output, ContentOutput) and any(isinstance(part, ImagePart) for part in output.value)
 
 
 def _tools(each: Traced) -> tuple[RefusedPart, ...]:

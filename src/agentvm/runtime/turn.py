@@ -17,13 +17,14 @@ from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
     AssistantPart,
+    ContentOutput,
     ErrorMessage,
-    OutputType,
+    JsonOutput,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     repair_text,
@@ -154,10 +155,8 @@ def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: U
 def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int, *, tainted: bool = False) -> Step:
     """A call of this turn has its outcome. A `tainted` result is a stranger's text."""
     now, message_id = _next_id(now)
-    result, is_error = outcome.result, outcome.is_error
-    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-    kind: OutputType = "execution-denied" if outcome.is_denied else "error-text" if is_error else "text"
-    output = ToolOutput(type=kind, value=text)
+    output = outcome.output
+    result: object = output.value if isinstance(output, TextOutput | JsonOutput | ContentOutput) else output.text
     record = ToolResultMessage(
         id=message_id,
         timestamp=at,
@@ -167,12 +166,12 @@ def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int,
         tool_result=ToolResult(id=call.id, name=call.name, output=output, tainted=tainted),
     )
     finished: EventData = (
-        state.ToolFailedEvent(tool_id=call.id, tool_name=call.name, error=text)
-        if is_error
+        state.ToolFailedEvent(tool_id=call.id, tool_name=call.name, error=output.text)
+        if outcome.is_error
         else state.ToolCompleted(tool_id=call.id, tool_name=call.name, result=result)
     )
     return now, (
-        stream.ToolResultEvent(tool_call_id=call.id, result=result, is_error=is_error),
+        stream.ToolResultEvent(tool_call_id=call.id, result=result, is_error=outcome.is_error),
         message.ToolResultMessageEvent(message=record),
         finished,
     )

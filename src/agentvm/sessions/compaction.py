@@ -23,10 +23,9 @@ from agentvm.events.base import Event
 from agentvm.events.lifecycle import SessionCompacted
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
-from agentvm.model.attachment import references
+from agentvm.model.attachment import references_of
 from agentvm.model.ids import Clock, ImageId, NewId, SessionId, SummaryId, TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import UserMessage
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime.ports import SettingsOf
@@ -259,6 +258,5 @@ class Compactor:
 
 async def _sizes(files: AttachmentStore, recalled: Recalled) -> dict[str, int]:
     """Returns the sizes of the attachments that the messages refer to."""
-    contents = (message.content for message in recalled.messages if isinstance(message, UserMessage))
-    digests = dict.fromkeys(digest for content in contents for digest in references(content))
+    digests = dict.fromkeys(digest for message in recalled.messages for digest in references_of(message))
     return await files.sizes(digests) if digests else {}

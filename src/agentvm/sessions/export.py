@@ -14,10 +14,10 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
 from agentvm.errors import SessionNotFound
-from agentvm.model.attachment import references
+from agentvm.model.attachment import references_of
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.image import Image
-from agentvm.model.message import Message, UserMessage
+from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
@@ -112,8 +112,7 @@ class ExportSource:
 
 
 def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
-    said = (message.content for message in page if isinstance(message, UserMessage))
-    return tuple(dict.fromkeys(digest for content in said for digest in references(content)))
+    return tuple(dict.fromkeys(digest for message in page for digest in references_of(message)))
 
 
 def _led(image: Image, sessions: Sequence[Session]) -> Image:

@@ -25,12 +25,13 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import (
     AssistantMessage,
     AssistantPart,
+    ErrorTextOutput,
     Message,
+    TextOutput,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -110,7 +111,7 @@ class Conversation:
         if not self._calls:
             return
         call = self._calls.pop(0)
-        output = ToolOutput(type="error-text" if failed else "text", value=text)
+        output = ErrorTextOutput(value=text) if failed else TextOutput(value=text)
         result = ToolResult(id=call.id, name=call.name, output=output)
         self._add(ToolResultMessage(id=_UNNAMED, timestamp=self._at(at), role="tool", tool_call_id=call.id, tool_result=result))
 

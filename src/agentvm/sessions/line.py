@@ -19,7 +19,7 @@ from agentvm.errors.validation import explain
 from agentvm.model.attachment import reference_to, referred_digest
 from agentvm.model.base import Record
 from agentvm.model.image import Image
-from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
+from agentvm.model.message import FilePart, ImagePart, Message, parts_of
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.sessions.bounds import count_values
@@ -61,25 +61,28 @@ def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[byt
     """
     said = msgspec.to_builtins(message)
     digests: list[str] = []
-    if isinstance(message, UserMessage) and not isinstance(message.content, str):
-        for part, shown in zip(message.content, said["content"], strict=True):
-            if not isinstance(part, ImagePart | FilePart):
-                continue
-            if (digest := referred_digest(part.data)) in attachments and digest is not None:
-                del shown["data"]
-                shown["attachment"] = digest
-            elif (body := blob_of(part.data)) is not None:
-                digests.append(digest_of(body))
-                del shown["data"]
-                shown["blob"] = digests[-1]
+    parts = parts_of(message)
+    for part, shown in zip(parts, _lines_of(said), strict=True) if parts else ():
+        if not isinstance(part, ImagePart | FilePart):
+            continue
+        if (digest := referred_digest(part.data)) in attachments and digest is not None:
+            del shown["data"]
+            shown["attachment"] = digest
+        elif (body := blob_of(part.data)) is not None:
+            digests.append(digest_of(body))
+            del shown["data"]
+            shown["blob"] = digests[-1]
     return _encode({"type": "message", "message": said}) + b"\n", digests
 
 
 def blobs_of(message: Message) -> dict[str, bytes]:
-    if not isinstance(message, UserMessage) or isinstance(message.content, str):
-        return {}
-    parts = (part for part in message.content if isinstance(part, ImagePart | FilePart))
+    parts = (part for part in parts_of(message) if isinstance(part, ImagePart | FilePart))
     return {digest_of(body): body for part in parts if (body := blob_of(part.data)) is not None}
+
+
+def _lines_of(said: Json) -> Any:
+    """Returns the parts of a message with parts: of what its sender wrote, or of a tool's result."""
+    return said["content"] if "content" in said else said["toolResult"]["output"]["value"]
 
 
 def blob_of(data: str) -> bytes | None:
@@ -128,9 +131,14 @@ def to_turn(said: Json, session: Session) -> Turn:
 
 def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
     """`attach` sees to it that an attachment comes along; without it a line has none."""
-    content = said.get("content")
-    if said.get("subtype") == "user" and isinstance(content, list):
-        said = {**said, "content": [_with_data(part, blob, attach) for part in content]}
+    match said:
+        case {"subtype": "user", "content": [*parts]}:
+            said = {**said, "content": [_with_data(part, blob, attach) for part in parts]}
+        case {"subtype": "tool-result", "toolResult": {"output": {"type": "content", "value": [*parts]} as output} as result}:
+            filled = {**output, "value": [_with_data(part, blob, attach) for part in parts]}
+            said = {**said, "toolResult": {**result, "output": filled}}
+        case _:
+            pass
     return check_message(_exactly(said, Message))
 
 

@@ -9,20 +9,24 @@ from html import escape
 
 import msgspec
 
-from agentvm.model.attachment import references, referred_digest
+from agentvm.model.attachment import references_of, referred_digest
 from agentvm.model.image import Image
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
     FilePart,
     ImagePart,
+    LinkPart,
     Message,
+    OutputPart,
     TextPart,
     ThinkingPart,
     ToolCallMessage,
     ToolResultMessage,
     UserMessage,
     UserPart,
+    parts_of,
+    with_parts,
 )
 from agentvm.model.session import Session
 from agentvm.sessions.export import ExportSource, Selection
@@ -67,18 +71,18 @@ async def export_pages(source: ExportSource, wanted: Sequence[Selection], look: 
 
 async def _with_pictures(source: ExportSource, session: Session, message: Message) -> Message:
     """With the pictures that it refers to as if they had been sent in it, as far as they are there and not too much."""
-    if not isinstance(message, UserMessage) or not references(message.content) or isinstance(message.content, str):
+    if not (wanted := references_of(message)):
         return message
     files, left = source.store.container(session.container_id).attachments, IMAGES_MAX_BYTES
-    sizes = await files.sizes(references(message.content))
-    parts: list[UserPart] = []
-    for part in message.content:
+    sizes = await files.sizes(wanted)
+    parts: list[OutputPart] = []
+    for part in parts_of(message):
         digest = referred_digest(part.data) if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) else None
         if digest is not None and sizes.get(digest, left + 1) <= left and (body := await read_all(files, digest)) is not None:
             left -= len(body)
             part = msgspec.structs.replace(part, data=b64encode(body).decode())
         parts.append(part)
-    return msgspec.structs.replace(message, content=tuple(parts))
+    return with_parts(message, tuple(parts))
 
 
 def _when(at: int) -> str:
@@ -146,7 +150,7 @@ def _markdown_message(message: Message) -> str:
         case ToolCallMessage(tool_call=call):
             return f"### Tool call: {' '.join(call.name.split())}\n\n{_fenced(_json(call.input), 'json')}"
         case ToolResultMessage(tool_result=result):
-            return f"### Tool result: {' '.join(result.name.split())}\n\n{_fenced(result.output.value)}"
+            return f"### Tool result: {' '.join(result.name.split())}\n\n{_fenced(result.output.text)}"
         case ErrorMessage():
             return f"## Error\n\n{_fenced(message.content)}"
 
@@ -182,7 +186,8 @@ def _html_parts(message: Message) -> Iterator[str]:
         case ToolCallMessage(tool_call=call):
             yield f"<details><summary>Tool call: {escape(call.name)}</summary>{_pre(_json(call.input))}</details>\n"
         case ToolResultMessage(tool_result=result):
-            yield f"<details><summary>Tool result: {escape(result.name)}</summary>{_pre(result.output.value)}</details>\n"
+            shown = "".join(map(_html_part, parts_of(message))) or _pre(result.output.text)
+            yield f"<details><summary>Tool result: {escape(result.name)}</summary>{shown}</details>\n"
         case ErrorMessage():
             yield _pre(message.content)
 
@@ -193,9 +198,11 @@ def _html_said(part: TextPart | ThinkingPart) -> str:
     return f"<details><summary>Thinking</summary>{_pre(part.reasoning)}</details>\n"
 
 
-def _html_part(part: UserPart) -> str:
+def _html_part(part: OutputPart) -> str:
     if isinstance(part, TextPart):
         return _pre(part.text)
+    if isinstance(part, LinkPart):
+        return _pre(part.uri)
     named = escape(_named(part))
     if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) and blob_of(part.data) is not None:
         return f'<p><img src="data:{part.media_type};base64,{part.data}" alt="{named}"></p>\n'

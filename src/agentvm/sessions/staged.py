@@ -13,11 +13,11 @@ import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.archive import ArchiveInvalid
-from agentvm.model.attachment import references
+from agentvm.model.attachment import references_of
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, MessageId, SessionId, check_container_id
 from agentvm.model.image import Image
-from agentvm.model.message import Message, UserMessage
+from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.sessions import bounds, line
@@ -220,7 +220,7 @@ class Staged:
 
     def _attached(self, container_id: ContainerId, message: Message, given: set[tuple[str, str]]) -> Iterator[Attached]:
         """Yields the attachments of a message before its first use; with the bytes for the first container."""
-        for digest in references(message.content) if isinstance(message, UserMessage) else ():
+        for digest in references_of(message):
             file = self._files.get((container_id, digest))
             if file is None or (container_id, digest) in given:
                 continue

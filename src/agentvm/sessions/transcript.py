@@ -65,7 +65,7 @@ def _line(message: Message) -> str:
         case ToolCallMessage(tool_call=call):
             return f"Assistant calls {call.name}: {shorten(msgspec.json.encode(call.input).decode(), TOOL_INPUT_MAX_BYTES)}"
         case ToolResultMessage(tool_result=result):
-            return f"{result.name} answers: {shorten(result.output.value, TOOL_RESULT_MAX_BYTES)}"
+            return f"{result.name} answers: {shorten(result.output.text, TOOL_RESULT_MAX_BYTES)}"
         case ErrorMessage(error_code=code):
             return f"The answer failed: {code}"
 

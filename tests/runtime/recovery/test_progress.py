@@ -5,10 +5,10 @@ from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
     Message,
+    TextOutput,
     TextPart,
     ToolCall,
     ToolCallMessage,
-    ToolOutput,
     ToolResult,
     ToolResultMessage,
     UserMessage,
@@ -44,7 +44,7 @@ def call(call_id: str, parent: str, turn_id: TurnId = ONE) -> Message:
 
 
 def result(call_id: str) -> Message:
-    given = ToolResult(id=call_id, name="t", output=ToolOutput(type="text", value="x"))
+    given = ToolResult(id=call_id, name="t", output=TextOutput(value="x"))
     return ToolResultMessage(
         id=MessageId(f"r_{call_id}"), timestamp=1, turn_id=ONE, role="tool", tool_call_id=call_id, tool_result=given
     )

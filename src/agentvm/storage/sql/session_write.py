@@ -7,9 +7,9 @@ import msgspec
 
 from agentvm.errors import ConstraintFailed, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
-from agentvm.model.attachment import references
+from agentvm.model.attachment import references_of
 from agentvm.model.ids import SessionId, TenantId
-from agentvm.model.message import Message, UserMessage, encode_message
+from agentvm.model.message import Message, encode_message
 from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
@@ -251,11 +251,7 @@ def prepare_message(message: Message, words: str | None) -> PreparedMessage:
     """Encodes a message; `words` is the key of its container, None if they follow."""
     entry = entry_of(message)
     cut = None if words is None else words_of(words, entry.text)
-    return PreparedMessage(message.id, encode_message(message), entry, _attached(message), cut)
-
-
-def _attached(message: Message) -> tuple[str, ...]:
-    return references(message.content) if isinstance(message, UserMessage) else ()
+    return PreparedMessage(message.id, encode_message(message), entry, references_of(message), cut)
 
 
 def add_messages(

@@ -87,7 +87,7 @@ def entry_of(message: Message) -> Entry:
         case ToolCallMessage(tool_call=call):
             return Entry(at, "tool-call", call.name, "")
         case ToolResultMessage(tool_result=result):
-            return Entry(at, "tool-result", result.name, result.output.value[:TOOL_CHARACTERS])
+            return Entry(at, "tool-result", result.name, result.output.text[:TOOL_CHARACTERS])
         case _:
             return Entry(at, "error", None, "")
 
