@@ -118,7 +118,7 @@ async def crowd(tier: ProcessTier, number: int) -> tuple[float, float, float]:
     async with anyio.create_task_group() as tasks:
         for _ in range(number):
             tasks.start_soon(tier.run, job)
-        while len(processes := below(tier.launcher_process_id)) < 2 * number:  # noqa: ASYNC110 - the kernel tells nobody
+        while len(processes := below(tier.launcher_process_id)) < number:  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.01)
         running = time.perf_counter() - began
         each = sum(map(private_bytes, processes)) / number / 1e6

@@ -48,7 +48,7 @@ async def until(done: Callable[[], bool], seconds: float = 10) -> None:
             await anyio.sleep(0.005)
 
 
-async def until_running(tier: ProcessTier, count: int = 2) -> list[int]:
-    """Waits for the first process of a jail and its payload, and whatever else the job starts."""
+async def until_running(tier: ProcessTier, count: int = 1) -> list[int]:
+    """Waits for so many processes of a job."""
     await until(lambda: len(descendants(tier.launcher_process_id)) >= count)
     return descendants(tier.launcher_process_id)

@@ -1,22 +1,11 @@
 import os
+import subprocess
 
 import pytest
 
 from agentvm.model.tier import Job, JobLimits
-from agentvm.tiers.cgroup import Groups, JobGroup
-from agentvm.tiers.frames import Bounds
+from agentvm.tiers.cgroup import PREFIX, Groups, JobGroup
 from agentvm.tiers.process import ProcessTier
-
-BOUNDS = Bounds(
-    wall_ms=1000,
-    cpu_seconds=1,
-    memory_bytes=50 * 2**20,
-    processes=5,
-    disk_bytes=2**20,
-    files=10,
-    output_bytes=1000,
-    calls=1,
-)
 
 
 @pytest.fixture
@@ -27,25 +16,38 @@ def groups() -> Groups:
     return found
 
 
-def test_a_group_is_made_limits_are_set_and_it_goes(groups: Groups) -> None:
-    name = f"agentvm-test-{os.getpid()}"
-    group = groups.make(name)
+def test_a_group_is_made_with_its_limits_and_goes(groups: Groups) -> None:
+    name = f"{PREFIX}{os.getpid()}-test"
+    group = groups.make(name, memory_bytes=50 * 2**20, processes=5)
     assert group.counts_memory
-    group.prepare(BOUNDS)
     assert not group.ran_out_of_memory()
     group.close()
+    assert group.entries == []
+    # Its launcher, this process, is alive.
+    groups.sweep()
+    with pytest.raises(FileExistsError):
+        groups.make(name, memory_bytes=2**20, processes=5)
     assert groups.remove(name)
+    assert groups.remove(name)
+
+
+def test_groups_of_a_launcher_that_was_killed_are_swept(groups: Groups) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    name = f"{PREFIX}{dead.pid}-7"
+    groups.make(name, memory_bytes=2**20, processes=5).close()
+    groups.sweep()
+    groups.make(name, memory_bytes=2**20, processes=5).close()
     assert groups.remove(name)
 
 
 def test_where_there_is_none_nothing_happens() -> None:
     group = JobGroup()
-    group.prepare(BOUNDS)
     group.enter()
     group.close()
     assert not group.counts_memory
     assert not group.ran_out_of_memory()
-    assert Groups().make("x").descriptors == set()
+    assert Groups().make("x", memory_bytes=1, processes=1).entries == []
     assert Groups().remove("x")
 
 

@@ -4,23 +4,22 @@ import socket
 import pytest
 
 from agentvm.tiers import frames
-from agentvm.tiers.frames import Ended, FrameInvalid, Kill, OutputPiece, Start
+from agentvm.tiers.frames import Ended, FrameInvalid, Kill, Start, Value
 
 
-def test_a_frame_arrives_whole_with_its_descriptor() -> None:
+def test_a_frame_arrives_whole_with_its_descriptors() -> None:
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
     with ours, theirs:
-        frames.send(ours, Start(id=7, grouped=True), write)
+        frames.send(ours, Start(id=7, memory_bytes=5), [write, read])
         frames.send(ours, Ended(id=7, status=9))
-        message, descriptor = frames.receive(theirs)
-        assert message == Start(id=7, grouped=True)
-        assert descriptor is not None
-        os.write(descriptor, b"x")
+        message, descriptors = frames.receive(theirs)
+        assert message == Start(id=7, memory_bytes=5)
+        os.write(descriptors[0], b"x")
         assert os.read(read, 1) == b"x"
-        assert not os.get_inheritable(descriptor)
-        assert frames.receive(theirs) == (Ended(id=7, status=9), None)
-        for number in (read, write, descriptor):
+        assert not any(map(os.get_inheritable, descriptors))
+        assert frames.receive(theirs) == (Ended(id=7, status=9), [])
+        for number in (read, write, *descriptors):
             os.close(number)
 
 
@@ -37,7 +36,7 @@ def test_the_end_of_the_peer_is_an_error_of_its_own_in_the_middle_of_a_frame_too
 def test_a_frame_beyond_its_bound_is_refused_before_it_is_read() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        frames.send(ours, OutputPiece(stream=1, data=b"x" * 100))
+        frames.send(ours, Value(value=b"x" * 100))
         with pytest.raises(FrameInvalid, match="where 50 are allowed"):
             frames.receive(theirs, 50)
 

@@ -11,7 +11,7 @@ FILES = {"a": b"1", "b/c/d": b"\0" * 1000, "b/c/e": b"", "$(x)\n": b"EOF"}
 
 
 def test_untouched_files_do_not_come_back(tmp_path: Path) -> None:
-    files = JobFiles(str(tmp_path))
+    files = JobFiles(os.open(tmp_path, os.O_RDONLY))
     files.place(FILES, frozenset({"a"}))
     assert {p.relative_to(tmp_path).as_posix(): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == FILES
     assert os.access(tmp_path / "a", os.X_OK)
@@ -20,7 +20,7 @@ def test_untouched_files_do_not_come_back(tmp_path: Path) -> None:
 
 
 def test_a_change_that_hides_behind_an_old_time_is_seen(tmp_path: Path) -> None:
-    files = JobFiles(str(tmp_path))
+    files = JobFiles(os.open(tmp_path, os.O_RDONLY))
     files.place({"a": b"1"}, frozenset())
     before = (tmp_path / "a").stat()
     (tmp_path / "a").write_bytes(b"2")
@@ -31,7 +31,7 @@ def test_a_change_that_hides_behind_an_old_time_is_seen(tmp_path: Path) -> None:
 def test_a_file_that_becomes_a_link_is_gone_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "secret").write_text("s")
-    files = JobFiles(str(tmp_path / "w"))
+    files = JobFiles(os.open(tmp_path / "w", os.O_RDONLY))
     files.place({"a": b"1", "d/e": b"2"}, frozenset())
     (tmp_path / "w/a").unlink()
     (tmp_path / "w/a").symlink_to(tmp_path / "secret")
@@ -45,7 +45,7 @@ def test_a_file_that_becomes_a_link_is_gone_and_not_followed(tmp_path: Path) -> 
 
 
 def test_sizes_and_numbers_have_bounds(tmp_path: Path) -> None:
-    files = JobFiles(str(tmp_path))
+    files = JobFiles(os.open(tmp_path, os.O_RDONLY))
     for number in range(5):
         (tmp_path / f"f{number}").write_bytes(b"x" * 40)
     collected = files.collect(100, 100)
@@ -57,7 +57,7 @@ def test_sizes_and_numbers_have_bounds(tmp_path: Path) -> None:
 def test_a_sparse_giant_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "giant", "wb") as file:
         file.truncate(2**40)
-    assert JobFiles(str(tmp_path)).collect(10**6, 10).left_out == 1
+    assert JobFiles(os.open(tmp_path, os.O_RDONLY)).collect(10**6, 10).left_out == 1
 
 
 def test_folders_without_end_and_names_that_are_no_text_are_left_out(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_folders_without_end_and_names_that_are_no_text_are_left_out(tmp_path: P
     (tmp_path / "ok").write_text("x")
     with open(os.fsencode(tmp_path) + b"/\xff", "w"):
         pass
-    collected = JobFiles(str(tmp_path)).collect(10**6, 100)
+    collected = JobFiles(os.open(tmp_path, os.O_RDONLY)).collect(10**6, 100)
     assert (set(collected.files), collected.left_out) == ({"ok"}, 2)
 
 
 def test_a_file_is_not_placed_over_another(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/etc/passwd")
     with pytest.raises(FileExistsError):
-        JobFiles(str(tmp_path)).place({"a": b"x"}, frozenset())
+        JobFiles(os.open(tmp_path, os.O_RDONLY)).place({"a": b"x"}, frozenset())
 
 
 @given(st.text(max_size=30))

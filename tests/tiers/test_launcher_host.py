@@ -25,12 +25,13 @@ async def test_one_launcher_serves_all_and_another_follows_when_it_dies() -> Non
 async def test_a_job_whose_launcher_dies_is_told_and_does_not_hang() -> None:
     async with open_launcher_host() as host, host.lease() as life:
         assert host.process_id is not None
-        async with life.job(grouped=False) as (control, _):
+        async with life.job(has_stdin=True) as jail:
             os.kill(host.process_id, signal.SIGKILL)
             with anyio.fail_after(5), pytest.raises(EOFError):
-                await control.receive()
+                await jail.line.receive()
+            assert await jail.wait() is None
         with pytest.raises(TierBroken):
-            async with life.job(grouped=False):
+            async with life.job(has_stdin=False):
                 pass
 
 

@@ -5,7 +5,7 @@ import anyio
 import pytest
 
 from agentvm.tiers import frames
-from agentvm.tiers.frames import FrameInvalid, Kill, OutputPiece, Start
+from agentvm.tiers.frames import Asking, FrameInvalid, Kill, Start, Value
 from agentvm.tiers.link import FrameLink
 
 
@@ -13,7 +13,7 @@ async def test_frames_and_descriptors_go_both_ways() -> None:
     one, two = socket.socketpair()
     read, write = os.pipe()
     with FrameLink(one) as ours, FrameLink(two) as theirs:
-        await ours.send(Start(id=1), write)
+        await ours.send(Start(id=1), [write])
         await ours.send(Kill(id=2))
         message, descriptor = await theirs.receive()
         assert message == Start(id=1)
@@ -30,8 +30,8 @@ async def test_a_frame_larger_than_the_buffers_waits_for_the_reader() -> None:
     data = os.urandom(5_000_000)
     with FrameLink(one) as ours, FrameLink(two) as theirs:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ours.send, OutputPiece(stream=1, data=data))
-            assert await theirs.receive() == (OutputPiece(stream=1, data=data), None)
+            tasks.start_soon(ours.send, Value(value=data))
+            assert await theirs.receive() == (Value(value=data), None)
 
 
 async def test_the_end_and_nonsense_are_told_apart() -> None:
@@ -53,11 +53,40 @@ async def test_a_closed_link_lets_go_of_descriptors_that_nobody_took() -> None:
     one, two = socket.socketpair()
     read, write = os.pipe()
     with FrameLink(one) as ours, FrameLink(two) as theirs:
-        await ours.send(Start(id=1), write)
-        await ours.send(Start(id=2), write)
+        await ours.send(Start(id=1), [write])
+        await ours.send(Start(id=2), [write])
         _, descriptor = await theirs.receive()
         assert descriptor is not None
         os.close(descriptor)
     os.close(read)
     os.close(write)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_peer_that_is_not_trusted_is_heard_within_bounds_and_its_descriptors_are_not_taken() -> None:
+    one, two = socket.socketpair()
+    read, write = os.pipe()
+    before = len(os.listdir("/proc/self/fd"))
+    with FrameLink(one) as ours, FrameLink(two) as theirs:
+        await ours.send(Asking(id=1, name="f", args=b"{}"), [read, write])
+        await ours.send(Asking(id=2, name="f", args=b"{}"))
+        messages = [*theirs.receive_ready(1000), *theirs.receive_ready(1000)]
+        assert [message.id for message in messages if isinstance(message, Asking)] == [1, 2]
+        assert list(theirs.receive_ready(1000)) == []
+        assert len(os.listdir("/proc/self/fd")) == before
+        await ours.send(Value(value=b"x" * 100))
+        with pytest.raises(FrameInvalid):
+            list(theirs.receive_ready(50))
+    for number in (read, write):
+        os.close(number)
+
+
+async def test_bytes_that_are_no_frames_are_taken_as_they_are() -> None:
+    one, two = socket.socketpair()
+    with one, FrameLink(two) as theirs:
+        assert theirs.receive_raw() == b""
+        one.sendall(b"\0\0\xff")
+        one.close()
+        assert theirs.receive_raw() == b"\0\0\xff"
+        with pytest.raises(EOFError):
+            theirs.receive_raw()

@@ -37,7 +37,7 @@ async def test_a_cancelled_job_is_dead_and_reaped_when_the_call_returns(any_tier
     job = Job(engine="python", code=code, limits=JobLimits(wall_ms=1_000_000))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(any_tier.run, job)
-        await until_running(any_tier, 4)
+        await until_running(any_tier, 3)
         tasks.cancel_scope.cancel()
     assert descendants(any_tier.launcher_process_id) == []
 

@@ -9,10 +9,10 @@ Part of the launcher's process: standard library only.
 import os
 from dataclasses import dataclass, field
 
-from agentvm.tiers.frames import Bounds
-
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SITE = "/sys/fs/cgroup"
+PREFIX = "agentvm-"
+"""Begin of the name of a job's group, before the id of its launcher's process."""
 _FILES = {
     # Version: the names of the limits of memory and processes, and of the count of processes killed for memory.
     "v2": ("memory.max", "pids.max", "memory.events"),
@@ -24,46 +24,29 @@ _FILES = {
 class JobGroup:
     """The group of one job; nothing happens where there is none."""
 
-    version: str = "none"
-    folders: dict[str, int] = field(default_factory=dict)
-    """Open folders by controller."""
-    _entries: list[int] = field(default_factory=list)
-    _events: int | None = None
-
-    @property
-    def descriptors(self) -> set[int]:
-        return set(self.folders.values())
+    entries: list[int] = field(default_factory=list)
+    """Open files that take a process into the group."""
+    events: int | None = None
 
     @property
     def counts_memory(self) -> bool:
-        return bool(self.folders)
-
-    def prepare(self, bounds: Bounds) -> None:
-        """Sets the limits. Called while there still is the right to, by the job's first process."""
-        if not self.folders:
-            return
-        memory, processes, events = _FILES[self.version]
-        # Files of the workspace are memory, too.
-        _write(self.folders["memory"], memory, str(bounds.memory_bytes + bounds.disk_bytes))
-        _write(self.folders["pids"], processes, str(bounds.processes))
-        self._entries = [_open(folder, "cgroup.procs", os.O_WRONLY) for folder in dict.fromkeys(self.folders.values())]
-        self._events = _open(self.folders["memory"], events, os.O_RDONLY)
+        return bool(self.entries)
 
     def enter(self) -> None:
         """Moves the calling process into the group, and all that it will start."""
-        for entry in self._entries:
+        for entry in self.entries:
             os.write(entry, b"0")
 
     def ran_out_of_memory(self) -> bool:
-        if self._events is None:
+        if self.events is None:
             return False
-        rows = (line.split() for line in os.pread(self._events, 4096, 0).decode().splitlines())
+        rows = (line.split() for line in os.pread(self.events, 4096, 0).decode().splitlines())
         return any(row[0] == "oom_kill" and row[1] != "0" for row in rows if len(row) == 2)
 
     def close(self) -> None:
-        for folder in set(self.folders.values()):
-            os.close(folder)
-        self.folders = {}
+        for descriptor in (*self.entries, *(() if self.events is None else (self.events,))):
+            os.close(descriptor)
+        self.entries, self.events = [], None
 
 
 class Groups:
@@ -82,7 +65,7 @@ class Groups:
             except OSError:
                 continue
             groups = cls(version, folders)
-            if groups._works(f"agentvm-try-{os.getpid()}"):
+            if groups._works(f"{PREFIX}{os.getpid()}-try"):
                 return groups
             for folder in folders.values():
                 os.close(folder)
@@ -92,25 +75,34 @@ class Groups:
         try:
             if self.version == "v2":
                 _write(self._folders["memory"], "cgroup.subtree_control", "+memory +pids")
-            group = self.make(name)
+            self.sweep()
             try:
-                for folder, file in zip((group.folders["memory"], group.folders["pids"]), _FILES[self.version], strict=False):
-                    os.close(_open(folder, file, os.O_WRONLY))
+                self.make(name, memory_bytes=2**30, processes=1).close()
             finally:
-                group.close()
                 self.remove(name)
         except OSError:
             return False
         return True
 
-    def make(self, name: str) -> JobGroup:
+    def make(self, name: str, *, memory_bytes: int, processes: int) -> JobGroup:
         """A new group; `OSError` if it cannot be made."""
         if not self._folders:
             return JobGroup()
         for parent in self._parents():
             os.mkdir(name, 0o755, dir_fd=parent)
-        folders = {controller: os.open(name, _FOLDER_FLAGS, dir_fd=parent) for controller, parent in self._folders.items()}
-        return JobGroup(self.version, folders)
+        memory, pids, events = _FILES[self.version]
+        _write(self._folders["memory"], f"{name}/{memory}", str(memory_bytes))
+        _write(self._folders["pids"], f"{name}/{pids}", str(processes))
+        entries = [_open(parent, f"{name}/cgroup.procs", os.O_WRONLY) for parent in self._parents()]
+        return JobGroup(entries, _open(self._folders["memory"], f"{name}/{events}", os.O_RDONLY))
+
+    def sweep(self) -> None:
+        """Removes the groups of launchers that were killed."""
+        for parent in self._parents():
+            for name in os.listdir(parent):
+                owner = name.removeprefix(PREFIX).partition("-")[0]
+                if name.startswith(PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+                    self.remove(name)
 
     def remove(self, name: str) -> bool:
         """Whether the group is gone; it is not while a process in it is still being buried."""

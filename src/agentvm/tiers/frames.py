@@ -1,7 +1,8 @@
-"""Frames — what the server, the launcher and a jail's first process say to each other: a length, then msgpack.
+"""Frames — what the server, the launcher and the process of a job say to each other: a length, then msgpack.
 
 Every frame has a bound, checked before its body is read. Descriptors travel with the first byte of a frame. The launcher and
-the jail read and write here with blocking calls; the server does it in `agentvm.tiers.link`.
+the job read and write here with blocking calls; the server does it in `agentvm.tiers.link`. Once foreign code has begun, only
+`Asking` and `Value` may come from a job, without descriptors.
 
 Part of the launcher's process: standard library and msgspec only.
 """
@@ -9,6 +10,7 @@ Part of the launcher's process: standard library and msgspec only.
 import array
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +20,8 @@ FRAME_MAX_BYTES = 256 * 1024 * 1024
 CALL_MAX_BYTES = 4 * 1024 * 1024
 """Bound of a frame that jailed code has written."""
 PIECE_BYTES = 64 * 1024
+DESCRIPTORS_MAX = 4
+"""Descriptors that come with one frame."""
 _HEADER = struct.Struct("!I")
 HEADER_BYTES = 4
 
@@ -57,11 +61,12 @@ class HostReport(Message):
 
 
 class Start(Message):
-    """Server to launcher, with the descriptor of the job's control socket."""
+    """Server to launcher, with the descriptors of the job's line, stdout, stderr, and of stdin if there is any."""
 
     id: int
-    grouped: bool = False
-    """Whether the job needs a control group, which takes the kernel longer than all other walls together."""
+    memory_bytes: int = 0
+    """Memory of the job as a whole, which takes a control group; 0 for none."""
+    processes: int = 0
 
 
 class Kill(Message):
@@ -69,25 +74,31 @@ class Kill(Message):
 
 
 class Ended(Message):
-    """Launcher to server: the job's first process is gone, and all others with it."""
+    """Launcher to server: every process of the job is gone."""
 
     id: int
     status: int
+    """As `wait` reports it."""
     cpu_ms: int = 0
     max_rss_bytes: int = 0
+    out_of_memory: bool = False
+    """Whether its control group ran out of memory."""
+
+
+class Forget(Message):
+    """Server to launcher: the files of the job have been collected, and its folder can go. Only where there is a folder."""
+
+    id: int
 
 
 class Bounds(Message):
     """Limits of one job."""
 
-    wall_ms: int
     cpu_seconds: int
     memory_bytes: int
     processes: int
     disk_bytes: int
     files: int
-    output_bytes: int
-    calls: int
 
 
 class JobWork(Message):
@@ -100,28 +111,12 @@ class JobWork(Message):
     argv: list[str] = []
     input: bytes | None = None
     """JSON."""
-    stdin: bytes = b""
     env: dict[str, str] = {}
     files: dict[str, bytes] = {}
     executable: list[str] = []
     functions: dict[str, list[str]] = {}
     """Functions of the server that the code may call, each with the names of its parameters."""
     network: bool = False
-    stream: bool = False
-    """Whether stdin comes piece by piece, and the process lives on until it is closed."""
-
-
-class Feed(Message):
-    """Server to the jail: more of stdin; empty at its end."""
-
-    data: bytes
-
-
-class OutputPiece(Message):
-    """Jail to server: output, of stream 1 or 2."""
-
-    stream: int
-    data: bytes
 
 
 class Listening(Message):
@@ -146,7 +141,7 @@ class HostAnswer(Message):
 
 
 class Value(Message):
-    """Payload to the jail's first process: the value of the code, as JSON."""
+    """The code's own process to the server: the value of the code, as JSON."""
 
     value: bytes
     out_of_memory: bool = False
@@ -159,40 +154,15 @@ class Broken(Message):
     why: str
 
 
-class JobDone(Message):
-    """Jail to server, last of all."""
+class Begun(Message):
+    """Jail to server, with the descriptor of the workspace: all walls stand. Whatever comes next is foreign code's word."""
 
-    status: int
-    """As `wait` reports it."""
-    wall_ms: int
-    cpu_ms: int
-    max_rss_bytes: int
-    timed_out: bool = False
-    truncated: bool = False
-    out_of_memory: bool = False
-    value: bytes | None = None
-    files: dict[str, bytes] = {}
-    deleted: list[str] = []
-    executable: list[str] = []
-    left_out: int = 0
-    """Files that were not taken back: too many, too large, or none at all (links, devices)."""
+    placed: dict[str, tuple[int, int, int, int, int]] = {}
+    """Facts of the files that were put in, to tell which of them change."""
 
 
 AnyMessage = (
-    Hello
-    | HostReport
-    | Start
-    | Kill
-    | Ended
-    | JobWork
-    | Feed
-    | OutputPiece
-    | Listening
-    | Asking
-    | HostAnswer
-    | Value
-    | Broken
-    | JobDone
+    Hello | HostReport | Start | Kill | Ended | Forget | JobWork | Listening | Asking | HostAnswer | Value | Broken | Begun
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -223,37 +193,38 @@ def decode(body: bytes | bytearray) -> AnyMessage:
         raise FrameInvalid(f"no frame: {error}") from None
 
 
-def send(connection: socket.socket, message: Message, descriptor: int | None = None) -> None:
+def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
     """Writes a whole frame, waiting as long as it takes."""
     data = memoryview(encode(message))
-    if descriptor is not None:
-        rights = array.array("i", [descriptor])
+    if descriptors:
+        rights = array.array("i", descriptors)
         data = data[connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]) :]
-    connection.sendall(data)
+    if data:
+        connection.sendall(data)
 
 
-def receive(connection: socket.socket, limit: int = FRAME_MAX_BYTES) -> tuple[AnyMessage, int | None]:
-    """Reads a whole frame and the descriptor that came with it; `EOFError` when the peer is gone."""
-    header, descriptor = receive_header(connection)
+def receive(connection: socket.socket, limit: int = FRAME_MAX_BYTES) -> tuple[AnyMessage, list[int]]:
+    """Reads a whole frame and the descriptors that came with it; `EOFError` when the peer is gone."""
+    header, descriptors = receive_header(connection)
     header += _exactly(connection, HEADER_BYTES - len(header))
-    return decode(_exactly(connection, length_of(header, limit))), descriptor
+    return decode(_exactly(connection, length_of(header, limit))), descriptors
 
 
-def receive_header(connection: socket.socket) -> tuple[bytes, int | None]:
-    """The first bytes of a frame, maybe not all of its header, with the descriptor; `EOFError` when the peer is gone."""
-    data, ancillary, _, _ = connection.recvmsg(HEADER_BYTES, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+def receive_header(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """The first bytes of a frame, maybe not all of its header, with its descriptors; `EOFError` when the peer is gone."""
+    room = socket.CMSG_SPACE(4 * DESCRIPTORS_MAX)
+    data, ancillary, _, _ = connection.recvmsg(HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
     if not data:
         raise EOFError
-    return data, _descriptor(ancillary)
+    return data, _descriptors(ancillary)
 
 
-def _descriptor(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    descriptors: Any = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors: Any = array.array("i")
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-            return int(descriptors[0])
-    return None
+    return list(descriptors)
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:

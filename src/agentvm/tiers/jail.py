@@ -1,8 +1,8 @@
 """Jail — the walls around one job, built from outside in: descriptors, uid, namespaces, mounts, limits, Landlock, seccomp.
 
-A `Jail` is made once by the launcher and describes what this machine allows. Its methods run in the job's own processes, in
-this order: `begin` and `mount` and `settle` in the first process, which stays to watch; `close` in the payload, right before
-foreign code takes over. Every step either succeeds or raises `OSError`, and then nothing is run: a wall is never left out.
+A `Jail` is made once by the launcher and describes what this machine allows. Its methods run in the job's own process, in
+this order: `begin`, `mount`, `settle`, and `close` right before foreign code takes over. Every step either succeeds or raises
+`OSError`, and then nothing is run: a wall is never left out.
 
 Part of the launcher's process: standard library only.
 """
@@ -20,7 +20,8 @@ from agentvm.tiers.frames import Bounds
 from agentvm.tiers.kernel import Namespace, Prctl
 from agentvm.tiers.scratch import remove
 
-JOB_NAMESPACES = Namespace.MOUNT | Namespace.PID | Namespace.NET | Namespace.IPC | Namespace.UTS
+JOB_NAMESPACES = Namespace.MOUNT | Namespace.PID | Namespace.NET | Namespace.IPC
+"""Namespaces of each job, besides that of its user. The name of the host is the launcher's, which no job can change."""
 PROXY_PORT = 3128
 JAILED_UID_MAX = 1000
 """The uid that a jailed program sees as its own."""
@@ -59,7 +60,7 @@ class Jail:
 
     @property
     def end_signal(self) -> signal.Signals:
-        """The signal for the first process of a job when the launcher dies; without a process namespace it ends the others."""
+        """The signal for the process of a job when the launcher dies; without a process namespace it ends the others."""
         return signal.SIGKILL if self.namespaces else signal.SIGTERM
 
     @property
@@ -86,10 +87,9 @@ class Jail:
     def begin(self, kept: set[int]) -> None:
         """Cuts all ties to the launcher but the named descriptors."""
         kernel.close_all_but(kept)
-        kernel.die_with_parent(self.end_signal)
-        if self.namespaces:
-            socket.sethostname("sandbox")
-        else:
+        # A signal to its group never reaches the launcher's.
+        os.setsid()
+        if not self.namespaces:
             kernel.prctl(Prctl.SET_SUBREAPER, 1)
 
     def mount(self, bounds: Bounds, uid: int) -> None:
@@ -113,25 +113,23 @@ class Jail:
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            kernel.die_with_parent(self.end_signal)
         kernel.prctl(Prctl.SET_NO_NEW_PRIVS, 1)
         if self.namespaces:
             _enter_user_namespace(mapped=self.proc)
         kernel.drop_capabilities()
-        # Nobody in the jail may look into this process.
-        kernel.prctl(Prctl.SET_DUMPABLE, 0)
+        # Last: each change above revokes it.
+        kernel.die_with_parent(self.end_signal)
 
     def close(self, bounds: Bounds, folders: tuple[str, str], *, network: bool, total_memory: bool, reserves: bool) -> None:
         """The last walls, around the payload alone.
 
         `total_memory`: a control group counts the memory. `reserves`: the engine reserves more addresses than it uses.
         """
-        kernel.die_with_parent()
         kernel.prctl(Prctl.SET_DUMPABLE, 1)
         _limit(
             bounds,
-            # The watching process, or all that its user has besides this one.
-            others=1 if self.counts_alone else _processes_of(os.getuid()) - 1,
+            # The guard, or all that its user has besides this one.
+            others=int(not self.namespaces) if self.counts_alone else _processes_of(os.getuid()) - 1,
             used_bytes=self.address_bytes,
             total_memory=total_memory,
             reserves=reserves,

@@ -9,7 +9,9 @@ Part of the launcher's process: standard library only.
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Self
 
 DEPTH_MAX = 32
 PATH_MAX_BYTES = 1024
@@ -44,9 +46,18 @@ class Collected:
 class JobFiles:
     """The files of one workspace, below an open folder."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = os.open(folder, _FOLDER_FLAGS)
-        self._placed: dict[str, Stamp] = {}
+    def __init__(self, folder: int, placed: Mapping[str, Stamp] | None = None) -> None:
+        self.folder = folder
+        self.placed = dict(placed or {})
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: str) -> Iterator[Self]:
+        descriptor = os.open(folder, _FOLDER_FLAGS)
+        try:
+            yield cls(descriptor)
+        finally:
+            os.close(descriptor)
 
     def place(self, files: Mapping[str, bytes], executable: frozenset[str]) -> None:
         """Writes files; `OSError` for a name that is no path, or when the workspace is full."""
@@ -54,7 +65,7 @@ class JobFiles:
             if not is_path(path):
                 raise OSError(f"{path!r} is not a path of a workspace")
             *folders, name = path.split("/")
-            parent = self._folder
+            parent = self.folder
             for depth, folder in enumerate(folders):
                 inner = _enter(parent, folder)
                 if depth:
@@ -66,14 +77,14 @@ class JobFiles:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[file.write(rest) :]
-                self._placed[path] = _stamp(os.fstat(descriptor))
-            if parent != self._folder:
+                self.placed[path] = _stamp(os.fstat(descriptor))
+            if parent != self.folder:
                 os.close(parent)
 
     def collect(self, limit_bytes: int, limit_files: int) -> Collected:
         """The files that were added or changed, and the names of those that are gone."""
         collected, seen, left = Collected(), set[str](), limit_bytes
-        for path, parent, name in self._walk(self._folder, "", collected):
+        for path, parent, name in self._walk(self.folder, "", collected):
             try:
                 before = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except OSError:
@@ -82,7 +93,7 @@ class JobFiles:
                 collected.left_out += 1
                 continue
             seen.add(path)
-            if self._placed.get(path) == _stamp(before):
+            if self.placed.get(path) == _stamp(before):
                 continue
             data = _read(parent, name, left) if len(collected.files) < limit_files else None
             if data is None:
@@ -92,7 +103,7 @@ class JobFiles:
             collected.files[path] = data
             if before.st_mode & 0o100:
                 collected.executable.append(path)
-        collected.deleted = [path for path in self._placed if path not in seen]
+        collected.deleted = [path for path in self.placed if path not in seen]
         return collected
 
     def _walk(self, folder: int, above: str, collected: Collected, depth: int = 1) -> Iterator[tuple[str, int, str]]:

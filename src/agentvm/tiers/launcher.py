@@ -1,7 +1,7 @@
 """Launcher — a small process that forks jails. It holds nothing worth reading: no settings, no keys, no files of the server.
 
-The server starts it by the path of `launcher_program.py`, talks to it over one socket, and hands it one socket for each job.
-The launcher forks the job's first process and reports when that is gone. It ends when the server does.
+The server starts it by the path of `launcher_program.py`, talks to it over one socket, and hands it the line and the streams of
+each job. The launcher forks the job's process and reports when everything of the job is gone. It ends when the server does.
 
 Part of the launcher's process: standard library and msgspec only.
 """
@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from agentvm.tiers import frames, kernel, landlock, mounts, roles, seccomp
-from agentvm.tiers.cgroup import Groups, JobGroup
-from agentvm.tiers.frames import Ended, FrameInvalid, Hello, HostReport, Kill, Start
+from agentvm.tiers.cgroup import PREFIX, Groups, JobGroup
+from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.jail import JOB_NAMESPACES, Jail, address_bytes, write_maps
+from agentvm.tiers.job_process import JobPlace, become_job
 from agentvm.tiers.kernel import Namespace, Prctl
 from agentvm.tiers.scratch import make_scratch, remove
-from agentvm.tiers.supervisor import supervise
 from agentvm.tiers.uid_block import UidBlock, kill_all_of, owners
 
+_CLEANUP_MAX = 10
 _CLEANUP_MS = 50
 """Pause before a control group is tried again whose last process was still being buried."""
 
@@ -34,7 +35,7 @@ class _Life:
     process: int
     name: str
     uid: int | None
-    grouped: bool
+    group: JobGroup
 
 
 def serve(server: socket.socket) -> NoReturn:
@@ -85,6 +86,9 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
         address_bytes=address_bytes(),
     )
     _make_ready(jail, uids)
+    if jail.scratch or groups.version != "none":
+        # This process must live a moment longer than the server, to remove its folders and groups.
+        kernel.prctl(Prctl.SET_PDEATHSIG, 0)
     report = HostReport(
         mode=mode,
         why=why,
@@ -118,8 +122,6 @@ def _make_ready(jail: Jail, uids: UidBlock) -> None:
     for uid in owners().intersection(uids.all if jail.own_uid else ()):
         # It was killed together with the first processes of its jobs.
         kill_all_of(uid)
-    # This process must live a moment longer than the server, to remove its folders.
-    kernel.prctl(Prctl.SET_PDEATHSIG, 0)
 
 
 def _read_library(uid: int) -> None:
@@ -148,11 +150,9 @@ def why_no_namespaces() -> str:
 
 def _own_namespaces() -> None:
     uid, gid = os.getuid(), os.getgid()
-    if uid == 0:
-        kernel.unshare(Namespace.MOUNT)
-        return
-    kernel.unshare(Namespace.USER | Namespace.MOUNT)
-    write_maps(uid, gid)
+    kernel.unshare(Namespace.MOUNT | Namespace.UTS | (Namespace.USER if uid else 0))
+    if uid:
+        write_maps(uid, gid)
 
 
 def _try_mount() -> None:
@@ -173,6 +173,7 @@ def _try_job_namespaces() -> None:
 
 def _enter_root(rootfs: str | None) -> bool:
     _own_namespaces()
+    socket.sethostname("sandbox")
     shows_processes = mounts.move_into_root(rootfs)
     return shows_processes and kernel.can(_try_proc)
 
@@ -214,7 +215,9 @@ class Launcher:
         self._groups = groups
         self._uids = uids
         self._lives: dict[int, _Life] = {}
+        self._uncollected: dict[int, _Life] = {}
         self._unremoved: list[str] = []
+        self._itself = os.pidfd_open(os.getpid())
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
 
@@ -225,53 +228,63 @@ class Launcher:
                     self._hear()
                 else:
                     self._bury(descriptor)
-            self._unremoved = [name for name in self._unremoved if not self._groups.remove(name)]
+            if self._unremoved:
+                self._unremoved = [name for name in self._unremoved if not self._groups.remove(name)]
             self._reap_strays()
 
     def close(self) -> None:
-        """Where there are folders: ends all jobs and removes theirs. Elsewhere the kernel does both."""
+        """Ends all jobs, and removes their folders and groups. The kernel does the rest."""
+        for life in self._lives.values():
+            os.kill(life.process, signal.SIGKILL)
+        for life in self._lives.values():
+            os.waitpid(life.process, 0)
+            self._kill_strays(life.uid)
         if self._jail.scratch:
-            for life in self._lives.values():
-                os.kill(life.process, signal.SIGKILL)
-                os.waitpid(life.process, 0)
-                self._kill_strays(life.uid)
             remove(self._jail.scratch)
+        names = [*self._unremoved, *(life.name for life in self._lives.values() if life.group.counts_memory)]
+        for _ in range(_CLEANUP_MAX):
+            names = [name for name in names if not self._groups.remove(name)]
+            if not names:
+                return
+            select.select([], [], [], _CLEANUP_MS / 1000)
 
     def _hear(self) -> None:
-        message, descriptor = frames.receive(self._server)
+        message, descriptors = frames.receive(self._server)
         match message:
-            case Start(id=number, grouped=grouped) if descriptor is not None:
-                self._start(number, descriptor, grouped=grouped)
+            case Start() if len(descriptors) >= 3:
+                self._start(message, descriptors)
             case Kill(id=number):
                 for life in self._lives.values():
                     if life.id == number:
                         os.kill(life.process, signal.SIGKILL)
+            case Forget(id=number):
+                if number in self._uncollected:
+                    self._clear(self._uncollected.pop(number))
             case _:
                 raise FrameInvalid("a message that no launcher expects")
 
-    def _start(self, number: int, descriptor: int, *, grouped: bool) -> None:
-        name = f"agentvm-{os.getpid()}-{number}"
-        control = socket.socket(fileno=descriptor)
+    def _start(self, start: Start, descriptors: list[int]) -> None:
         uid = self._uids.take() if self._jail.own_uid else None
+        life = _Life(start.id, 0, f"{PREFIX}{os.getpid()}-{start.id}", uid, JobGroup())
         try:
             if self._jail.own_uid and uid is None:
                 # Never without one: the job would keep the launcher's.
                 raise OSError(f"{len(self._uids.all)} jobs run already, and each needs a uid")
-            self._jail.make_folders(name, uid)
-            group = self._groups.make(name) if grouped else JobGroup()
-            process = kernel.clone(JOB_NAMESPACES) if self._jail.namespaces else os.fork()
+            self._jail.make_folders(life.name, uid)
+            if start.memory_bytes:
+                life.group = self._groups.make(life.name, memory_bytes=start.memory_bytes, processes=start.processes)
+            life.process = kernel.clone(JOB_NAMESPACES) if self._jail.namespaces else os.fork()
         except OSError as error:
-            with control:
-                frames.send(control, frames.Broken(step="fork", why=str(error)))
-            self._clear(name, uid, grouped=grouped)
-            frames.send(self._server, Ended(id=number, status=0))
+            _refuse(descriptors, str(error))
+            self._clear(life)
+            frames.send(self._server, Ended(id=start.id, status=0))
             return
-        if process == 0:
-            supervise(control, self._jail, name, uid, group)
-        control.close()
-        group.close()
-        watch = os.pidfd_open(process)
-        self._lives[watch] = _Life(number, process, name, uid, grouped)
+        if life.process == 0:
+            become_job(descriptors, self._jail, JobPlace(life.name, uid, life.group, self._itself))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        watch = os.pidfd_open(life.process)
+        self._lives[watch] = life
         self._poll.register(watch, select.POLLIN)
 
     def _bury(self, watch: int) -> None:
@@ -279,34 +292,54 @@ class Launcher:
         _, status, usage = os.wait4(life.process, 0)
         self._poll.unregister(watch)
         os.close(watch)
-        if not self._jail.namespaces:
-            self._kill_strays(life.uid)
-        self._clear(life.name, life.uid, grouped=life.grouped)
+        self._kill_strays(life.uid)
         cpu_ms, rss = round((usage.ru_utime + usage.ru_stime) * 1000), usage.ru_maxrss * 1024
-        frames.send(self._server, Ended(id=life.id, status=status, cpu_ms=cpu_ms, max_rss_bytes=rss))
+        spent = life.group.ran_out_of_memory()
+        if self._jail.scratch:
+            self._uncollected[life.id] = life
+        else:
+            self._clear(life)
+        frames.send(self._server, Ended(id=life.id, status=status, cpu_ms=cpu_ms, max_rss_bytes=rss, out_of_memory=spent))
 
-    def _clear(self, name: str, uid: int | None, *, grouped: bool) -> None:
-        self._jail.remove_folders(name)
-        if grouped and not self._groups.remove(name):
-            self._unremoved.append(name)
-        self._uids.give_back(uid)
+    def _clear(self, life: _Life) -> None:
+        self._jail.remove_folders(life.name)
+        if life.group.counts_memory:
+            life.group.close()
+            if not self._groups.remove(life.name):
+                self._unremoved.append(life.name)
+        self._uids.give_back(life.uid)
 
     def _kill_strays(self, uid: int | None) -> None:
         """Without a process namespace: what outlived the job's first process, by its uid or as orphans of ours."""
-        if uid is not None:
+        if not self._jail.namespaces and uid is not None:
             kill_all_of(uid)
         self._reap_strays()
 
     def _reap_strays(self) -> None:
-        """Orphans that came to this process are nobody's: the first process of each job is known."""
+        """Orphans that came to this process are nobody's: the process of each job is known."""
+        if self._jail.namespaces:
+            return
         known = {life.process for life in self._lives.values()}
-        while not self._jail.namespaces:
+        while True:
             strays = [process for process in _children() if process not in known]
             for process in strays:
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
             if not strays:
                 return
+
+
+def _refuse(descriptors: list[int], why: str) -> None:
+    """Tells the server that a job could not be forked."""
+    line, *streams = descriptors
+    for descriptor in streams:
+        os.close(descriptor)
+    with socket.socket(fileno=line) as connection:
+        try:
+            frames.send(connection, frames.Broken(step="fork", why=why))
+        except OSError:
+            # The job was cancelled meanwhile.
+            pass
 
 
 def _children() -> list[int]:

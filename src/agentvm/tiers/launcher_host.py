@@ -10,9 +10,9 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,7 +24,7 @@ import anyio.to_thread
 
 from agentvm.errors.tool import TierBroken
 from agentvm.log import get_logger
-from agentvm.tiers.frames import Ended, FrameInvalid, Hello, HostReport, Kill, Start
+from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.link import FrameLink
 
 logger = get_logger(__name__)
@@ -56,10 +56,68 @@ class LauncherSettings:
     command: tuple[str, ...] = (sys.executable, "-P", "-s", PROGRAM)
 
 
-@dataclass(slots=True)
-class _Pending:
-    gone: anyio.Event = field(default_factory=anyio.Event)
-    ended: Ended | None = None
+class JailLink:
+    """The server's ends of one jail: its line, its streams, and the word of the launcher about its end."""
+
+    def __init__(self, life: "LauncherLife", number: int, *, has_stdin: bool) -> None:
+        self._life = life
+        self._number = number
+        self._gone = anyio.Event()
+        ours, theirs = socket.socketpair()
+        self.line = FrameLink(ours)
+        self.stdout, stdout = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.stderr, stderr = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.stdin: int | None = None
+        self._theirs = [theirs.detach(), stdout, stderr]
+        if has_stdin:
+            stdin, self.stdin = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._theirs.append(stdin)
+        for descriptor in self._theirs[1:]:
+            # Programs expect streams that wait.
+            os.set_blocking(descriptor, True)
+        self.ended: Ended | None = None
+        """None while it runs, and when its launcher died with it."""
+
+    @property
+    def is_gone(self) -> bool:
+        return self._gone.is_set()
+
+    def end(self, ended: Ended | None = None) -> None:
+        self.ended = ended
+        self._gone.set()
+
+    async def start(self, *, memory_bytes: int, processes: int) -> None:
+        await self._life.tell(Start(id=self._number, memory_bytes=memory_bytes, processes=processes), self._theirs)
+
+    async def kill(self) -> None:
+        """Ends the jail; `wait` tells when it is gone."""
+        if not self.is_gone and not self._life.over:
+            with suppress(TierBroken):
+                await self._life.tell(Kill(id=self._number))
+
+    async def wait(self) -> Ended | None:
+        """Waits until nothing of the jail is left; None if its launcher died with it."""
+        await self._gone.wait()
+        return self.ended
+
+    def close_stdin(self) -> None:
+        if self.stdin is not None:
+            anyio.notify_closing(self.stdin)
+            os.close(self.stdin)
+            self.stdin = None
+
+    def let_go(self) -> None:
+        """Closes the jail's ends, which it has by now."""
+        for descriptor in self._theirs:
+            os.close(descriptor)
+        self._theirs.clear()
+
+    def close(self) -> None:
+        self.let_go()
+        self.line.close()
+        self.close_stdin()
+        for descriptor in (self.stdout, self.stderr):
+            os.close(descriptor)
 
 
 class LauncherLife:
@@ -74,7 +132,7 @@ class LauncherLife:
         self.link: FrameLink | None = None
         self._leases = 0
         self._numbers = count(1)
-        self._pending: dict[int, _Pending] = {}
+        self._jails: dict[int, JailLink] = {}
         self._sending = anyio.Lock()
         self._changed = anyio.Event()
 
@@ -87,8 +145,9 @@ class LauncherLife:
         self.over = True
         self.ready.set()
         self._changed.set()
-        for pending in self._pending.values():
-            pending.gone.set()
+        for jail in self._jails.values():
+            if not jail.is_gone:
+                jail.end()
 
     async def wait_over(self, idle_seconds: float) -> None:
         while not self.over:
@@ -107,45 +166,46 @@ class LauncherLife:
             except (EOFError, FrameInvalid, OSError):
                 self.end()
                 return
-            if isinstance(message, Ended) and (pending := self._pending.get(message.id)) is not None:
-                pending.ended = message
-                pending.gone.set()
+            if isinstance(message, Ended) and (jail := self._jails.get(message.id)) is not None:
+                jail.end(message)
 
     @asynccontextmanager
-    async def job(self, *, grouped: bool) -> AsyncIterator[tuple[FrameLink, _Pending]]:
-        """A new jail's control socket. When the context is left, the jail is gone."""
-        number, pending = next(self._numbers), _Pending()
-        ours, theirs = socket.socketpair()
-        self._pending[number] = pending
-        with FrameLink(ours) as control:
+    async def job(self, *, has_stdin: bool, memory_bytes: int = 0, processes: int = 0) -> AsyncIterator[JailLink]:
+        """A new jail. When the context is left, it is gone. `memory_bytes` are those of all its processes; 0 for no limit."""
+        number = next(self._numbers)
+        jail = self._jails[number] = JailLink(self, number, has_stdin=has_stdin)
+        try:
             try:
-                with theirs:
-                    await self._tell(Start(id=number, grouped=grouped), theirs.fileno())
-                yield control, pending
+                await jail.start(memory_bytes=memory_bytes, processes=processes)
             finally:
-                control.close()
-                with anyio.CancelScope(shield=True):
-                    await self._bury(number, pending)
+                jail.let_go()
+            yield jail
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._bury(number, jail)
+            jail.close()
 
-    async def _tell(self, message: Start | Kill, descriptor: int | None = None) -> None:
+    async def tell(self, message: Start | Kill | Forget, descriptors: Sequence[int] = ()) -> None:
         assert self.link is not None
         async with self._sending:
             try:
-                await self.link.send(message, descriptor)
+                await self.link.send(message, descriptors)
             except OSError:
                 self.end()
                 raise TierBroken("The launcher of sandboxes has ended; try again") from None
 
-    async def _bury(self, number: int, pending: _Pending) -> None:
-        if not pending.gone.is_set() and not self.over:
-            with suppress(TierBroken):
-                await self._tell(Kill(id=number))
+    async def _bury(self, number: int, jail: JailLink) -> None:
+        await jail.kill()
+        if not self.over:
             with anyio.move_on_after(REAP_SECONDS) as waiting:
-                await pending.gone.wait()
+                await jail.wait()
             if waiting.cancelled_caught:
                 logger.error("jail_not_reaped", launcher=self.process_id)
                 self.end()
-        del self._pending[number]
+        if self.report is not None and self.report.scratch and not self.over:
+            with suppress(TierBroken):
+                await self.tell(Forget(id=number))
+        del self._jails[number]
 
 
 class LauncherHost:

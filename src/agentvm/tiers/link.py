@@ -1,6 +1,7 @@
 """Link — the server's end of a socket to the launcher or to a jail: whole frames, without blocking the event loop."""
 
 import socket
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -35,16 +36,19 @@ class FrameLink:
             socket.close(descriptor)
         self._descriptors.clear()
 
-    async def send(self, message: Message, descriptor: int | None = None) -> None:
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    async def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Raises `OSError` when the peer is gone."""
         data = memoryview(frames.encode(message))
         while data:
             try:
-                if descriptor is None:
-                    data = data[self._socket.send(data) :]
+                if descriptors:
+                    data = data[socket.send_fds(self._socket, [data], list(descriptors)) :]
+                    descriptors = ()
                 else:
-                    data = data[socket.send_fds(self._socket, [data], [descriptor]) :]
-                    descriptor = None
+                    data = data[self._socket.send(data) :]
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
 
@@ -64,6 +68,37 @@ class FrameLink:
                 raise EOFError
             self._buffer += data
         return message, self._descriptors.pop(0) if self._descriptors else None
+
+    def receive_ready(self, limit: int) -> Iterator[AnyMessage]:
+        """The frames that have come, from a peer that is not trusted: its descriptors are not taken. `EOFError` at its end."""
+        yield from self._all_whole(limit)
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            data = b""
+        self._buffer += data
+        yield from self._all_whole(limit)
+        if not data:
+            raise EOFError
+
+    def receive_raw(self) -> bytes:
+        """The bytes that have come, which are no frames; `EOFError` at their end."""
+        data, self._buffer = bytes(self._buffer), bytearray()
+        try:
+            data += (piece := self._socket.recv(_RECEIVE_BYTES))
+        except BlockingIOError:
+            return data
+        except ConnectionResetError:
+            piece = b""
+        if not piece and not data:
+            raise EOFError
+        return data
+
+    def _all_whole(self, limit: int) -> Iterator[AnyMessage]:
+        while (message := self._whole(limit)) is not None:
+            yield message
 
     def _whole(self, limit: int) -> AnyMessage | None:
         if len(self._buffer) < HEADER_BYTES:

@@ -85,11 +85,6 @@ def _as_variables(arguments: Mapping[str, Any]) -> dict[str, str]:
     return {names[name]: text for name, text in texts.items() if "\0" not in text}
 
 
-def stdin_of(work: JobWork) -> bytes:
-    """The input as JSON, unless the job states other bytes."""
-    return work.stdin or work.input or b""
-
-
 def script_of(work: JobWork) -> dict[str, bytes]:
     """Files that the role needs beside the job's own, in the folder for temporary files."""
     match work.role:
@@ -148,8 +143,16 @@ def run_python(work: JobWork, variables: dict[str, str], calls: socket.socket) -
             _show(error)
         _farewell()
         if value or out_of_memory:
-            frames.send(calls, Value(value=value, out_of_memory=out_of_memory))
+            _tell(calls, Value(value=value, out_of_memory=out_of_memory))
         os._exit(status)
+
+
+def _tell(calls: socket.socket, value: Value) -> None:
+    try:
+        frames.send(calls, value)
+    except OSError:
+        # The code has closed the line, or nobody listens.
+        pass
 
 
 def _put_on_its_own(variables: dict[str, str]) -> None:

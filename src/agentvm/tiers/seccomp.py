@@ -109,6 +109,8 @@ def _looked_into(allowed: Allowed) -> dict[str, list[bytes]]:
         "socket": [_argument(0), *families, _refuse()],
         # Named pipes, but no devices.
         **{name: [_argument(index), *_one_of(_Mask.FILE_TYPE, (0x1000, 0x8000, 0))] for name, index in _NODES.items()},
+        # The signal at the death of the launcher is what ends a job whose server was killed.
+        "prctl": [_argument(0), *_is(kernel.Prctl.SET_PDEATHSIG, [_refuse()]), _allow()],
         # Limits of this process only, not of another by its id.
         "prlimit64": [_argument(0), *_is(0, [_allow()]), _refuse()],
     }
