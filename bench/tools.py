@@ -27,7 +27,6 @@ from anyio.abc import Process
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.public_address import AddressRules
-from agentvm.model.secret import Secret
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.resources.tool_entry import parse_mcp
 from agentvm.tools.base import CallableTool, CallContext, Caller, CallResult, CallTraits, text_result
@@ -174,10 +173,6 @@ async def served() -> AsyncIterator[int]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-async def no_secret(name: str, host: str) -> Secret:
-    raise AssertionError(name)
-
-
 async def main(calls: int, rounds: int) -> None:
     async with (
         served() as port,
@@ -188,9 +183,7 @@ async def main(calls: int, rounds: int) -> None:
     ):
         url = f"http://127.0.0.1:{port}"
         servers = McpServers(http=http, pool=pool, launch=launch, settings={"echo": McpServerSettings(argv=("/echo",))})
-        post = HttpTool(
-            spec=SPEC, entry=f"POST {url}/echo", parts=HttpRequestParts(), traits=CallTraits(), http=http, secrets=no_secret
-        )
+        post = HttpTool(spec=SPEC, entry=f"POST {url}/echo", parts=HttpRequestParts(), traits=CallTraits(), http=http)
         stdio = McpTool(spec=SPEC, servers=servers, entry=parse_mcp("stdio:echo"), name="echo", traits=CallTraits())
         remote = McpTool(spec=SPEC, servers=servers, entry=parse_mcp(f"{url}/mcp"), name="echo", traits=CallTraits())
         body = msgspec.json.encode(INPUT)

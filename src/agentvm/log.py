@@ -36,6 +36,7 @@ Gate = Callable[["EventDict"], bool]
 
 gates: list[Gate] = []
 
+_concealed_here: ContextVar[tuple[str, ...]] = ContextVar("agentvm_concealed", default=())
 _about: ContextVar[Ids] = ContextVar("agentvm_about", default=MappingProxyType({}))
 
 
@@ -43,6 +44,16 @@ def conceal(secret: str) -> None:
     """Redacts a secret from now on. A text shorter than any key is ignored: it would be cut out of other words."""
     if len(secret) >= SECRET_CHARACTERS_MIN:
         concealed.add(secret)
+
+
+def conceal_here(secret: str) -> None:
+    """Redacts a secret from the entries of this task and of those that it starts from now on."""
+    _concealed_here.set((*_concealed_here.get(), secret))
+
+
+def secrets_here() -> frozenset[str]:
+    """Returns the secrets that are redacted from an entry which is made now."""
+    return frozenset((*concealed, *_concealed_here.get()))
 
 
 def set_level(level: str) -> None:

@@ -42,6 +42,7 @@ from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
+from agentvm.tools.secrets import SecretGrants
 from agentvm.tools.sets import ToolSets
 
 if TYPE_CHECKING:
@@ -158,7 +159,9 @@ async def open_tools(
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
-    return ServerTools((*tools, *own_tools), make=ToolFactory(http=http, jobs=jobs).make), ToolSets(http=http)
+    grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
+    factory = ToolFactory(http=http, jobs=jobs, grants=grants)
+    return ServerTools((*tools, *own_tools), make=factory.make), ToolSets(http=http)
 
 
 def _code_tool(made: RunCode) -> Tool:

@@ -18,6 +18,22 @@ async def test_a_secret_comes_from_the_input_and_is_never_shown() -> None:
         assert "not_found" in (await desk.avm("secret", "remove", "A_KEY", "--yes")).err
 
 
+async def test_a_secret_is_granted_to_a_tool_listed_and_revoked() -> None:
+    async with open_desk() as desk:
+        await desk.ok("secret", "set", "A_KEY", given="s3cret\n")
+        granted = await desk.ok("secret", "grant", "A_KEY", "calculator", "--host", "api.acme.org")
+        assert granted == "resource://tools/system/calculator may use A_KEY as header for api.acme.org.\n"
+        await desk.ok("secret", "grant", "A_KEY", "stdio:files", "--as", "env")
+        assert [(grant["tool"], grant["as"]) for grant in await desk.record("secret", "grants", "A_KEY")] == [
+            ("resource://tools/system/calculator", "header"),
+            ("stdio:files", "env"),
+        ]
+        assert "api.acme.org" in await desk.ok("secret", "grants")
+        await desk.ok("secret", "revoke", "A_KEY", "system/calculator", "--as", "header")
+        await desk.ok("secret", "revoke", "A_KEY", "stdio:files")
+        assert await desk.record("secret", "grants") == []
+
+
 def test_what_is_stored_is_what_was_given_without_the_last_line_break() -> None:
     with answering(lambda asked: (200, {})) as (url, asked):
         assert avm("secret", "set", "A", url=url, given="two\nlines\r\n").code == 0

@@ -31,6 +31,7 @@ def test_a_tool_is_rendered_as_models_are_told_it_and_as_it_is_run() -> None:
         "outputSchema": {"type": "string"},
         "sandbox": "resource://sandboxes/box@1.4.0",
         "resolved": {"sandbox": {"runtime": "python"}},
+        "resourceId": node.resource.resource_id,
     }
     with pytest.raises(ResourceNotFound, match="#part"):
         library.render(node, "part")
@@ -84,6 +85,8 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
         ({"timeoutMs": 0}, "timeoutMs must be a whole number, at least 1"),
         ({"secrets": ["a", "a"]}, "secrets names something twice"),
         ({"secrets": [""]}, "secrets.0"),
+        ({"runtime": "client", "entry": "x", "secrets": ["a"]}, "secrets has no meaning for a tool with the runtime client"),
+        ({"runtime": "shell", "entry": "x", "secrets": ["a.b"]}, "'a.b' cannot be a variable"),
         ({"sandbox": "box"}, "sandbox must be a URI such as resource://sandboxes/name"),
         ({"sandbox": "resource://tools/x"}, "sandbox cannot refer to tools"),
         ({"entry": "resource://agents/x"}, "entry cannot refer to agents"),

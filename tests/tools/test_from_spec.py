@@ -4,8 +4,9 @@ from agentvm.errors import ToolFailed
 from agentvm.tools.code import CodeTool
 from agentvm.tools.from_spec import ToolFactory
 from agentvm.tools.http import HttpTool
+from agentvm.tools.secrets import Grantee, SecretTool
 
-FACTORY = ToolFactory(http=None, jobs=None)  # type: ignore[arg-type]  # Nothing is called.
+FACTORY = ToolFactory(http=None, jobs=None, grants=None)  # type: ignore[arg-type]  # Nothing is called.
 CODE = {"name": "sum", "description": "Adds.", "runtime": "python", "entry": "def run(): return 1", "inputSchema": {}}
 
 
@@ -25,6 +26,28 @@ def test_a_face_runs_what_it_refers_to_under_its_own_name() -> None:
     made = FACTORY.make({**face, "resolved": {"entry": {**CODE}}})
     assert isinstance(made, CodeTool)
     assert (made.spec.name, made.spec.description, made.entry) == ("face", "Mine.", "def run(): return 1")
+
+
+def test_a_tool_that_names_secrets_is_known_to_grants_by_the_id_of_the_resource_that_runs() -> None:
+    inner = {**CODE, "secrets": ["KEY"], "resourceId": "res_inner"}
+    face = {
+        "name": "face",
+        "description": "Mine.",
+        "runtime": "python",
+        "inputSchema": {},
+        "uri": "resource://tools/face@1.0.0",
+    }
+    for spec, grantee in (
+        ({**inner, "uri": "resource://tools/zoo/sum@1.2.0"}, Grantee("res_inner", "zoo/sum")),
+        ({**inner, "uri": "resource://tools/sum@1.2.0"}, Grantee("res_inner", "sum")),
+        (
+            {**face, "entry": "resource://tools/zoo/sum@1.0.0", "resolved": {"entry": inner}, "secrets": ["MINE"]},
+            Grantee("res_inner", "zoo/sum"),
+        ),
+    ):
+        made = FACTORY.make(spec)
+        assert isinstance(made, SecretTool)
+        assert (made.grantee, made.names) == (grantee, ("KEY",))
 
 
 def test_an_http_tool_is_open_to_the_world() -> None:

@@ -9,29 +9,40 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import EgressRefused, SecretNotGranted
+from agentvm.model.ids import TenantId
 from agentvm.model.public_address import AddressRules
 from agentvm.model.secret import Secret
+from agentvm.model.secret_grant import SecretUse
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ResultFile, ResultImage
 from agentvm.tools.http import HttpTool, pointed
 from agentvm.tools.safe_http import SafeHttp
+from agentvm.tools.secrets import CallSecrets
 
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
-CONTEXT = CallContext(key="turn_1/call_1", caller=Caller("acme", "alice"), deadline=0)
 TRAITS = CallTraits()
 SPEC = ToolSpec(name="note", description="Adds a note.", input_schema={"type": "object"})
 
 
-async def granted(name: str, host: str) -> Secret:
-    if (name, host) != ("ACME", "127.0.0.1"):
-        raise SecretNotGranted(name, host)
-    return Secret("s3cr3t-of-acme")
+class Granted(CallSecrets):
+    """One secret, for a header and the query of requests to this machine."""
+
+    async def for_host(self, name: str, use: SecretUse, host: str, port: int) -> Secret:
+        if (name, host) != ("ACME", "127.0.0.1"):
+            raise SecretNotGranted(name, "note", use, host)
+        return Secret("s3cr3t-of-acme")
+
+
+CONTEXT = CallContext(
+    key="turn_1/call_1",
+    caller=Caller("acme", "alice"),
+    deadline=0,
+    secrets=Granted(None, None, TenantId("acme"), ()),  # type: ignore[arg-type]  # Neither is used.
+)
 
 
 def tool(entry: str, http: SafeHttp, traits: CallTraits = TRAITS, **parts: Any) -> HttpTool:
-    return HttpTool(
-        spec=SPEC, entry=entry, parts=msgspec.convert(parts, HttpRequestParts), traits=traits, http=http, secrets=granted
-    )
+    return HttpTool(spec=SPEC, entry=entry, parts=msgspec.convert(parts, HttpRequestParts), traits=traits, http=http)
 
 
 async def called(reply: Reply, entry: str, input: dict[str, object], **parts: Any) -> tuple[CallResult, Asked]:
@@ -142,6 +153,18 @@ async def test_a_secret_is_nowhere_in_a_result_an_error_or_a_redirected_request(
     assert "s3cr3t" not in asked.target
 
 
+@pytest.mark.parametrize("place", ["headers", "query"])
+async def test_a_call_with_a_secret_does_not_follow_a_redirect_to_another_host(place: str) -> None:
+    with anyio.fail_after(5):
+        async with web(lambda asked: Replied(body=b"stolen")) as other, SafeHttp(LOOPBACK) as http:
+            async with web(lambda asked: Replied(302, headers={"location": other.url("/taken")})) as server:
+                plain = tool(f"GET {server.url()}", http)
+                assert (await plain.run({}, CONTEXT)).value == "stolen"
+                with pytest.raises(EgressRefused, match="the call has a secret"):
+                    await tool(f"GET {server.url()}", http, TRAITS, **{place: {"X-Key": "${secret:ACME}"}}).run({}, CONTEXT)
+                assert len(other.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
@@ -182,7 +205,7 @@ async def test_a_status_an_unreadable_body_a_missing_part_and_a_misfit_are_error
             schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
             plain = tool(f"GET {server.url()}", http)
             checked = HttpTool(
-                spec=SPEC, entry=plain.entry, parts=plain.parts, traits=plain.traits, http=http, secrets=granted,
+                spec=SPEC, entry=plain.entry, parts=plain.parts, traits=plain.traits, http=http,
                 output_schema=schema,
             )  # fmt: skip
             result = await checked.run({}, CONTEXT)

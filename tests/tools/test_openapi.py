@@ -11,7 +11,6 @@ from tests.support.web import Replied, web
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.public_address import AddressRules
-from agentvm.model.secret import Secret
 from agentvm.resources.tool import HttpRequestParts, ToolContent, Tools
 from agentvm.resources.tool_entry import parse_address
 from agentvm.tools.base import CallContext, Caller, CallTraits
@@ -101,9 +100,6 @@ def test_operations_become_http_tools() -> None:
 
 
 async def test_a_tool_of_a_document_can_be_called() -> None:
-    async def none(name: str, host: str) -> Secret:
-        raise AssertionError
-
     with anyio.fail_after(5):
         async with web(lambda asked: Replied(body=b"{}")) as server, SafeHttp(AddressRules.parse(["127.0.0.1"])) as http:
             made = read(changed(servers=[{"url": server.url("/v1")}]))
@@ -111,9 +107,7 @@ async def test_a_tool_of_a_document_can_be_called() -> None:
             async def call(content: ToolContent, **input: object) -> None:
                 assert content.http is not None
                 spec = ToolSpec(name="x", description=content.description, input_schema=content.input_schema or {})
-                tool = HttpTool(
-                    spec=spec, entry=content.entry, parts=content.http, traits=CallTraits(), http=http, secrets=none
-                )
+                tool = HttpTool(spec=spec, entry=content.entry, parts=content.http, traits=CallTraits(), http=http)
                 await tool.run(input, CallContext(key="k", caller=Caller("a", "b"), deadline=0))
 
             await call(made.tools["addPet"], name="Rex", query_name=True)

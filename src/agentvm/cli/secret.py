@@ -5,16 +5,28 @@ import sys
 import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
-from agentvm.cli.table import Columns, Show, moment, plain
+from agentvm.cli.table import Columns, Show, listed, moment, plain
 
 EXAMPLES = """\b
 Examples:
   avm secret set provider.anthropic                    the tenant's own Anthropic key; prompts for it
   avm secret set provider.anthropic < key.txt
   avm secret list
+  avm secret grant ACME_KEY acme/orders --host api.acme.org --as header
+  avm secret revoke ACME_KEY acme/orders
 """
 
 COLUMNS: Columns = {"NAME": "name", "UPDATED (UTC)": moment("updatedAt")}
+GRANTS: Columns = {
+    "SECRET": "secret",
+    "TOOL": "tool",
+    "AS": "as",
+    "HOSTS": listed("hosts"),
+    "BY": "grantedBy",
+    "GRANTED (UTC)": moment("grantedAt"),
+}
+
+use_option = click.option("--as", "use", type=click.Choice(("header", "query", "env")), help="How the tool uses the secret.")
 
 
 @click.group(epilog=EXAMPLES)
@@ -47,6 +59,42 @@ def remove_secret(api: Api, show: Show, name: str, yes: bool) -> None:
     confirm(f"Remove the secret {plain(name)}? This cannot be undone.", yes=yes)
     api.call("secret.delete", name)
     show.done(f"The secret {plain(name)} is removed.")
+
+
+@secret.command("grant", epilog=EXAMPLES)
+@click.argument("name")
+@click.argument("tool")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Host that the value may go to, such as api.acme.org.")
+@use_option
+@tenant_command
+def grant_secret(api: Api, show: Show, name: str, tool: str, hosts: tuple[str, ...], use: str | None) -> None:
+    """Let a tool use a secret.
+
+    TOOL is a name, owner/name, a URI, or stdio:ID for an MCP server of the operator. As a header (default) or a query the value
+    goes to the named hosts only; as env it is a variable of code that can reach no other hosts.
+    """
+    grant = api.call("secret.grant", secret=name, tool=tool, hosts=hosts, use=use or "header")
+    where = f" for {', '.join(grant['hosts'])}" if grant["hosts"] else ""
+    show.done(f"{plain(grant['tool'])} may use {plain(name)} as {grant['as']}{plain(where)}.", grant)
+
+
+@secret.command("grants")
+@click.argument("name", required=False)
+@tenant_command
+def list_grants(api: Api, show: Show, name: str | None) -> None:
+    """List the tools that may use secrets."""
+    show.items(api.items("secret.grants", secret=name), GRANTS, none="No grants found.")
+
+
+@secret.command("revoke")
+@click.argument("name")
+@click.argument("tool")
+@use_option
+@tenant_command
+def revoke_grant(api: Api, show: Show, name: str, tool: str, use: str | None) -> None:
+    """End the use of a secret by a tool."""
+    api.call("secret.revoke", secret=name, tool=tool, use=use)
+    show.done(f"{plain(tool)} may no longer use {plain(name)}.")
 
 
 def read_value(name: str) -> str:

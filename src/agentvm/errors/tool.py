@@ -10,14 +10,18 @@ class EgressRefused(ToolFailed):
 
 
 class SecretNotGranted(ToolFailed):
+    """A tool may not use a secret in this way, or not for this host. The text has the command that grants it."""
+
     code = "secret_not_granted"
 
-    def __init__(self, name: str, host: str) -> None:
+    def __init__(self, secret: str, tool: str, use: str, host: str | None) -> None:
+        secret, tool, place = shorten(secret), shorten(tool), "" if host is None else f" for {shorten(host)}"
+        option = "" if host is None else f" --host {shorten(host)}"
         super().__init__(
-            f"The secret {shorten(name)} is not granted to this tool for {shorten(host)}; "
-            "an administrator of the tenant can grant it"
+            f"The secret {secret} is not granted to {tool}{place}; an administrator of the tenant can grant it: "
+            f"avm secret grant {secret} {tool} --as {use}{option}",
+            details={"secret": secret, "tool": tool, "as": use, **({} if host is None else {"host": shorten(host)})},
         )
-        self.details = {"secret": shorten(name), "host": shorten(host)}
 
 
 class McpChanged(ToolFailed):

@@ -172,14 +172,15 @@ def _check_network(network: SandboxNetwork, *, is_whole: bool) -> None:
     if network.allow and (network.mode == "none" or (network.mode is None and is_whole)):
         raise ResourceInvalid('network.allow is given, but network.mode is none; write "mode": "allowlist"')
     for index, entry in enumerate(network.allow or ()):
-        if not _is_host(entry):
+        if not is_host_entry(entry):
             raise ResourceInvalid(
                 f"network.allow.{index}: {shorten(entry)!r} must be a host or host:port, such as api.example.org:443, without "
                 "a scheme and a path"
             )
 
 
-def _is_host(entry: str) -> bool:
+def is_host_entry(entry: str) -> bool:
+    """Whether an entry of a list of hosts is well formed: `api.example.org`, `*.example.org:8443`."""
     if len(entry) > 260:
         return False
     host, colon, port = entry.rpartition(":")

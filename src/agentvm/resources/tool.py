@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType, digest_of, is_digest, is_reference, some_of
@@ -37,6 +38,7 @@ SETS: tuple[ToolRuntime, ...] = ("openapi", "mcp")
 """Runtimes whose tools are read from a source when they are published."""
 SET_TOOLS_MAX = 500
 _ENGINE = r"^(python(-subset)?|shell(-subset)?|javascript|(binary|image):.{1,200})$"
+_CODE = ("python", "javascript", "shell", "command")
 
 
 class HttpRequestParts(Record, forbid_unknown_fields=True):
@@ -143,6 +145,10 @@ class Tools:
         for member, names in (("secrets", content.secrets), ("permissions", content.permissions)):
             if len(set(names)) < len(names):
                 raise ResourceInvalid(f"{member} names something twice")
+        if content.runtime in _CODE and (
+            odd := next((n for n in content.secrets if not tool_entry.SECRET_NAME.fullmatch(n)), None)
+        ):
+            raise ResourceInvalid(f"secrets: {shorten(odd)!r} cannot be a variable: use letters, digits and _, no digit first")
         if is_reference(content.description):
             check_reference("description", content.description, "prompts", fragment=True)
         if is_reference(content.entry) and content.runtime != "agent":
@@ -192,6 +198,8 @@ class Tools:
                 if content.runtime != "agent" or member == "sandbox":
                     resolved[member] = target.render()
         spec |= {"resolved": resolved} if resolved else {}
+        # Grants name the resource by its id: a name can pass to somebody else.
+        spec |= {"resourceId": context.node.resource.resource_id} if content.secrets else {}
         check_rendered(context.uri, len(msgspec.json.encode(spec)))
         return {"name": model_name(context.node.resource.name), **spec}
 
@@ -274,6 +282,7 @@ def _misplaced(content: ToolContent) -> Iterator[str]:
         "tools": (content.tools, SETS),
         "carry": (content.carry, ("agent",)),
         "options": (content.options, ("provider",)),
+        "secrets": (content.secrets, ("http", "openapi", "mcp", *_CODE)),
         "needs": (content.needs, ("python", "javascript", "shell", "command", "mcp")),
         "document": (content.document, ("openapi",)),
         "frozen": (content.frozen, SETS),

@@ -20,7 +20,9 @@ _AUTHORITY = re.compile(
     rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(?::(?P<port>[1-9][0-9]{{0,4}}))?", re.IGNORECASE
 )
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]{0,63})\}")
-_SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]{0,127})\}")
+SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""The name of a secret that a tool can use."""
+_SECRET = re.compile(rf"\$\{{secret:({SECRET_NAME.pattern})\}}")
 _SEGMENT = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}|\{[A-Za-z_][A-Za-z0-9_-]{0,63}\})*")
 _TOOL = re.compile(r"[^\x00-\x20#]{1,200}")
 

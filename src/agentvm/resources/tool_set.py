@@ -9,7 +9,7 @@ from agentvm.resources.kind import JsonObject
 from agentvm.resources.tool import SETS, model_name
 
 _EFFECTS: tuple[Effect, ...] = ("read", "write", "destructive")
-_SHARED = ("world", "repeat", "ask", "timeoutMs", "secrets", "permissions", "resolved")
+_SHARED = ("world", "repeat", "ask", "timeoutMs", "secrets", "resourceId", "permissions", "resolved")
 """Members that a set has for all of its tools."""
 
 

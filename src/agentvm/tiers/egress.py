@@ -7,7 +7,7 @@ that was checked. `CONNECT` is for TLS, which is not opened: a host behind a sha
 """
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -17,13 +17,12 @@ import h11
 from agentvm.errors.tool import EgressRefused
 from agentvm.log import get_logger
 from agentvm.model.address import IpAddress
-from agentvm.model.public_address import AddressRules, parse_host
+from agentvm.model.allowed_host import is_allowed
+from agentvm.model.public_address import AddressRules
 from agentvm.sharing.checked_address import Resolve, checked_addresses, resolve_host
 
 logger = get_logger(__name__)
 
-WEB_PORTS = (80, 443)
-"""Ports of a host that is allowed without one."""
 CONNECTIONS_MAX = 32
 BYTES_MAX = 256 * 1024 * 1024
 IDLE_SECONDS = 60.0
@@ -50,31 +49,6 @@ class EgressPolicy:
 
 class EgressSpent(Exception):
     """The job has moved all the bytes it may."""
-
-
-def is_allowed(host: str, port: int, allowed: Iterable[str]) -> bool:
-    """Whether a job's list has the host: by its name, by a star for the names below it, with its port or a port of the web."""
-    parsed = parse_host(host)
-    if parsed is None:
-        return False
-    for entry in allowed:
-        name, colon, digits = entry.rpartition(":")
-        ports: tuple[int, ...] = WEB_PORTS
-        if not colon or entry.endswith("]"):
-            name = entry
-        else:
-            ports = (int(digits),) if digits.isdecimal() else ()
-        name = name.lower()
-        if port not in ports:
-            continue
-        if name.startswith("*."):
-            if parsed.address is None and parsed.name.endswith(name[1:]):
-                return True
-        else:
-            wanted = parse_host(name.removeprefix("[").removesuffix("]"))
-            if wanted is not None and wanted.name == parsed.name:
-                return True
-    return False
 
 
 async def serve_proxy(listener: int, allowed: Sequence[str], policy: EgressPolicy) -> None:

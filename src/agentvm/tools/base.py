@@ -7,12 +7,15 @@ call that needs a person gives `InputRequired` or `ConsentRequired`, keeps nothi
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
 from agentvm.model.message import repair_text
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
+
+if TYPE_CHECKING:
+    from agentvm.tools.secrets import CallSecrets
 
 RESULT_MAX_BYTES = 16 * 1024 * 1024
 """Bytes read from any tool before it is stopped."""
@@ -137,6 +140,8 @@ class CallContext:
     ask: Ask = decline
     """Asks a person while the call is held open; for servers that cannot give `InputRequired`."""
     resumption: Resumption | None = None
+    secrets: "CallSecrets | None" = None
+    """The secrets that the tool names; None for a tool that names none."""
 
 
 Outcome = CallResult | InputRequired | ConsentRequired

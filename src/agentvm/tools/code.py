@@ -14,6 +14,7 @@ from agentvm.resources.tool import ToolNeeds
 from agentvm.resources.tool_entry import fill, parse_command
 from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, error_result
 from agentvm.tools.metered_jobs import MeteredJobs
+from agentvm.tools.redaction import Redaction
 from agentvm.tools.sandbox_jobs import NO_NEEDS, SandboxSpec, limits_needed, limits_of, need_of, text_of
 
 CODE_RUNTIMES: frozenset[ToolRuntime] = frozenset({"python", "javascript", "shell", "command"})
@@ -40,12 +41,13 @@ class CodeTool(TraitsOfTool):
         values = {
             name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in input.items()
         }
+        secrets = {} if context.secrets is None else await context.secrets.for_code(self.sandbox.hosts)
         job = Job(
             engine=engine if (engine := self.needs.engine or "") in FULL_ENGINES else self.runtime,
             code="" if is_command else self.entry,
             argv=tuple(fill(part, values) for part in parse_command(self.entry)) if is_command else (),
             input=dict(input),
-            env=self.sandbox.env,
+            env={**self.sandbox.env, **secrets},
             files=self.sandbox.files,
             limits=limits_of(self.sandbox.limits, limits_needed(self.needs), own),
             network=self.sandbox.hosts,
@@ -53,11 +55,20 @@ class CodeTool(TraitsOfTool):
         )
         owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
         _, result = await self.jobs.run(owner, need_of(job, self.sandbox, self.needs), job)
+        if context.secrets is not None:
+            result = _redacted(result, context.secrets.redaction)
         return _result(self.spec.name, self.runtime, result)
 
 
 def _argument(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _redacted(result: JobResult, redaction: Redaction) -> JobResult:
+    """Before anything is cut off or stored as a file: a half of a secret would not be recognised."""
+    files = {path: redaction.clean(data) for path, data in result.files.items()}
+    output = redaction.clean(result.stdout), redaction.clean(result.stderr)
+    return msgspec.structs.replace(result, stdout=output[0], stderr=output[1], files=files)
 
 
 def _result(name: str, runtime: ToolRuntime, result: JobResult) -> CallResult:

@@ -7,8 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors.tool import SecretNotGranted
-from agentvm.model.secret import Secret
+from agentvm.model.resource import ResourceUri, is_reference, parse_uri
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World, default_world
 from agentvm.resources.tool import HttpRequestParts, ToolNeeds
 from agentvm.tools.base import CallableTool, CallTraits
@@ -17,6 +16,7 @@ from agentvm.tools.http import HttpTool
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
 from agentvm.tools.sandbox_jobs import rendered_sandbox
+from agentvm.tools.secrets import Grantee, SecretGrants, SecretTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +25,18 @@ class ToolFactory:
 
     http: SafeHttp
     jobs: MeteredJobs
+    grants: SecretGrants
 
     def make(self, spec: Mapping[str, Any]) -> CallableTool | None:
         """Returns the tool of a spec; `ToolFailed` when the spec cannot be one."""
-        target = cast(Mapping[str, Any], spec.get("resolved", {}).get("entry", spec))
+        uri, target = _target(spec)
+        tool = self._tool(spec, target)
+        if tool is None or not (names := tuple(target.get("secrets") or ())):
+            return tool
+        grantee = Grantee(str(target.get("resourceId", "")), _granted_name(uri))
+        return SecretTool(inner=tool, grants=self.grants, grantee=grantee, names=names)
+
+    def _tool(self, spec: Mapping[str, Any], target: Mapping[str, Any]) -> CallableTool | None:
         runtime = cast(ToolRuntime, target.get("runtime"))
         told = ToolSpec(
             name=str(spec["name"]), description=str(spec["description"]), input_schema=dict(spec.get("inputSchema") or {})
@@ -40,7 +48,6 @@ class ToolFactory:
                 parts=msgspec.convert(target.get("http") or {}, HttpRequestParts),
                 traits=_traits(target, runtime),
                 http=self.http,
-                secrets=_no_secrets,
                 output_schema=target.get("outputSchema"),
             )
         if runtime in CODE_RUNTIMES:
@@ -56,8 +63,20 @@ class ToolFactory:
         return None
 
 
-async def _no_secrets(name: str, host: str) -> Secret:
-    raise SecretNotGranted(name, host)
+def _target(spec: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Returns the tool whose code or request a spec runs, with its URI: the spec itself, or the one that it is a face of."""
+    uri = str(spec.get("uri", spec["name"]))
+    while (resolved := (spec.get("resolved") or {}).get("entry")) is not None:
+        uri, spec = str(spec["entry"]), resolved
+    return uri, spec
+
+
+def _granted_name(uri: str) -> str:
+    """Returns the name of a tool in the command that grants it a secret."""
+    if not is_reference(uri):
+        return uri
+    parsed: ResourceUri = parse_uri(uri)
+    return parsed.name if parsed.owner is None else f"{parsed.owner}/{parsed.name}"
 
 
 def _traits(spec: Mapping[str, Any], runtime: ToolRuntime) -> CallTraits:

@@ -7,7 +7,7 @@ with each call, go to the host of the entry only, and are taken out of what it a
 
 import re
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -18,8 +18,10 @@ import msgspec
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
+from agentvm.errors.tool import SecretNotGranted
 from agentvm.model.public_address import parse_host
 from agentvm.model.secret import Secret
+from agentvm.model.secret_grant import SecretUse
 from agentvm.resources.schema import misfits
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.resources.tool_entry import arguments_of, fill, parse_http, secrets_of
@@ -38,9 +40,6 @@ from agentvm.tools.base import (
 from agentvm.tools.redaction import Redaction
 from agentvm.tools.safe_http import Fetched, Outgoing, SafeHttp, parse_url
 
-Secrets = Callable[[str, str], Awaitable[Secret]]
-"""Returns the secret of a name for a host; raises `SecretNotGranted`."""
-
 ERROR_BODY_MAX = 2_000
 _QUOTED_MAX = 2_000
 _NO_BODY = frozenset({"GET", "HEAD"})
@@ -48,6 +47,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _RESERVED = re.compile(
     r"(?i)host|content-length|transfer-encoding|connection|keep-alive|upgrade|te|trailer|expect|accept-encoding|proxy-.*|idempotency-key"
 )
+_PORTS = {"https": 443, "http": 80}
 _parse_entry = lru_cache(maxsize=1024)(parse_http)
 _JSON = re.compile(r"(?i)application/(?:[\w.+-]+\+)?json")
 _TEXT = re.compile(r"(?i)text/.*|application/(?:xml|javascript|yaml|[\w.+-]+\+xml)")
@@ -62,7 +62,6 @@ class HttpTool(TraitsOfTool):
     parts: HttpRequestParts
     traits: CallTraits
     http: SafeHttp
-    secrets: Secrets
     output_schema: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
@@ -77,21 +76,31 @@ class HttpTool(TraitsOfTool):
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Makes the request. The result is the picked part of a JSON response, a text, an image or a file."""
-        granted = await self._granted()
+        granted = await self._granted(context)
         request = self.request(input, granted, context.key)
         fetched = await self.http.send(request, timeout_seconds=self.timeout_seconds)
-        redaction = Redaction(granted)
-        fetched = Fetched(fetched.status, fetched.url, fetched.headers, redaction.clean(fetched.body))
+        # Before anything is cut off: a half of a secret would not be recognised.
+        fetched = Fetched(fetched.status, fetched.url, fetched.headers, Redaction(granted).clean(fetched.body))
         if not any(fnmatchcase(str(fetched.status), pattern.replace("x", "?")) for pattern in self.parts.ok):
             body = sound(fetched.text[:ERROR_BODY_MAX])
             return error_result(f"{request.url.host} answered with status {fetched.status}: {body}")
         return self._checked(self._result(fetched))
 
-    async def _granted(self) -> dict[str, Secret]:
-        host = _parse_entry(self.entry).address.host
-        templates = (*(self.parts.query or {}).values(), *(self.parts.headers or {}).values())
-        names = dict.fromkeys(name for template in templates for name in secrets_of(template))
-        return {name: await self.secrets(name, host) for name in names}
+    async def _granted(self, context: CallContext) -> dict[str, Secret]:
+        """Returns the secrets of the request, each granted for every place in which it stands."""
+        address = _parse_entry(self.entry).address
+        host, port = address.host.removeprefix("[").removesuffix("]"), address.port or _PORTS[address.scheme]
+        granted: dict[str, Secret] = {}
+        places: tuple[tuple[SecretUse, Mapping[str, str] | None], ...] = (
+            ("query", self.parts.query),
+            ("header", self.parts.headers),
+        )
+        for use, templates in places:
+            for name in dict.fromkeys(name for template in (templates or {}).values() for name in secrets_of(template)):
+                if context.secrets is None:
+                    raise SecretNotGranted(name, self.spec.name, use, host)
+                granted[name] = await context.secrets.for_host(name, use, host, port)
+        return granted
 
     def request(self, input: Mapping[str, object], granted: Mapping[str, Secret], key: str) -> Outgoing:
         """Returns the request of a call; the same for the same input, secrets and key."""
@@ -116,6 +125,7 @@ class HttpTool(TraitsOfTool):
             method=entry.method,
             url=url,
             headers=tuple(plain),
+            has_secrets=bool(granted),
             secret_headers=tuple((name, _header(name, text)) for name, text, secret in headers if secret),
             content=content,
         )

@@ -10,7 +10,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Self
@@ -49,6 +49,7 @@ _CHARSETS = re.compile(
 _FINAL_URL = "agentvm.url"
 _MAX_BYTES = "agentvm.max_bytes"
 _SECRET_HEADERS = "agentvm.secret_headers"
+_STAYS = "agentvm.stays"
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
@@ -100,6 +101,8 @@ class Outgoing:
     method: str
     url: httpx2.URL
     headers: tuple[tuple[str, str], ...] = ()
+    has_secrets: bool = False
+    """The request has secrets, in whatever place: a redirect to another host is refused."""
     secret_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     content: bytes = b""
 
@@ -163,7 +166,7 @@ class SafeHttp:
                     request.url,
                     headers=[*request.headers, *request.secret_headers],
                     content=request.content or None,
-                    extensions={_SECRET_HEADERS: secret, _MAX_BYTES: max_bytes},
+                    extensions={_SECRET_HEADERS: secret, _MAX_BYTES: max_bytes, _STAYS: request.has_secrets},
                 )
         except TimeoutError:
             raise ToolFailed(f"{request.url.host} did not answer within {timeout_seconds:g} seconds") from None
@@ -276,6 +279,8 @@ class Hop:
     content: bytes | httpx2.AsyncByteStream
     secret_headers: frozenset[bytes]
     """Names, in lower case."""
+    stays: bool = False
+    """Whether redirects to another host are refused."""
 
     @classmethod
     def of(cls, request: httpx2.Request) -> Self:
@@ -284,7 +289,8 @@ class Hop:
         headers = tuple((name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding")
         assert isinstance(request.stream, httpx2.AsyncByteStream)
         secret = _CREDENTIALS.union(name.encode() for name in names)
-        return cls(request.method, request.url, (*headers, (b"Accept-Encoding", b"gzip")), request.stream, secret)
+        stays = bool(request.extensions.get(_STAYS))
+        return cls(request.method, request.url, (*headers, (b"Accept-Encoding", b"gzip")), request.stream, secret, stays)
 
     def follow(self, status: int, location: str) -> "Hop":
         """Returns the request that a redirect asks for, without any credentials. Raises `EgressRefused` for an unsafe one."""
@@ -295,15 +301,17 @@ class Hop:
         check_url(url)
         if self.url.scheme == "https" and url.scheme != "https":
             raise EgressRefused(f"{self.url.host} redirects from https to http, which is not followed")
+        if self.stays and _origin(url) != _origin(self.url):
+            raise EgressRefused(f"{self.url.host} redirects to {url.host}, which is not followed: the call has a secret")
         kept = [(name, value) for name, value in self.headers if name.lower() not in self.secret_headers | {b"host"}]
         headers = ((b"Host", url.netloc), *kept)
         keeps = status in (307, 308)
         if keeps and self.method not in ("GET", "HEAD") and _origin(url) != _origin(self.url):
             raise EgressRefused(f"{self.url.host} redirects what was sent to {url.host}, which is not followed")
         if keeps or self.method in ("GET", "HEAD"):
-            return Hop(self.method, url, headers, self.content, self.secret_headers)
+            return replace(self, url=url, headers=headers)
         bare = tuple((name, value) for name, value in headers if not name.lower().startswith((b"content-", b"transfer-")))
-        return Hop("GET", url, bare, b"", self.secret_headers)
+        return replace(self, method="GET", url=url, headers=bare, content=b"")
 
 
 def check_url(url: httpx2.URL) -> Host:

@@ -38,6 +38,10 @@ BODIES: dict[str, object] = {
     "from": 0,
     "q": "x",
     "messageId": "x",
+    "secret": "API_KEY",
+    "tool": "calculator",
+    "as": "header",
+    "hosts": ["api.example.org"],
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 SAID: dict[tuple[str, str], object] = {("POST /v1/sessions/{session_id}/edit", "content"): "x"}

@@ -22,8 +22,8 @@ OF_CONTAINERS = (
     "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits",
 )  # fmt: skip
 OF_TENANTS = (
-    "users", "bindings", "api_keys", "quotas", "secrets", "definitions", "setting_changes", "exports", "resources",
-    "retired_homes",
+    "users", "bindings", "api_keys", "quotas", "secrets", "secret_grants", "definitions", "setting_changes", "exports",
+    "resources", "retired_homes",
 )  # fmt: skip
 
 

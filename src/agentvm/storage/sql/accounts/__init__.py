@@ -1,13 +1,14 @@
-"""Accounts — tenants, their users, keys, quotas, secrets, audit log and money.
+"""Accounts — tenants, their users, keys, quotas, secrets, grants, audit log and money.
 
 `store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
 cross tenants, and only `store.directory` answers them: which tenants there are, and which tenant a key belongs to. A deleted
-tenant takes no more users, keys, quotas and secrets: `NotFound`. Time ranges include `since` and exclude `until`.
+tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time ranges include `since` and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.grants import GrantStore
 from agentvm.storage.sql.accounts.keys import KeyStore
 from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
@@ -24,6 +25,7 @@ class Accounts:
         self.keys = KeyStore(database, tenant_id)
         self.quotas = QuotaStore(database, tenant_id)
         self.secrets = SecretStore(database, tenant_id)
+        self.grants = GrantStore(database, tenant_id)
         self.audit = AuditStore(database, tenant_id)
         self.ledger = LedgerStore(database, tenant_id)
         self.asked = AskedStore(database, tenant_id)

@@ -11,6 +11,7 @@ ON CONFLICT (tenant_id, name) DO UPDATE SET sealed = excluded.sealed, updated_at
 _GET = "SELECT sealed FROM secrets WHERE tenant_id = ? AND name = ?"
 _LIST = "SELECT name, updated_at FROM secrets WHERE tenant_id = ? ORDER BY name"
 _REMOVE = "DELETE FROM secrets WHERE tenant_id = ? AND name = ?"
+_REMOVE_GRANTS = "DELETE FROM secret_grants WHERE tenant_id = ? AND secret = ?"
 
 
 class SecretStore(TenantScope):
@@ -33,4 +34,10 @@ class SecretStore(TenantScope):
         return await self._all(tuple[str, int], _LIST, (self._tenant_id,))
 
     async def remove(self, name: str) -> bool:
-        return await self._execute(_REMOVE, (self._tenant_id, name))
+        """Removes a secret and its grants: a new secret of the same name is granted to nobody."""
+
+        def write(connection: Connection) -> bool:
+            connection.execute(_REMOVE_GRANTS, (self._tenant_id, name))
+            return connection.execute(_REMOVE, (self._tenant_id, name)) > 0
+
+        return await self._database.write(write)

@@ -70,6 +70,7 @@ _OF_TENANT = tuple(
         ("users", "position", "tenant_id"),
         ("api_keys", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
+        ("secret_grants", "position", "tenant_id"),
         ("secrets", "name", "tenant_id"),
         ("definitions", "name", "tenant_id"),
         ("exports", "day", "tenant_id"),
