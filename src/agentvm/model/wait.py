@@ -28,6 +28,22 @@ DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
 """The answers that each kind of wait takes."""
 
 REASON_MAX = 2_000
+ROUNDS_MAX = 10
+"""Waits of one call: a tool that goes on asking is stopped."""
+
+
+class Question(Record):
+    """One question of a tool: a form with a schema, or a page that the user has to visit."""
+
+    mode: Literal["form", "url"]
+    message: str
+    schema: dict[str, object] | None = None
+    url: str | None = None
+
+
+class QuestionAnswer(Record):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, str | int | float | bool | list[str] | None] | None = None
 
 
 class WaitAnswer(Record):
@@ -55,8 +71,19 @@ class ToolWait(Record):
     version: str = ""
     """The exact version of the tool, for which an approval may be remembered."""
     fingerprint: str
-    """Digest of the tool's version and the input: an answer is for this call and for no other."""
+    """Digest of the tool's version, the input and the questions: an answer is for this call and for no other."""
     input: dict[str, object]
+    """The input that the call is made with."""
+    is_edited: bool = False
+    """The input is another than the model's: a person has changed it in an earlier round."""
+    round: int = 0
+    """How often the call has waited before."""
+    questions: dict[str, Question] | None = None
+    """Questions of the tool, for `question` and `elicitation`."""
+    url: str | None = None
+    """The page where consent is given."""
+    state: str | None = None
+    """The tool's own state, given back to it with the answer and shown to nobody."""
     why: str
     """The reason why it waits, for people."""
     audience: str
@@ -97,7 +124,7 @@ class StartedWait(Record):
 WaitChange = ToolWait | AnsweredWait | StartedWait
 
 
-def fingerprint_of(tool: str, version: str, call_input: Mapping[str, object]) -> str:
-    """Returns the digest that binds an answer to a call: the tool, its version and every value of the input."""
-    body = msgspec.json.encode([tool, version, call_input], order="deterministic")
+def fingerprint_of(tool: str, version: str, call_input: Mapping[str, object], *asked: object) -> str:
+    """Returns the digest that binds an answer to a call: the tool, its version, every value of the input, and what it asks."""
+    body = msgspec.json.encode([tool, version, call_input, *asked], order="deterministic")
     return f"sha256:{hashlib.sha256(body).hexdigest()}"

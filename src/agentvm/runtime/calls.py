@@ -1,11 +1,12 @@
 """Calls — the life of one tool call as a pure function: what is to be done about it now.
 
     planned -> denied
-            -> waiting -> answered -> started -> finished | lost
-            -> started -> finished | lost
+            -> waiting -> answered -> started -> finished | lost | waiting
+            -> started -> finished | lost | waiting
 
 A call without a wait is `started` with the commit before it runs. One that has waited is started with a commit of its own, so
-after a crash it is known of each call whether it can have taken effect.
+after a crash it is known of each call whether it can have taken effect. A call whose tool needs a person waits again, in the
+next round, and is then made again with the answer.
 """
 
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ from agentvm.model.message import (
     ToolCall,
     ToolOutput,
 )
-from agentvm.model.wait import ToolWait
+from agentvm.model.wait import QuestionAnswer, ToolWait
+from agentvm.tools.base import Resumption
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
+EDITED = "A person changed the input of this call before it ran."
 EXPIRED = "Nobody answered in time, so the call was not made."
 NOBODY_TO_ASK = "The tool asks for something that nobody can answer here."
 SUPERSEDED = "The user went on without answering, so the call was not made."
@@ -69,6 +72,8 @@ class Run:
     call: ToolCall
     wait: ToolWait | None = None
     note: str | None = None
+    resumption: Resumption | None = None
+    """Answers that the tool has asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +93,32 @@ def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:
     if answer is None:
         return Held(wait)
     if wait.started_at is not None:
-        return Run(call, wait) if repeatable else ToolOutcome(LOST, True)
+        return _run(call, wait) if repeatable else ToolOutcome(LOST, True)
     match answer.decision:
-        case "approve":
-            return Run(call, wait)
-        case "edit":
-            edited = ToolCall(id=call.id, name=call.name, input=answer.input or {})
-            return Run(edited, wait, "A person changed the input of this call before it ran.")
-        case "answer":
+        case "answer" if wait.kind == "client":
             return ToolOutcome(answer.result, False)
+        case "answer":
+            answers = msgspec.convert(answer.result, dict[str, QuestionAnswer])
+            return _run(call, wait, Resumption(answers=answers, state=wait.state))
+        case "approve" if wait.kind == "consent":
+            return _run(call, wait, Resumption(answers={}, state=wait.state))
+        case "approve" | "edit":
+            return _run(call, wait)
         case "deny":
             return ToolOutcome(denied(answer.reason), True, is_denied=True)
         case "expired":
             return ToolOutcome(EXPIRED, True, is_denied=True)
         case "superseded":
             return ToolOutcome(SUPERSEDED, True, is_denied=True)
+
+
+def _run(call: ToolCall, wait: ToolWait, resumption: Resumption | None = None) -> Run:
+    """Returns the call with the input that people have left it with."""
+    edited = wait.answer.input if wait.answer is not None else None
+    if edited is None and not wait.is_edited:
+        return Run(call, wait, resumption=resumption)
+    changed = ToolCall(id=call.id, name=call.name, input=wait.input if edited is None else edited)
+    return Run(changed, wait, EDITED, resumption)
 
 
 def denied(reason: str | None) -> str:

@@ -13,6 +13,8 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
 from agentvm.model.message import repair_text
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
+from agentvm.model.wait import Question as Question
+from agentvm.model.wait import QuestionAnswer as QuestionAnswer
 
 if TYPE_CHECKING:
     from agentvm.tools.secrets import CallSecrets
@@ -64,20 +66,13 @@ class CallResult(Record):
         return self.type.startswith("error")
 
 
-class Question(Record):
-    """One question of a tool: a form with a schema, or a page that the user has to visit."""
-
-    mode: Literal["form", "url"]
-    message: str
-    schema: dict[str, object] | None = None
-    url: str | None = None
-
-
 class InputRequired(Record):
     """The call needs answers by a person. `state` is the server's own, opaque, and is given back with the answers."""
 
     questions: dict[str, Question]
     state: str | None = None
+    kind: Literal["elicitation", "question"] = "elicitation"
+    """`question` for one of the agent itself."""
 
 
 class ConsentRequired(Record):
@@ -86,11 +81,6 @@ class ConsentRequired(Record):
     url: str
     state: str
     server: str
-
-
-class QuestionAnswer(Record):
-    action: Literal["accept", "decline", "cancel"]
-    content: dict[str, str | int | float | bool | list[str] | None] | None = None
 
 
 class Resumption(Record):

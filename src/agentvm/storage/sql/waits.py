@@ -14,9 +14,9 @@ from agentvm.storage.sql.sessions.listing import scope
 WaitState = Literal["open", "answered"]
 
 _ADD = """
-INSERT INTO waits (session_key, wait_id, turn_id, call_id, tool, version, body, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (session_key, turn_id, call_id) DO NOTHING
+INSERT INTO waits (session_key, wait_id, turn_id, call_id, round, tool, version, body, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, turn_id, call_id, round) DO NOTHING
 """
 _ANSWER = """
 UPDATE waits SET answered_at = ?, answered_by = ?, answer = ?, remember = ?
@@ -62,7 +62,7 @@ class WaitStore:
         return _decode(rows[0][1:]) if rows else None
 
     async def list_turn(self, session_id: SessionId, turn_id: TurnId) -> tuple[ToolWait, ...]:
-        """The waits of a turn, open and answered, in the order they began."""
+        """The waits of a turn, open and answered, in the order they began: of a call, its last round comes last."""
         where = "s.session_id = :session AND w.turn_id = :turn ORDER BY w.wait_key"
         return tuple(_decode(row[1:]) for row in await self._read(where, session=session_id, turn=turn_id))
 
@@ -112,9 +112,9 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
     def work(connection: Connection, session_key: Any) -> None:
         for change, blob in encoded:
             match change:
-                case ToolWait(wait_id=wait_id, turn_id=turn_id, call_id=call_id, tool=tool, version=version):
-                    row = (session_key, wait_id, turn_id, call_id, tool, version, blob, change.expires_at)
-                    connection.execute(_ADD, row)
+                case ToolWait(wait_id=wait_id, turn_id=turn_id, call_id=call_id):
+                    named = (session_key, wait_id, turn_id, call_id, change.round, change.tool, change.version)
+                    connection.execute(_ADD, (*named, blob, change.expires_at))
                 case AnsweredWait(wait_id=wait_id, turn_id=turn_id, answer=answer, by=by, at=at):
                     if connection.execute(_ANSWER, (at, by, blob, answer.remember, session_key, wait_id)):
                         connection.execute(_UNPARK, (session_key, turn_id))
