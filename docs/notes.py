@@ -36,10 +36,12 @@ EVENT_NOTES: dict[str, str] = {
     "`reason` is the code of its error, `retryAt` when it may be asked again.",
     "turn_parked": "Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how "
     "long it has run, in milliseconds.",
-    "tool_waiting": "A call waits: for an approval, or for its client, which runs it. Answer with `tool_answer`, which gives "
-    "back the `fingerprint`; nobody answers until `expiresAt`: the call is denied.",
+    "tool_waiting": "A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with "
+    "`tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied.",
     "tool_answered": "A wait ended. `decision` is also `expired`, or `superseded` when the user went on.",
-    "tool_started": "A call that had waited begins to run.",
+    "tool_started": "A call begins that has waited, or that must not run twice. It is stored before the call is made.",
+    "tool_wait_expired": "Nobody has answered until `expiresAt`: the call is not made, and the turn goes on.",
+    "tool_denied": "A call is not made, because a rule or a person says so. `reason` is what the model is told.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "
     "under a new id: see `message_start`.",

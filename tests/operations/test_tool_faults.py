@@ -11,7 +11,7 @@ from agentvm.errors.tool import WaitForbidden
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId, UserId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.model.wait import ToolWait, WaitId
-from agentvm.operations.tool import check_audience
+from agentvm.operations.wait_answer import check_audience
 from agentvm.storage.sessions import TurnQuery
 
 pytestmark = pytest.mark.anyio

@@ -2,17 +2,21 @@
 
 from typing import get_args
 
+import msgspec
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.message import ToolCall
-from agentvm.model.wait import ToolWait, WaitAnswer, WaitDecision, WaitId
+from agentvm.model.wait import QuestionAnswer, ToolWait, WaitAnswer, WaitDecision, WaitId, WaitKind
 from agentvm.runtime.calls import LOST, Held, Run, ToolOutcome, resume
+from agentvm.tools.base import Resumption
 
 CALL = ToolCall(id="c1", name="hammer", input={"n": 1})
 
 
-def wait(decision: WaitDecision | None = None, *, started: bool = False, **more: object) -> ToolWait:
+def wait(
+    decision: WaitDecision | None = None, *, kind: WaitKind = "approval", started: bool = False, **more: object
+) -> ToolWait:
     answer = None if decision is None else WaitAnswer(decision=decision, **more)  # type: ignore[arg-type]
     return ToolWait(
         wait_id=WaitId("w"),
@@ -20,7 +24,7 @@ def wait(decision: WaitDecision | None = None, *, started: bool = False, **more:
         session_id=SessionId("s"),
         turn_id=TurnId("t"),
         call_id="c1",
-        kind="approval",
+        kind=kind,
         tool="hammer",
         fingerprint="f",
         input={"n": 1},
@@ -38,7 +42,7 @@ def test_a_call_without_an_answer_waits(repeatable: bool) -> None:
     assert resume(CALL, wait(), repeatable=repeatable) == Held(wait())
 
 
-@pytest.mark.parametrize("decision", get_args(WaitDecision))
+@pytest.mark.parametrize("decision", [decision for decision in get_args(WaitDecision) if decision != "answer"])
 def test_a_call_runs_only_if_somebody_approved_it(decision: WaitDecision) -> None:
     action = resume(CALL, wait(decision, input={"n": 2}), repeatable=False)
     assert isinstance(action, Run) is (decision in ("approve", "edit"))
@@ -53,7 +57,38 @@ def test_an_edited_call_keeps_its_id_and_has_the_new_input() -> None:
 
 
 def test_an_answer_is_the_result() -> None:
-    assert resume(CALL, wait("answer", result={"photo": 1}), repeatable=False) == ToolOutcome({"photo": 1}, False)
+    answered = wait("answer", kind="client", result={"photo": 1})
+    assert resume(CALL, answered, repeatable=False) == ToolOutcome({"photo": 1}, False)
+
+
+def test_a_call_goes_on_with_the_answers_that_its_tool_asked_for_and_with_its_state() -> None:
+    asked = msgspec.structs.replace(
+        wait("answer", kind="elicitation", result={"size": {"action": "accept", "content": {"n": 3}}}),
+        state="sealed",
+        input={"n": 9},
+        is_edited=True,
+    )
+    action = resume(CALL, asked, repeatable=False)
+    assert isinstance(action, Run)
+    answers = {"size": QuestionAnswer(action="accept", content={"n": 3})}
+    assert action.resumption == Resumption(answers=answers, state="sealed")
+    # With the input that a person has given it in an earlier round.
+    assert (action.call.input, action.note is not None) == ({"n": 9}, True)
+    consented = msgspec.structs.replace(wait("approve", kind="consent"), state="oauth")
+    action = resume(CALL, consented, repeatable=False)
+    assert isinstance(action, Run)
+    assert action.resumption == Resumption(answers={}, state="oauth")
+
+
+@pytest.mark.parametrize("kind", ["elicitation", "question", "consent"])
+def test_a_started_call_that_may_not_run_twice_is_lost_and_another_is_resumed_with_the_answers(kind: WaitKind) -> None:
+    answered = (
+        wait("approve", kind=kind, started=True) if kind == "consent" else wait("answer", kind=kind, result={}, started=True)
+    )
+    assert resume(CALL, answered, repeatable=False) == ToolOutcome(LOST, True)
+    again = resume(CALL, answered, repeatable=True)
+    assert isinstance(again, Run)
+    assert again.resumption is not None
 
 
 @pytest.mark.parametrize("decision", ["deny", "expired", "superseded"])

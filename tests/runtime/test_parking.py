@@ -14,8 +14,8 @@ from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.message import ToolResultMessage
 from agentvm.model.wait import ToolWait, WaitAnswer, WaitDecision
-from agentvm.runtime.tool_step import answer_events
 from agentvm.runtime.tools import Tool
+from agentvm.runtime.waiting import answer_events
 
 pytestmark = pytest.mark.anyio
 

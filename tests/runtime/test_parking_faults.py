@@ -23,8 +23,8 @@ from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
 from agentvm.runtime.parking import end_parked, watch_expiry
 from agentvm.runtime.policy import PolicyLayer
-from agentvm.runtime.tool_step import answer_events
 from agentvm.runtime.tools import Tool
+from agentvm.runtime.waiting import answer_events
 from agentvm.storage.base import SessionWrite
 
 pytestmark = pytest.mark.anyio

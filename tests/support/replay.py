@@ -26,6 +26,7 @@ ADDITIVE = frozenset(
     {
         "server_hello",  # the probe that tells 1.9 from older clients
         "user_message",  # Q26: what a second client needs to show the user's own message
+        "tool_started",  # a call that must not run twice is told before it begins
         "turn_request",  # Q20: typed in 1.9, never sent there
         "turn_response",
         "message_delta",  # Q20: usage

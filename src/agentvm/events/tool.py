@@ -2,7 +2,7 @@
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import TurnId, UserId
-from agentvm.model.wait import AnswerDecision, WaitChange, WaitDecision, WaitId, WaitKind
+from agentvm.model.wait import AnswerDecision, Question, WaitChange, WaitDecision, WaitId, WaitKind
 
 
 class ToolStateEvent(EventData):
@@ -25,6 +25,8 @@ class ToolWaiting(ToolStateEvent):
     why: str
     audience: str
     expires_at: int
+    questions: dict[str, Question] | None = None
+    url: str | None = None
 
 
 class ToolAnswered(ToolStateEvent):
@@ -40,8 +42,28 @@ class ToolAnswered(ToolStateEvent):
     reason: str | None = None
 
 
+class ToolWaitExpired(ToolStateEvent):
+    """A wait has ended without an answer: the call is not made."""
+
+    type = "tool_wait_expired"
+    wait_id: WaitId
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+
+
+class ToolDenied(ToolStateEvent):
+    """A call is not made, because a rule or a person says so; `reason` is what the model is told."""
+
+    type = "tool_denied"
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+    reason: str
+
+
 class ToolStarted(ToolStateEvent):
-    """A call that had waited begins to run."""
+    """A call begins that has waited, or that must not run twice: stored first."""
 
     type = "tool_started"
     turn_id: TurnId

@@ -6,11 +6,12 @@ import msgspec
 
 from agentvm.errors import ContainerForbidden, InvalidInput
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitExpired, WaitForbidden, WaitNotFound
-from agentvm.model.ids import SessionId, TurnId
-from agentvm.model.principal import Principal
-from agentvm.model.wait import REASON_MAX, AnswerDecision, ToolWait, WaitAnswer, WaitId
+from agentvm.model.base import record_from
+from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
+from agentvm.model.wait import REASON_MAX, AnswerDecision, Question, ToolWait, WaitAnswer, WaitId, WaitKind
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.pages import PageRequest, number_of
+from agentvm.operations.wait_answer import answers_of, check_audience, check_decision
 from agentvm.protocol.requests import Reply, Request
 
 if TYPE_CHECKING:
@@ -22,8 +23,39 @@ USE = "agent:use"
 _ONE = "/v1/waits/{wait_id}"
 
 
+class WaitView(Reply):
+    """A tool call that waits or has waited. Without `sessions:read` its content is left out: `input` to `answer`."""
+
+    wait_id: WaitId
+    container_id: ContainerId
+    session_id: SessionId
+    turn_id: TurnId
+    call_id: str
+    round: int
+    """How often the call has waited before."""
+    kind: WaitKind
+    tool: str
+    version: str
+    fingerprint: str
+    decisions: tuple[AnswerDecision, ...]
+    why: str
+    audience: str
+    not_sender: bool
+    may_remember: bool
+    asked_at: int
+    expires_at: int
+    sender: UserId | None = None
+    answered_at: int | None = None
+    answered_by: UserId | None = None
+    started_at: int | None = None
+    input: dict[str, object] | None = None
+    questions: dict[str, Question] | None = None
+    url: str | None = None
+    answer: WaitAnswer | None = None
+
+
 class ToolWaitsReply(Reply):
-    waits: tuple[ToolWait, ...]
+    waits: tuple[WaitView, ...]
     next_cursor: str | None = None
 
 
@@ -53,17 +85,24 @@ async def list_all(context: "Context", request: ToolWaits) -> ToolWaitsReply:
     )
     page = found[: request.limit]
     following = str(page[-1][0]) if len(found) > len(page) else None
-    return ToolWaitsReply(waits=tuple(wait for _, wait in page), next_cursor=following)
+    return ToolWaitsReply(waits=tuple(_view(context, wait) for _, wait in page), next_cursor=following)
 
 
-class WaitShow(Request[ToolWait]):
+class WaitShow(Request[WaitView]):
     wait_id: WaitId
 
 
 @operation("tool.wait", needs=USE, http=Http(method="GET", path=_ONE, id="waits_show"), raises=(WaitNotFound,))
-async def show(context: "Context", request: WaitShow) -> ToolWait:
+async def show(context: "Context", request: WaitShow) -> WaitView:
     """Show a tool call that waits: the tool, its input, who may answer, and until when."""
-    return await _find(context, request.wait_id)
+    return _view(context, await _find(context, request.wait_id))
+
+
+def _view(context: "Context", wait: ToolWait) -> WaitView:
+    view = record_from(WaitView, wait)
+    if context.principal.may("sessions:read"):
+        return view
+    return msgspec.structs.replace(view, input=None, questions=None, url=None, answer=None)
 
 
 class ToolAnswerReply(Reply):
@@ -77,7 +116,8 @@ class ToolAnswerReply(Reply):
 class ToolAnswer(Request[ToolAnswerReply]):
     """`fingerprint` is that of the wait: an answer is for one call with one input.
 
-    `input` is the whole input for `edit`, `result` the result of a client's tool or the answer to a question for `answer`.
+    `input` is the whole input for `edit`. `result`, for `answer`, is the result of a client's tool, or the answers to the
+    questions of the wait by their keys.
     """
 
     wait_id: WaitId
@@ -127,10 +167,7 @@ async def _find(context: "Context", wait_id: WaitId) -> ToolWait:
 
 def _checked(wait: ToolWait, request: ToolAnswer) -> WaitAnswer:
     """Returns the answer; `InvalidInput` names what it has too much or too little."""
-    if request.fingerprint != wait.fingerprint:
-        raise InvalidInput("fingerprint is not that of this wait: look at the call again, it is another than the one you saw")
-    if request.decision not in wait.decisions:
-        raise InvalidInput(f"decision must be one of {', '.join(wait.decisions)} for a wait of the kind {wait.kind}")
+    check_decision(wait, request.fingerprint, request.decision)
     if (request.input is not None) != (request.decision == "edit"):
         raise InvalidInput("input is required for the decision edit, and for no other")
     if request.result is not None and request.decision != "answer":
@@ -140,22 +177,7 @@ def _checked(wait: ToolWait, request: ToolAnswer) -> WaitAnswer:
     return WaitAnswer(
         decision=request.decision,
         input=request.input,
-        result=request.result,
+        result=answers_of(wait, request.result) if request.decision == "answer" else None,
         reason=request.reason,
         remember=request.remember,
     )
-
-
-def check_audience(principal: Principal, wait: ToolWait) -> None:
-    """Refuses who is not among those who may answer. A principal without a user is a key of the tenant itself."""
-    if wait.not_sender and principal.user_id is not None and principal.user_id == wait.sender:
-        raise WaitForbidden(wait.wait_id, "somebody other than the sender of the message has to answer")
-    match wait.audience.partition(":"):
-        case ("admins" | "owner", _, _) if not principal.may("tenants:admin"):
-            raise WaitForbidden(wait.wait_id, "an administrator of the tenant has to answer")
-        case ("user", _, user_id) if principal.user_id != user_id:
-            raise WaitForbidden(wait.wait_id, "another user has to answer")
-        case ("sender", _, _) if wait.sender is not None and principal.user_id not in (wait.sender, None):
-            raise WaitForbidden(wait.wait_id, "the sender of the message has to answer")
-        case _:
-            pass

@@ -80,6 +80,8 @@ class Accepted:
 
     waits: dict[str, ToolWait] = field(default_factory=dict)
     """Calls of the turn that wait or have waited for somebody, by the id of the call."""
+    started: set[str] = field(default_factory=set)
+    """Calls that have begun to run, or may have done so before a restart, by their ids."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False

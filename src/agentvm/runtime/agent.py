@@ -33,7 +33,7 @@ from agentvm.runtime.parking import end_parked, supersede, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
-from agentvm.runtime.tool_step import close_waits
+from agentvm.runtime.waiting import close_calls
 
 logger = get_logger(__name__)
 
@@ -285,7 +285,7 @@ class Agent:
         """
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
-        accepted.left = left if done is None else None
+        accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
         accepted.active_before_ms, accepted.before_ms = left.active_ms, max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()
@@ -389,7 +389,7 @@ class Agent:
     async def _finish(self, accepted: Accepted, failure: Failure | None) -> None:
         """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
         at = self.ports.clock()
-        now, closed = close_waits(accepted, at)
+        now, closed = close_calls(accepted, at)
         accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
         told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed((*closed, *end))))
         with anyio.CancelScope(shield=True):

@@ -31,6 +31,9 @@ LOST = "The server was restarted while this tool ran. Whether it took effect is 
 EDITED = "A person changed the input of this call before it ran."
 EXPIRED = "Nobody answered in time, so the call was not made."
 NOBODY_TO_ASK = "The tool asks for something that nobody can answer here."
+ASKS_TOO_OFTEN = "The tool goes on asking for input; it was stopped."
+NOT_BEGUN = "The turn was stopped before this call began, so it was not made."
+STOPPED = "The turn was stopped while this tool ran. Whether it took effect is unknown."
 SUPERSEDED = "The user went on without answering, so the call was not made."
 
 
@@ -92,8 +95,8 @@ def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:
     answer = wait.answer
     if answer is None:
         return Held(wait)
-    if wait.started_at is not None:
-        return _run(call, wait) if repeatable else ToolOutcome(LOST, True)
+    if wait.started_at is not None and not repeatable:
+        return ToolOutcome(LOST, True)
     match answer.decision:
         case "answer" if wait.kind == "client":
             return ToolOutcome(answer.result, False)

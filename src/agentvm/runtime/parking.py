@@ -20,7 +20,7 @@ from agentvm.resources.schema import misfits
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import Move, move
 from agentvm.runtime.policy import decide
-from agentvm.runtime.tool_step import answer_events
+from agentvm.runtime.waiting import answer_events
 from agentvm.storage.sql.store import Store
 
 if TYPE_CHECKING:

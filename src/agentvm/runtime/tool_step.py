@@ -1,7 +1,8 @@
 """Tool step — the tool calls of one step of a turn: decided, run side by side, and those that must wait for somebody held.
 
-A call that needs an approval, or that the client runs, becomes a wait: a row. Its siblings run meanwhile. When only waits are
-left the turn is parked: it leaves memory, and goes on with the first answer, in this process or another.
+A call that needs an approval, that the client runs, or whose tool needs a person becomes a wait: a row. Its siblings run
+meanwhile. When only waits are left the turn is parked: it leaves memory, and goes on with the first answer, in this process or
+another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +13,25 @@ import msgspec
 
 from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
-from agentvm.events.tool import ToolAnswered, ToolStarted, ToolWaiting, WaitChanged
+from agentvm.events.tool import ToolStarted, WaitChanged
 from agentvm.events.turn import TurnParked
-from agentvm.model.ids import UserId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.wait import AnsweredWait, StartedWait, ToolWait, WaitAnswer, WaitId, WaitKind, fingerprint_of
+from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
 from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.call_run import CallRun, limit_result
+from agentvm.runtime.call_run import CallRun, Ended, limit_result
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet
+from agentvm.runtime.waiting import Waiting, denied_event, waiting_events
+from agentvm.tools.base import ConsentRequired, InputRequired
+
+_Done = tuple[ToolCall, Run | ToolOutcome, Ended]
+"""A call, what was done about it, and how that ended."""
 
 
 class CallRunner:
@@ -41,47 +46,35 @@ class CallRunner:
         self._tainted = tainted
         self._limits = ports.settings_of(log.tenant_id).limits
         self._call_run = CallRun(ports, log, accepted, tools)
+        self._waiting = Waiting(log.container_id, log.session_id, accepted)
 
     async def run(self) -> None:
         """Returns when every call has a result, or when the turn is parked because some wait."""
         accepted = self._accepted
         while accepted.state.pending:
             accepted.answered = False
-            actions = [(pending, await self._decide(pending)) for pending in accepted.state.pending]
-            await self._announce([action for _, action in actions])
-            held = tuple(pending for pending, action in actions if isinstance(action, Held))
-            accepted.state = msgspec.structs.replace(accepted.state, pending=held)
-            if accepted.answering or any(self._is_answered(pending.call) for pending in held):
-                await self._flush()
-            elif len(held) == len(actions):
-                await self._park([action.wait for _, action in actions if isinstance(action, Held)])
+            actions = [(pending.call, await self._decide(pending)) for pending in accepted.state.pending]
+            await self._announce(actions)
+            due = [(call, action) for call, action in actions if not isinstance(action, Held)]
+            if due:
+                await self._carry_out(due)
+            elif not (accepted.answering or any(wait.answer is not None for wait in self._held())):
+                await self._park()
                 return
-            await self._carry_out([(pending.call, action) for pending, action in actions if not isinstance(action, Held)])
             # The next prompt is made from the history: the results must be in it.
             await self._flush()
 
-    def _is_answered(self, call: ToolCall) -> bool:
-        return self._accepted.waits[call.id].answer is not None
+    def _held(self) -> list[ToolWait]:
+        return [self._accepted.waits[pending.call.id] for pending in self._accepted.state.pending]
 
     async def lose(self) -> None:
         """Gives the calls that may have been running when the process died their results; the others remain."""
-        accepted = self._accepted
-        for pending in accepted.state.pending:
-            if await self._may_run_again(pending):
-                continue
-            rest = tuple(other for other in accepted.state.pending if other is not pending)
-            accepted.state = msgspec.structs.replace(accepted.state, pending=rest)
-            self._finish(pending.call, ToolOutcome(calls.LOST, True))
+        for pending in self._accepted.state.pending:
+            call = pending.call
+            may_repeat = self._tools.may_repeat(call.name) or call.id in self._accepted.waits
+            if not may_repeat and call.id in self._accepted.started:
+                self._finish(call, ToolOutcome(calls.LOST, True))
         await self._flush()
-
-    async def _may_run_again(self, pending: PendingCall) -> bool:
-        """Tells whether a call without a result cannot have taken effect, or may do so twice."""
-        call = pending.call
-        if call.id in self._accepted.waits or self._tools.may_repeat(call.name) or self._tools.waits_for(call.name):
-            return True
-        facts = self._tools.facts(call, tainted=self._tainted)
-        # A call that nobody has approved has not been made.
-        return facts is not None and (await self._verdict(facts)).do != "allow"
 
     async def _decide(self, pending: PendingCall) -> Action:
         call = pending.call
@@ -102,8 +95,12 @@ class CallRunner:
         if verdict.do == "deny":
             return ToolOutcome(calls.denied(verdict.why), True, is_denied=True)
         if (kind := self._tools.waits_for(call.name)) is not None:
-            return Held(self._wait(call, facts, kind, verdict, timeout_seconds=self._tools.timeout_seconds(call.name)))
-        return Run(call) if verdict.do == "allow" else Held(self._wait(call, facts, "approval", verdict))
+            return self._hold(call, facts, kind, verdict, self._tools.timeout_seconds(call.name))
+        return Run(call) if verdict.do == "allow" else self._hold(call, facts, "approval", verdict)
+
+    def _hold(self, call: ToolCall, facts: CallFacts, kind: WaitKind, verdict: Verdict, seconds: float | None = None) -> Held:
+        wait_id, at = self._ports.new_id("wait"), self._ports.clock()
+        return Held(self._waiting.hold(wait_id, at, call, facts, kind, verdict, seconds))
 
     async def _verdict(self, facts: CallFacts) -> Verdict:
         log = self._log
@@ -116,55 +113,33 @@ class CallRunner:
             return decide(facts, layers, {(facts.tool, facts.version)})
         return verdict
 
-    def _wait(
-        self, call: ToolCall, facts: CallFacts, kind: WaitKind, verdict: Verdict, timeout_seconds: float | None = None
-    ) -> ToolWait:
-        at, approval = self._ports.clock(), verdict.approval
-        lasts = approval.expires_seconds if timeout_seconds is None else timeout_seconds
-        return ToolWait(
-            wait_id=WaitId(self._ports.new_id("wait")),
-            container_id=self._log.container_id,
-            session_id=self._log.session_id,
-            turn_id=self._accepted.state.turn_id,
-            call_id=call.id,
-            kind=kind,
-            tool=call.name,
-            version=facts.version,
-            fingerprint=fingerprint_of(call.name, facts.version, call.input),
-            input=call.input,
-            why=verdict.why if kind == "approval" else _WHY[kind],
-            audience=approval.audience,
-            not_sender=approval.not_sender,
-            may_remember=approval.remember,
-            sender=self._accepted.bill.user_id,
-            asked_at=at,
-            expires_at=at + int(lasts * 1000),
-        )
-
-    async def _announce(self, actions: Sequence[Action]) -> None:
+    async def _announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None:
         """Commits who is waited for and what is about to run: what a tool does cannot be taken back."""
         at, accepted, events = self._ports.clock(), self._accepted, list[EventData]()
-        for action in actions:
+        for call, action in actions:
             match action:
                 case Held(wait=wait) if wait.call_id not in accepted.waits:
-                    accepted.waits[wait.call_id] = wait
-                    events += [WaitChanged(change=wait), _waiting(wait)]
-                case Run(wait=ToolWait() as wait):
-                    accepted.waits[wait.call_id] = msgspec.structs.replace(wait, started_at=at)
-                    started = ToolStarted(turn_id=wait.turn_id, tool_id=wait.call_id, tool_name=wait.tool)
-                    events += [WaitChanged(change=StartedWait(wait_id=wait.wait_id, at=at)), started]
+                    accepted.waits[call.id] = wait
+                    events += waiting_events(wait)
+                case Run(wait=wait):
+                    accepted.started.add(call.id)
+                    if wait is not None:
+                        accepted.waits[call.id] = msgspec.structs.replace(wait, started_at=at)
+                        events.append(WaitChanged(change=StartedWait(wait_id=wait.wait_id, at=at)))
+                    if wait is not None or not self._tools.may_repeat(call.name):
+                        events.append(ToolStarted(turn_id=accepted.state.turn_id, tool_id=call.id, tool_name=call.name))
                 case _:
                     pass
         if events:
             self._ports.journal.post(self._log, events, accepted.scope)
         await self._flush()
 
-    async def _park(self, waits: Sequence[ToolWait]) -> None:
+    async def _park(self) -> None:
         accepted, now = self._accepted, self._accepted.state
         parked = TurnParked(
             turn_id=now.turn_id,
             message_id=now.user_message_id,
-            waits=tuple(wait.wait_id for wait in waits),
+            waits=tuple(wait.wait_id for wait in self._held()),
             active=accepted.active_ms(),
             timestamp=self._ports.clock(),
         )
@@ -174,92 +149,57 @@ class CallRunner:
 
     async def _carry_out(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
         """Runs the calls side by side. Results are told as they come."""
-        done, results = anyio.create_memory_object_stream[tuple[ToolCall, ToolOutcome]](len(actions))
+        done, results = anyio.create_memory_object_stream[_Done](len(actions))
         async with open_tasks() as tasks:
             with done, results:
                 for call, action in actions:
                     tasks.start_soon(self._carry_out_one, call, action, done)
                 for _ in actions:
-                    call_done, outcome = await results.receive()
-                    self._finish(call_done, outcome)
+                    call_done, action_done, ended = await results.receive()
+                    if isinstance(ended, ToolOutcome):
+                        self._finish(call_done, ended)
+                    elif isinstance(action_done, Run):
+                        self._ask(call_done, action_done, ended)
                     if self._ports.journal.crowded:
                         await self._flush()
 
     async def _carry_out_one(
-        self,
-        call: ToolCall,
-        action: Run | ToolOutcome,
-        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, ToolOutcome]]",
+        self, call: ToolCall, action: Run | ToolOutcome, done: "anyio.abc.ObjectSendStream[_Done]"
     ) -> None:
+        ended: Ended
         match action:
-            case ToolOutcome() as outcome:
-                pass
-            case Run(call=to_run, note=note):
-                ended = await self._call_run.run(to_run)
-                outcome = ended if isinstance(ended, ToolOutcome) else ToolOutcome(calls.NOBODY_TO_ASK, True)
-                if note is not None:
-                    edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": outcome.result}
-                    outcome = ToolOutcome(edited, outcome.is_error)
-        await done.send((call, outcome))
+            case ToolOutcome():
+                ended = action
+            case Run(call=to_run, note=note, resumption=resumption):
+                ended = await self._call_run.run(to_run, resumption)
+                if note is not None and isinstance(ended, ToolOutcome):
+                    edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": ended.result}
+                    ended = ToolOutcome(edited, ended.is_error)
+        await done.send((call, action, ended))
+
+    def _ask(self, call: ToolCall, run: Run, needs: InputRequired | ConsentRequired) -> None:
+        """Holds a call whose tool needs a person: it waits once more."""
+        facts = self._tools.facts(call, tainted=self._tainted)
+        if facts is None or facts.unattended:
+            self._finish(call, ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True))
+            return
+        wait = self._waiting.ask(self._ports.new_id("wait"), self._ports.clock(), run, facts, needs)
+        if wait.round >= ROUNDS_MAX:
+            self._finish(call, ToolOutcome(calls.ASKS_TOO_OFTEN, True))
+            return
+        self._accepted.waits[call.id] = wait
+        self._accepted.started.discard(call.id)
+        self._ports.journal.post(self._log, waiting_events(wait), self._accepted.scope)
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        facts = self._tools.facts(call)
+        facts, accepted = self._tools.facts(call), self._accepted
         tainted = facts is not None and facts.world == "open" and not outcome.is_denied
-        state, told = turn.tool_finished(self._accepted.state, call, outcome, self._ports.clock(), tainted=tainted)
-        self._ports.journal.post(self._log, told, self._accepted.scope)
-        self._accepted.state = state
+        rest = tuple(pending for pending in accepted.state.pending if pending.call.id != call.id)
+        now = msgspec.structs.replace(accepted.state, pending=rest)
+        state, told = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
+        events = (denied_event(accepted, call, outcome), *told) if outcome.is_denied else told
+        self._ports.journal.post(self._log, events, accepted.scope)
+        accepted.state = state
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
-
-
-_WHY: Mapping[WaitKind, str] = {
-    "client": "the tool is run by the client",
-    "question": "the agent asks a question",
-    "elicitation": "the tool asks for input",
-    "consent": "the tool needs your consent to act for you",
-}
-
-
-def _waiting(wait: ToolWait) -> ToolWaiting:
-    return ToolWaiting(
-        wait_id=wait.wait_id,
-        turn_id=wait.turn_id,
-        tool_id=wait.call_id,
-        tool_name=wait.tool,
-        kind=wait.kind,
-        input=wait.input,
-        fingerprint=wait.fingerprint,
-        decisions=wait.decisions,
-        why=wait.why,
-        audience=wait.audience,
-        expires_at=wait.expires_at,
-    )
-
-
-def answer_events(wait: ToolWait, answer: WaitAnswer, by: UserId | None, at: int) -> tuple[EventData, ...]:
-    """Returns the end of a wait: for its row, and for those who watch."""
-    return (
-        WaitChanged(change=AnsweredWait(wait_id=wait.wait_id, turn_id=wait.turn_id, answer=answer, by=by, at=at)),
-        ToolAnswered(
-            wait_id=wait.wait_id,
-            turn_id=wait.turn_id,
-            tool_id=wait.call_id,
-            tool_name=wait.tool,
-            decision=answer.decision,
-            by=by,
-            reason=answer.reason,
-        ),
-    )
-
-
-def close_waits(accepted: Accepted, at: int) -> turn.Step:
-    """Ends the open waits of a turn that does not go on: each call gets a result, so that no call is left without one."""
-    now, told = accepted.state, list[EventData]()
-    superseded = WaitAnswer(decision="superseded")
-    for pending in now.pending:
-        wait = accepted.waits.get(pending.call.id)
-        if wait is not None and wait.answer is None:
-            now, finished = turn.tool_finished(now, pending.call, ToolOutcome(calls.SUPERSEDED, True, True), at)
-            told += [*answer_events(wait, superseded, None, at), *finished]
-    return now, tuple(told)

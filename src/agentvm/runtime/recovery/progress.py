@@ -12,6 +12,7 @@ import msgspec
 
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
+from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
@@ -125,3 +126,15 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
         call_ids=frozenset(call.id for call in calls),
     )
+
+
+def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[PendingCall]) -> set[str]:
+    """Returns those of the calls that have begun to run, or of which it is not known.
+
+    One without input may be one whose input could not be read.
+    """
+    own = [event.data for event in events if event.scope.turn_id == turn_id]
+    started = {data.tool_id for data in own if isinstance(data, ToolStarted)}
+    asked_for = {data.tool_call_id for data in own if isinstance(data, ToolUseStop)}
+    calls = [call.call for call in pending]
+    return {call.id for call in calls if call.id in started or call.id not in asked_for or not call.input}

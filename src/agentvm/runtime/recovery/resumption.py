@@ -12,6 +12,7 @@ import msgspec
 from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
+from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId, TenantId
@@ -34,7 +35,17 @@ logger = get_logger(__name__)
 EVENTS_MAX = 10_000
 """Events at the end of a log among which the beginning of a running model call is looked for."""
 
-_LOOKED_AT = (TurnRequest, MessageStart, MessageDelta, TextDelta, ThinkingDelta, ToolUseStop, MessageStop, TurnResumed)
+_LOOKED_AT = (
+    TurnRequest,
+    MessageStart,
+    MessageDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseStop,
+    MessageStop,
+    ToolStarted,
+    TurnResumed,
+)
 
 
 def begin_again(left: Turn, done: progress.Done | None) -> TurnState:
@@ -106,6 +117,7 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
     accepted.asked_for = _whole_calls(own, accepted.state.told_id)
     if accepted.state.pending:
+        accepted.started = progress.find_started(told, left.turn_id, accepted.state.pending)
         waits = ports.store.tenant(tenant_id).waits((left.container_id,))
         # One that was answered meanwhile is known better.
         stored = {wait.call_id: wait for wait in await waits.list_turn(left.session_id, left.turn_id)}

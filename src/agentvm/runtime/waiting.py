@@ -1,0 +1,120 @@
+"""Waiting — the waits of a turn's calls: how one is opened, what people are told of it, and how it ends. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.events.base import EventData
+from agentvm.events.tool import ToolAnswered, ToolDenied, ToolWaitExpired, ToolWaiting, WaitChanged
+from agentvm.model.base import record_from
+from agentvm.model.ids import ContainerId, SessionId, UserId
+from agentvm.model.message import ToolCall
+from agentvm.model.policy import Approval
+from agentvm.model.wait import AnsweredWait, ToolWait, WaitAnswer, WaitId, WaitKind, fingerprint_of
+from agentvm.runtime import calls, turn
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.calls import Run, ToolOutcome
+from agentvm.runtime.policy import CallFacts, Verdict
+from agentvm.tools.base import ConsentRequired, InputRequired
+
+_WHY: Mapping[WaitKind, str] = {
+    "client": "the tool is run by the client",
+    "question": "the agent asks a question",
+    "elicitation": "the tool asks for input",
+    "consent": "the tool needs your consent to act for you",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Opens the waits of one turn."""
+
+    container_id: ContainerId
+    session_id: SessionId
+    accepted: Accepted
+
+    def hold(
+        self, wait_id: str, at: int, call: ToolCall, facts: CallFacts, kind: WaitKind, verdict: Verdict, seconds: float | None
+    ) -> ToolWait:
+        """Returns the first wait of a call; `seconds` for one that says itself how long it lasts."""
+        approval = verdict.approval
+        lasts = approval.expires_seconds if seconds is None else seconds
+        return ToolWait(
+            wait_id=WaitId(wait_id),
+            container_id=self.container_id,
+            session_id=self.session_id,
+            turn_id=self.accepted.state.turn_id,
+            call_id=call.id,
+            kind=kind,
+            tool=call.name,
+            version=facts.version,
+            fingerprint=fingerprint_of(call.name, facts.version, call.input),
+            input=call.input,
+            why=verdict.why if kind == "approval" else _WHY[kind],
+            audience=approval.audience,
+            not_sender=approval.not_sender,
+            may_remember=approval.remember,
+            sender=self.accepted.bill.user_id,
+            asked_at=at,
+            expires_at=at + int(lasts * 1000),
+        )
+
+    def ask(self, wait_id: str, at: int, run: Run, facts: CallFacts, needs: InputRequired | ConsentRequired) -> ToolWait:
+        """Returns the wait for what the tool of a call has asked for; only the person for whom it acts can answer."""
+        call = run.call
+        before = self.accepted.waits.get(call.id)
+        kind: WaitKind = needs.kind if isinstance(needs, InputRequired) else "consent"
+        questions = needs.questions if isinstance(needs, InputRequired) else None
+        url = None if isinstance(needs, InputRequired) else needs.url
+        wait = self.hold(wait_id, at, call, facts, kind, Verdict("ask", "", Approval()), None)
+        return msgspec.structs.replace(
+            wait,
+            round=0 if before is None else before.round + 1,
+            is_edited=run.note is not None,
+            questions=questions,
+            url=url,
+            state=needs.state,
+            fingerprint=fingerprint_of(call.name, facts.version, call.input, questions, url),
+        )
+
+
+def waiting_events(wait: ToolWait) -> tuple[EventData, ...]:
+    """Returns the beginning of a wait: for its row, and for those who watch."""
+    told = record_from(ToolWaiting, wait, tool_id=wait.call_id, tool_name=wait.tool, decisions=wait.decisions)
+    return WaitChanged(change=wait), told
+
+
+def answer_events(wait: ToolWait, answer: WaitAnswer, by: UserId | None, at: int) -> tuple[EventData, ...]:
+    """Returns the end of a wait: for its row, and for those who watch."""
+    changed = WaitChanged(change=AnsweredWait(wait_id=wait.wait_id, turn_id=wait.turn_id, answer=answer, by=by, at=at))
+    named = {"wait_id": wait.wait_id, "turn_id": wait.turn_id, "tool_id": wait.call_id, "tool_name": wait.tool}
+    told = ToolAnswered(**named, decision=answer.decision, by=by, reason=answer.reason)  # type: ignore[arg-type]
+    if answer.decision == "expired":
+        return changed, told, ToolWaitExpired(**named)  # type: ignore[arg-type]
+    return changed, told
+
+
+def denied_event(accepted: Accepted, call: ToolCall, outcome: ToolOutcome) -> EventData:
+    """Returns the event of a call that is not made because a rule or a person says so."""
+    return ToolDenied(turn_id=accepted.state.turn_id, tool_id=call.id, tool_name=call.name, reason=str(outcome.result))
+
+
+def close_calls(accepted: Accepted, at: int) -> turn.Step:
+    """Gives each open call of a turn that does not go on its result, so that no call is left without one.
+
+    Calls of a message that has not ended were never begun, and do not count.
+    """
+    now, told = accepted.state, list[EventData]()
+    for pending in now.pending if now.message_id is None else ():
+        call, wait = pending.call, accepted.waits.get(pending.call.id)
+        if wait is not None and wait.answer is None:
+            told += answer_events(wait, WaitAnswer(decision="superseded"), None, at)
+            outcome = ToolOutcome(calls.SUPERSEDED, True, is_denied=True)
+        elif call.id in accepted.started or (wait is not None and wait.started_at is not None):
+            outcome = ToolOutcome(calls.STOPPED, True)
+        else:
+            outcome = ToolOutcome(calls.NOT_BEGUN, True, is_denied=True)
+        now, finished = turn.tool_finished(now, call, outcome, at)
+        told += finished
+    return now, tuple(told)
