@@ -1,9 +1,10 @@
 """AgentVM — the composition root: the only file that knows every part."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
@@ -16,12 +17,12 @@ from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import Clock, id_factory
+from agentvm.model.ids import Clock, NewId, id_factory
 from agentvm.model.secret import Secret
 from agentvm.model.settings import LogLevel
 from agentvm.observability.log_book import open_log_book
 from agentvm.observability.redact import Redactor
-from agentvm.resources.centre import make_centre
+from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import publish_shipped
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
@@ -67,24 +68,26 @@ async def open_agentvm(
     tools: Sequence[Tool] = (),
     clock: Clock = system_clock,
     overrides: bool = True,
+    recovers_later: bool = False,
 ) -> AsyncIterator[AgentVM]:
     """Opens an AgentVM. `drivers` replace the providers of the config; the first of them is the default.
 
-    `tools` are those of the embedding program; an image has the ones that its definition names.
-
-    Without `overrides` the changes of settings at run time are ignored.
+    `tools` are those of the embedding program; an image has the ones that its definition names. Without `overrides` the
+    changes of settings at run time are ignored. With `recovers_later` it can be connected to at once, and operations wait
+    until the turns of the previous run are known.
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
         store = await _open_store(config, stack)
         services = await _open_services(config, store, drivers, stack, clock, overrides=overrides)
         settings = services.settings
-        resources = make_centre(store, clock, new_id)
-        await publish_shipped(resources)
+        resources = await _open_resources(store, clock, new_id)
         background = open_background(services, store, clock, new_id)
         jobs = _jobs(services, store, clock)
         server_tools, tool_sets = await open_tools(services, tools, jobs, clock, stack)
-        runtime, monitor = await open_monitored_runtime(services, store, server_tools, clock, new_id, background, stack)
+        runtime, monitor = await open_monitored_runtime(
+            services, store, server_tools, clock, new_id, background, stack, recovers_later=recovers_later
+        )
         _check(runtime, definitions)
         vm = AgentVM(
             store=store,
@@ -107,6 +110,13 @@ async def open_agentvm(
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm
+
+
+async def _open_resources(store: Store, clock: Clock, new_id: NewId) -> ResourceCentre:
+    """Opens the resource centre, with the resources that ship with this release."""
+    resources = make_centre(store, clock, new_id)
+    await publish_shipped(resources)
+    return resources
 
 
 def _jobs(services: Services, store: Store, clock: Clock) -> MeteredJobs:
@@ -170,10 +180,17 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.collect, vm.monitor.sampler.run, eraser.run, vm.tiers.run):
+    for task in (vm.close_expired, vm.monitor.sampler.run, vm.tiers.run):
         tasks.start_soon(task)
-    tasks.start_soon(background.run, vm.runtime.tell)
+    # These change sessions, so the turns that may be left in them must be known.
+    for later in (vm.collect, eraser.run, partial(background.run, vm.runtime.tell)):
+        tasks.start_soon(_once_recovered, vm.runtime, later)
     stack.callback(tasks.cancel_scope.cancel)
+
+
+async def _once_recovered(runtime: Runtime, task: Callable[[], Awaitable[None]]) -> None:
+    await runtime.recovered.wait()
+    await task()
 
 
 async def _follow(settings: ConfigCentre, applier: SettingsApplier, log_level: LogLevel, own_keys: OwnKeys) -> None:

@@ -177,6 +177,8 @@ async def open_monitored_runtime(
     new_id: NewId,
     background: BackgroundWork,
     stack: AsyncExitStack,
+    *,
+    recovers_later: bool = False,
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
     settings = services.settings
@@ -206,6 +208,7 @@ async def open_monitored_runtime(
                 *(() if telemetry is None else (telemetry.tracing,)),
             ),
             suspends=settings.config.data_dir is not None,
+            recovers_later=recovers_later,
         )
     )
     monitor.watch(runtime, store, lambda: len(runtime.broadcaster.channels))

@@ -1,3 +1,4 @@
+import anyio
 import pytest
 from tests.server.http.fixtures import open_world
 
@@ -25,3 +26,26 @@ async def test_the_outcome_of_a_write_is_audited_whichever_way_it_was_asked() ->
         entries = await world.audit(tenant_id)
         assert ("session.change", session_id, "ok") in entries
         assert ("session.change", session_id, "refused:permission_denied") in entries
+
+
+async def test_an_operation_waits_until_the_turns_of_the_previous_run_are_known() -> None:
+    async with open_world() as world:
+        session_id = await world.say(world.acme, "hello")
+        principal = Principal(tenant_id=world.acme.tenant_id, permissions=EVERYTHING)
+        context = Context(vm=world.vm, workspace=world.vm.workspace(principal), target=session_id)
+        done = anyio.Event()
+
+        async def pin() -> None:
+            await carry_out(BY_NAME["session.pin"], context, SessionPin(session_id=session_id))  # type: ignore[arg-type]
+            done.set()
+
+        world.vm.runtime.recovered = anyio.Event()
+        assert world.vm.hindrance == "reading the turns of the previous run"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pin)
+            await anyio.wait_all_tasks_blocked()
+            assert not done.is_set()
+            world.vm.runtime.recovered.set()
+            with anyio.fail_after(10):
+                await done.wait()
+        assert world.vm.hindrance is None

@@ -207,6 +207,7 @@ async def open_world(
     definition: Definition | None = None,
     path: Path | None = None,
     suspends: bool = False,
+    recovers_later: bool = False,
     meter: Meter | None = None,
     models: Models | None = None,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
@@ -238,6 +239,7 @@ async def open_world(
             new_id=new_id,
             settings=ServerConfig(limits=limits or Limits()),
             suspends=suspends,
+            recovers_later=recovers_later,
             meter=meter,
             effectors=effectors,
         ) as runtime:

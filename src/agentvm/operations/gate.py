@@ -25,9 +25,11 @@ OPEN = (
 )
 
 
-def check(operation: Operation, context: Context) -> None:
-    """Raises `PermissionDenied` unless the principal may ask for the operation."""
-    principal = context.principal
+async def admit(operation: Operation, context: Context) -> None:
+    """Raises `PermissionDenied` unless the principal may ask for the operation; waits until a starting server can serve it."""
+    recovered, principal = context.vm.runtime.recovered, context.principal
+    if not recovered.is_set():
+        await recovered.wait()
     if operation.needs and not any(principal.may(permission) for permission in operation.needs):
         if not (operation.own and principal.user_id is not None):
             raise PermissionDenied(operation.needs[0])
@@ -38,10 +40,10 @@ def check(operation: Operation, context: Context) -> None:
 async def carry_out(operation: Operation, context: Context, request: Request[Any]) -> Any:
     """Checks, carries out and audits an operation whose request is complete."""
     if operation.audit is None:
-        check(operation, context)
+        await admit(operation, context)
         return await operation.function(context, request)
     async with audited(operation, context):
-        check(operation, context)
+        await admit(operation, context)
         return await operation.function(context, request)
 
 

@@ -48,6 +48,8 @@ class Runtime:
         self._suspends = suspends
         self.roster = Roster(ports.busy)
         self._draining = False
+        self.recovered = anyio.Event()
+        """Set when the turns of the previous process are known. Nothing may be done with sessions before."""
         self.evicted = 0
         """Agents that have left memory because nobody needed them."""
         self._answering = KeyedLock[tuple[TenantId, WaitId]]()
@@ -72,6 +74,8 @@ class Runtime:
         """Why it can take no new work; None when it can."""
         if self._draining:
             return "shutting down"
+        if not self.recovered.is_set():
+            return "reading the turns of the previous run"
         return "the store refuses writes" if self._ports.journal.failing else None
 
     def start_agent(self, tenant_id: TenantId, image: Image, session_id: SessionId) -> tuple[Agent, bool]:
@@ -257,6 +261,26 @@ async def _say_goodbye(agent: Agent) -> None:
         await agent.writer.tell((said,))
 
 
+async def _recover(recovery: Recovery, runtime: Runtime) -> None:
+    try:
+        await recovery.find()
+    finally:
+        # Also after a failure: whoever waits for it would wait for ever.
+        runtime.recovered.set()
+
+
+async def _keep(recovery: Recovery, runtime: Runtime, tasks: anyio.abc.TaskGroup) -> None:
+    """Finds the turns of the previous process, if that is still to be done, and starts them and the periodic work."""
+    if not runtime.recovered.is_set():
+        try:
+            await _recover(recovery, runtime)
+        except ShuttingDown:
+            # The next start finds them.
+            return
+    tasks.start_soon(recovery.run)
+    tasks.start_soon(runtime.keep_house)
+
+
 @asynccontextmanager
 async def open_runtime(
     *,
@@ -271,8 +295,12 @@ async def open_runtime(
     choose: Choose | None = None,
     effectors: Sequence[Effector] = (),
     suspends: bool = False,
+    recovers_later: bool = False,
 ) -> AsyncIterator[Runtime]:
-    """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start."""
+    """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start.
+
+    With `recovers_later` the turns of the previous process may still be unknown: see `Runtime.recovered`.
+    """
     broadcaster, histories = Broadcaster(), Histories()
     ecosystem = Ecosystem(broadcaster, (histories, *effectors))
     async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
@@ -293,12 +321,11 @@ async def open_runtime(
             histories=histories,
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
-        runtime = Runtime(ports, broadcaster, suspends=suspends)
-        recovery = Recovery(ports, runtime.start_agent)
-        await recovery.find()
+        recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)
+        if not recovers_later:
+            await _recover(recovery, runtime)
         async with open_tasks() as housekeeping:
-            housekeeping.start_soon(recovery.run)
-            housekeeping.start_soon(runtime.keep_house)
+            housekeeping.start_soon(_keep, recovery, runtime, housekeeping)
             try:
                 yield runtime
             finally:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -92,6 +92,7 @@ class LocalRuntime:
     drivers: Mapping[str, Driver] | None
     tools: Sequence[Tool] = ()
     overrides: bool = True
+    recovers_later: bool = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
@@ -102,6 +103,7 @@ class LocalRuntime:
                 drivers=self.drivers,
                 tools=self.tools,
                 overrides=self.overrides,
+                recovers_later=self.recovers_later,
             )
             try:
                 vm = await stack.enter_async_context(opened)
@@ -200,7 +202,8 @@ async def start_server(
 ) -> AsyncIterator[RunningServer]:
     """Yields a listening server, which stops when the block ends."""
     source = local_runtime(config, definitions=definitions, drivers=drivers, tools=tools, overrides=overrides)
-    async with source.open() as agentx:
+    # Clients connect at once; what they ask for waits until the turns of the previous run are known.
+    async with replace(source, recovers_later=True).open() as agentx:
         server = agentx.server
         if not isinstance(server, LocalServer):
             raise TypeError("a local runtime has a server")

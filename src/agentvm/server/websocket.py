@@ -295,6 +295,8 @@ async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, a
     """Subscribes the peer. A session of others is ignored, so that the peer does not learn whether it exists."""
     try:
         peer.principal.require(LISTEN_PERMISSION)
+        if not peer.vm.runtime.recovered.is_set():
+            await peer.vm.runtime.recovered.wait()
         container_id = await peer.store.find_session(session_id)
     except AgentVMError as error:
         refuse(peer, error, None, EventScope(), Reply())

@@ -113,3 +113,32 @@ async def test_a_turn_that_waits_behind_another_of_its_session_is_counted_when_i
         await until(lambda: begun == ["a", "b"])
         gates["b"].set()
         await finished(world.store)
+
+
+async def test_a_runtime_can_be_used_before_it_knows_the_turns_of_the_previous_run(prepared: Prepared) -> None:
+    names = [f"s{number}" for number in range(4)]
+    await prepared.leave(names, attempts=0)
+    gates, begun = {name: anyio.Event() for name in names}, list[str]()
+    async with open_world(gated(gates, begun=begun), path=prepared.path, recovers_later=True) as world:
+        assert not world.runtime.recovered.is_set()
+        assert len(world.runtime.roster) == 0
+        with anyio.fail_after(10):
+            await world.runtime.recovered.wait()
+        assert len(world.runtime.roster) == 4
+        for gate in gates.values():
+            gate.set()
+        await finished(world.store)
+
+
+async def test_turns_that_a_stop_finds_unread_are_left_for_the_next_start(prepared: Prepared) -> None:
+    await prepared.leave(["s0"], attempts=0)
+    gates, begun = {"s0": anyio.Event()}, list[str]()
+    async with open_world(gated(gates, begun=begun), path=prepared.path, recovers_later=True) as world:
+        await world.runtime.drain(grace=0)
+        with anyio.fail_after(10):
+            await world.runtime.recovered.wait()
+    assert begun == []
+    gates["s0"].set()
+    async with open_world(gated(gates, begun=begun), path=prepared.path) as world:
+        await finished(world.store)
+    assert begun == ["s0"]

@@ -18,7 +18,7 @@ from agentvm.errors.validation import explain
 from agentvm.log import also_concerning
 from agentvm.model.principal import Principal
 from agentvm.operations.context import Context, HttpDetails
-from agentvm.operations.gate import Outcome, audited, check
+from agentvm.operations.gate import Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server import paths
@@ -105,7 +105,7 @@ class HttpGate:
     async def _carry_out(
         self, face: HttpFace, context: Context, request: HttpRequest, path: dict[str, str], outcome: Outcome
     ) -> object:
-        check(face.operation, context)
+        await admit(face.operation, context)
         parameters = _parameters(request.scope["query_string"])
         if face.operation.across and (name := parameters.pop("tenant", None)) is not None:
             tenant = await self.vm.tenancy.find_tenant(context.principal, name)
