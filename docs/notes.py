@@ -42,6 +42,9 @@ EVENT_NOTES: dict[str, str] = {
     "tool_started": "A call begins that has waited, or that must not run twice. It is stored before the call is made.",
     "tool_wait_expired": "Nobody has answered until `expiresAt`: the call is not made, and the turn goes on.",
     "tool_denied": "A call is not made, because a rule or a person says so. `reason` is what the model is told.",
+    "file_written": "A file of the session has new bytes: by a tool, or by an upload. `digest` names the bytes. Of a call that "
+    "changes more than 100 files, 100 are told.",
+    "file_deleted": "A file of the session was deleted.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "
     "under a new id: see `message_start`.",

@@ -22,6 +22,7 @@ SESSION = ("session", "lifecycle", "notification")
 STREAM = ("agent", "stream", "notification")
 STATE = ("agent", "state", "notification")
 MESSAGE = ("agent", "message", "notification")
+FILE = ("sandbox", "workdir", "result")
 TURN = ("agent", "turn", "notification")
 
 DOCUMENTED: dict[str, tuple[str, str, str]] = {
@@ -65,6 +66,8 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "session_created": SESSION,
     "session_title_updated": SESSION,
     "session_forked": SESSION,
+    "file_written": FILE,
+    "file_deleted": FILE,
     # Ours: additive, so that lists update by themselves and reasoning can be shown.
     "session_updated": SESSION,
     "session_deleted": SESSION,
@@ -93,6 +96,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
 RARE |= {"turn_parked", "tool_waiting", "tool_answered", "tool_started", "tool_wait_expired", "tool_denied"}
+RARE |= {"file_written", "file_deleted"}
 RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_compacted"}
 RARE |= {"session_forked", "session_rewound", "session_draft_updated"}
 

@@ -94,7 +94,8 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
         "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.attachmentBytes",
-        "limits.importBytes", "limits.attachmentsPerMessage", "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
+        "limits.importBytes", "limits.sessionFiles", "limits.sessionFilesBytes", "limits.attachmentsPerMessage",
+        "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",
         "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
         "tools.tiers.allow", "tools.tiers.walls",

@@ -7,12 +7,14 @@ knows the file.
 import io
 
 import anyio
+import msgspec
 
 from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
+from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, ReaderPlace, Rewinding, SessionWrite
@@ -67,6 +69,10 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     )
     await store.commit([first])
     await store.commit([taken_back])
+    bodies = (f"{words} notes".encode(), f"{words} claimed".encode())
+    digest, _ = await home.files(session_id).put_all(bodies, 4)
+    written = FileDelta(changes=(FileChange(path=f"{words}.txt", digest=digest, size=len(bodies[0])),), at=4)
+    await store.commit([msgspec.structs.replace(taken_back, rewind=None, files=[written])])
     await home.set_title(session_id, f"{words} title", now=4)
     await store.tenant(tenant).drafts(ALICE, None).save(session_id, "", f"{words} draft", 4)
     await store.tenant(tenant).sessions(None).mark_read(session_id, SessionReader(ALICE), 4)

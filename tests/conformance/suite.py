@@ -21,6 +21,7 @@ from tests.conformance import (
     resource_search,
     resources,
     retention,
+    session_files,
     session_search,
     sessions,
     settings,
@@ -30,7 +31,7 @@ from tests.conformance import (
 
 MODULES = (
     accounts, attachments, carry, definitions, drafts, erasing, ledger, log, readers, resource_life, resource_search,
-    resources, retention, session_search, sessions, settings, store, summaries,
+    resources, retention, session_files, session_search, sessions, settings, store, summaries,
 )  # fmt: skip
 
 Check = Callable[[Store], Awaitable[None]]

@@ -4,7 +4,7 @@ The code is part of the API, the text is for people. A message names the item an
 
     AgentVMError
     ├── InvalidInput            the request is malformed
-    │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
+    │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge · FilePathInvalid
     │   └── Unprocessable       the request is well formed, but inconsistent
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
     │       ├── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
@@ -12,6 +12,7 @@ The code is part of the API, the text is for people. A message names the item an
     ├── NotFound                the item does not exist, or belongs to another tenant
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound · WaitNotFound
+    │       · FileMissing
     ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── WaitAlreadyAnswered · WaitExpired

@@ -1,6 +1,6 @@
 """Events — the one catalogue of everything that happens."""
 
-from agentvm.events import error, lifecycle, message, state, stream, tool, turn
+from agentvm.events import error, file, lifecycle, message, state, stream, tool, turn
 from agentvm.events.base import Event, EventData, EventScope
 
 
@@ -12,4 +12,17 @@ def _leaves(kind: type[EventData]) -> list[type[EventData]]:
 CATALOGUE: dict[str, type[EventData]] = {kind.type: kind for kind in _leaves(EventData) if kind.told}
 """Every kind of event a client can receive, by its type."""
 
-__all__ = ["CATALOGUE", "Event", "EventData", "EventScope", "error", "lifecycle", "message", "state", "stream", "tool", "turn"]
+__all__ = [
+    "CATALOGUE",
+    "Event",
+    "EventData",
+    "EventScope",
+    "error",
+    "file",
+    "lifecycle",
+    "message",
+    "state",
+    "stream",
+    "tool",
+    "turn",
+]

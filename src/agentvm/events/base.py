@@ -11,8 +11,8 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId, TurnId
 
-EventSource = Literal["agent", "session", "container", "command"]
-EventCategory = Literal["stream", "state", "message", "turn", "error", "lifecycle", "persist"]
+EventSource = Literal["agent", "session", "container", "command", "sandbox"]
+EventCategory = Literal["stream", "state", "message", "turn", "error", "lifecycle", "persist", "workdir"]
 EventIntent = Literal["notification", "result"]
 
 

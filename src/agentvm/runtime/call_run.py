@@ -4,6 +4,7 @@ A tool that fails, hangs or returns too much gives a result, never the turn's fa
 """
 
 import math
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -13,6 +14,7 @@ from agentvm.log import get_logger
 from agentvm.model.message import ToolCall, repair_text
 from agentvm.resources.schema import misfits
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.call_files import CallFiles, TurnFiles
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
@@ -46,23 +48,30 @@ class CallRun:
         self._accepted = accepted
         self._tools = tools
         self._limits = ports.settings_of(log.tenant_id).limits
+        self._files = TurnFiles(ports, log, accepted.bill.user_id)
 
     async def run(self, call: ToolCall, resumption: Resumption | None = None) -> Ended:
         """Makes the call, or makes it again with the answers that it has asked for."""
-        context = self._context(call, resumption)
+        tool = self._tools.find(call.name)
+        async with self._files.open(writes=tool is not None and tool.writes_files) as files:
+            ended = await self._run(call, self._context(call, resumption, files))
+            return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
+
+    async def _run(self, call: ToolCall, context: CallContext) -> Ended:
         try:
             return await run_call(self._tools, call, context, output_max=self._limits.tool_output)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=call.name, session_id=self._log.session_id)
             return ToolOutcome(f"{call.name} failed because of an internal error", True)
 
-    def _context(self, call: ToolCall, resumption: Resumption | None) -> CallContext:
+    def _context(self, call: ToolCall, resumption: Resumption | None, files: CallFiles) -> CallContext:
         """The key is the same after a restart: a server can recognise a call that is made again."""
         return CallContext(
             key=f"{self._accepted.state.turn_id}/{call.id}",
             caller=Caller(self._log.tenant_id, self._accepted.bill.user_id or ""),
             deadline=anyio.current_time() + self._tools.timeout_seconds(call.name),
             resumption=resumption,
+            files=files,
         )
 
 

@@ -24,6 +24,7 @@ from agentvm.model.message import (
     ToolCall,
     ToolOutput,
 )
+from agentvm.model.session_file import FileChange
 from agentvm.model.wait import QuestionAnswer, ToolWait
 from agentvm.tools.base import Resumption
 
@@ -54,6 +55,8 @@ class ToolOutcome:
     """The call was not approved, so it was not made."""
     parts: tuple[OutputPart, ...] = ()
     """Parts that are the result instead of `result`; their bytes are stored."""
+    files: tuple[FileChange, ...] = ()
+    """Changes of the session's files, which are stored with the result."""
 
     @property
     def output(self) -> ToolOutput:

@@ -1,6 +1,6 @@
 """Ports — what every agent of a process shares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -11,7 +11,7 @@ import anyio.abc
 from agentvm.drivers.models import Chosen, Models
 from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
+from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
 from agentvm.model.settings import Settings
 from agentvm.model.usage import Usage
@@ -67,6 +67,14 @@ PolicyOf = Callable[[TenantId, Image], Sequence[PolicyLayer]]
 """Returns the layers of rules about tool calls, the operator's first. Cheap: called for each call."""
 
 
+AdmitBytes = Callable[[TenantId, UserId | None, int], Awaitable[None]]
+"""Counts bytes that are about to be stored; `QuotaExceeded` if they are too many."""
+
+
+async def admit_all(tenant_id: TenantId, user_id: UserId | None, size: int) -> None:
+    """Admits any number of bytes: for a runtime without accounts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Handed over by the runtime that was opened with them."""
@@ -89,6 +97,7 @@ class Ports:
     meter: Meter
     policy: PolicyOf = lambda tenant_id, image: ()
     """The rules for tool calls of a tenant's image, besides the server's own."""
+    admit_bytes: AdmitBytes = admit_all
     attachment_memory: AttachmentMemory = field(default_factory=AttachmentMemory)
     """Memory of attachments in prompts."""
     large: LargeMessages = field(default_factory=LargeMessages)

@@ -6,6 +6,7 @@ import msgspec
 
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.file import FilesChanged
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
 from agentvm.events.tool import WaitChanged
@@ -23,6 +24,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, rough_size
+from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
@@ -223,6 +225,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     answered: list[str] = []
     rewind: Rewinding | None = None
     waits: list[WaitChange] = []
+    files: list[FileDelta] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
@@ -233,6 +236,8 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
                 turns.append(_turn(event, data))
             case WaitChanged(change=change):
                 waits.append(change)
+            case FilesChanged(delta=delta):
+                files.append(delta)
             case ModelAsked(call=call):
                 asked.append(call)
             case ModelUnasked(asked=key):
@@ -244,9 +249,6 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
                 rewind = Rewinding(rewind_id, taken, at)
             case _:
                 pass
-    chunk = None
-    if fold:
-        chunk = LogChunk(first_seq=fold[0].seq, last_seq=fold[-1].seq, made_at=now, body=encode_chunk(fold))
     return SessionWrite(
         tenant_id=log.tenant_id,
         container_id=log.container_id,
@@ -257,10 +259,15 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         ledger=ledger,
         asked=asked,
         answered=answered,
-        chunk=chunk,
+        chunk=_chunk(fold, now) if fold else None,
         rewind=rewind,
         waits=waits,
+        files=files,
     )
+
+
+def _chunk(fold: Sequence[Event], now: int) -> LogChunk:
+    return LogChunk(first_seq=fold[0].seq, last_seq=fold[-1].seq, made_at=now, body=encode_chunk(fold))
 
 
 def _turn(event: Event, data: TurnRequest | TurnResumed | TurnParked | TurnResponse) -> Turn:

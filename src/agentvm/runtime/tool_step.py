@@ -6,6 +6,7 @@ another.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import anyio
 import anyio.abc
@@ -174,7 +175,7 @@ class CallRunner:
                 ended = await self._call_run.run(to_run, resumption)
                 if note is not None and isinstance(ended, ToolOutcome):
                     edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": ended.result}
-                    ended = ToolOutcome(edited, ended.is_error)
+                    ended = replace(ended, result=edited)
         await done.send((call, action, ended))
 
     def _ask(self, call: ToolCall, run: Run, needs: InputRequired | ConsentRequired) -> None:

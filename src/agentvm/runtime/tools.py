@@ -22,7 +22,7 @@ from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
 from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
-from agentvm.tools.base import CallableTool, CallContext, Outcome
+from agentvm.tools.base import CallableTool, CallContext, Outcome, TraitsOfTool
 
 logger = get_logger(__name__)
 
@@ -60,6 +60,8 @@ class Tool:
     """The author wants every call approved."""
     call: KeyedRun | None = None
     """Runs instead of `run`, for a tool that needs to know its call."""
+    writes_files: bool = False
+    """Whether calls may change files of the session: those of one turn run one after the other."""
     waits_for: WaitKind | None = None
     """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
     within: Callable[[Mapping[str, object]], "Tool"] | None = None
@@ -236,6 +238,7 @@ def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: st
         runtime=runtime,
         effect=made.effect,
         world=made.world,
+        writes_files=isinstance(made, TraitsOfTool) and made.traits.writes_files,
         version=version,
         asks=asks,
     )

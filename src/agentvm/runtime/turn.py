@@ -13,6 +13,7 @@ from agentvm.drivers import base as model
 from agentvm.events import error, message, state, stream
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData
+from agentvm.events.file import file_events
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -29,6 +30,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     repair_text,
 )
+from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.calls import PendingCall, ToolOutcome
@@ -173,6 +175,7 @@ def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int,
     return now, (
         stream.ToolResultEvent(tool_call_id=call.id, result=result, is_error=outcome.is_error),
         message.ToolResultMessageEvent(message=record),
+        *file_events(FileDelta(message_id=message_id, changes=outcome.files, at=at)),
         finished,
     )
 

@@ -71,7 +71,7 @@ class Branches:
             fork = Fork(session_id=session_id, message_id=messages[-1].id) if messages else None
             session = new_session(image, SessionId(self.workspace.new_id("sess")), title or origin.title, now)
             session = msgspec.structs.replace(session, forked_from=fork)
-            await container.add_session(session, messages)
+            await container.add_session(session, messages, files_of=session_id)
             await _copy_summary(container.log(session.session_id), messages, summaries)
         self._announce_fork(session, origin, None if fork is None else fork.message_id)
         return session

@@ -17,6 +17,7 @@ from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, Tenan
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.session import RefusedPart, Summary
+from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 
@@ -76,8 +77,8 @@ WHOLE = ReadingLimits(max_bytes=2**62)
 class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """The additions of one commit to one session: messages, turns, a complete part of the log, and their cost.
 
-    What `rewind` takes back goes before the messages come. Without messages, turns, chunk, ledger and rewind no row of the
-    session or of its image changes, and a session that is gone is reported all the same.
+    What `rewind` takes back goes before the messages come. Without any of the other members but
+    calls no row of the session or of its image changes, and a session that is gone is reported all the same.
 
     `ledger` is entered under the tenant of the write, whatever an entry says; an entry whose key is there is left alone.
     """
@@ -98,10 +99,13 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     waits: Sequence[WaitChange] = ()
     """Calls that begin to wait, are answered or start, in order. With its first answer a turn is not parked any more."""
 
+    files: Sequence[FileDelta] = ()
+    """Changes of the session's files, in order; their bytes are stored already."""
+
     @property
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
-        return not (self.messages or self.turns or self.chunk or self.ledger or self.rewind or self.waits)
+        return not (self.messages or self.turns or self.chunk or self.ledger or self.rewind or self.waits or self.files)
 
     @property
     def is_empty(self) -> bool:

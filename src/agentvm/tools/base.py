@@ -5,13 +5,14 @@ caller validates the input, holds the deadline, and cancels: a tool that is canc
 call that needs a person gives `InputRequired` or `ConsentRequired`, keeps nothing in memory, and is repeated with the answer.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
 from agentvm.model.message import repair_text
+from agentvm.model.session_file import SessionFile
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
 from agentvm.model.wait import Question as Question
 from agentvm.model.wait import QuestionAnswer as QuestionAnswer
@@ -105,6 +106,31 @@ class Caller:
     user_id: str
 
 
+class SessionFiles(Protocol):
+    """The files of the session, as one call sees them: with its own changes, and with those of the calls before it.
+
+    Paths are relative to `/workspace`, or absolute below it; `FilePathInvalid` for any other. Changes become lasting in the
+    commit of the call's result. `WorkspaceFull` when the session may not have so many files, or bytes.
+    """
+
+    async def list(self, under: str = "") -> Sequence[SessionFile]:
+        """Returns the files below a folder, in the order of their paths."""
+
+    async def find(self, path: str) -> SessionFile | None: ...
+
+    async def read(self, path: str) -> bytes:
+        """Returns all bytes of a file; `FileMissing` without such a file."""
+
+    async def write(self, path: str, body: bytes, *, executable: bool = False) -> SessionFile:
+        """Creates a file, or replaces it."""
+
+    async def write_all(self, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
+        """Writes several files, or none when they do not fit."""
+
+    async def delete(self, path: str) -> bool:
+        """Returns whether there was such a file."""
+
+
 Ask = Callable[[Question], Awaitable[QuestionAnswer]]
 
 
@@ -132,6 +158,8 @@ class CallContext:
     resumption: Resumption | None = None
     secrets: "CallSecrets | None" = None
     """The secrets that the tool names; None for a tool that names none."""
+    files: SessionFiles | None = None
+    """The files of the session; None for a call without a session."""
 
 
 Outcome = CallResult | InputRequired | ConsentRequired
@@ -163,13 +191,22 @@ class CallTraits:
     world: World = "open"
     repeat: Repeat = "never"
     timeout_seconds: float = TIMEOUT_SECONDS
+    writes_files: bool = False
+    """Whether calls may change files of the session: such calls of one turn run one after the other, in their order."""
 
     @classmethod
     def of(
-        cls, effect: Effect, *, world: World = "open", repeat: Repeat | None = None, timeout_ms: int | None = None
+        cls,
+        effect: Effect,
+        *,
+        world: World = "open",
+        repeat: Repeat | None = None,
+        timeout_ms: int | None = None,
+        writes_files: bool = False,
     ) -> "CallTraits":
         """Fills in the defaults: a tool that only reads may be called again."""
         return cls(
+            writes_files=writes_files,
             effect=effect,
             world=world,
             repeat=repeat or default_repeat(effect),

@@ -39,6 +39,13 @@ _KEY_MAX = 2**62
 GIVEN_UP_MS = 1
 """As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
 
+IS_UNUSED = """
+NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
+  AND NOT EXISTS (SELECT 1 FROM file_changes WHERE blob_key = ?1)
+  AND NOT EXISTS (SELECT 1 FROM file_claims WHERE blob_key = ?1)
+"""
+"""The condition that the bytes `?1` belong to nobody."""
+
 _ALL = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
 _FROM = f"{_ALL} AND {is_here('attachments')}"
 _ATTACHMENT = Columns(Attachment)
@@ -67,7 +74,7 @@ UPDATE blobs SET begun_at = {GIVEN_UP_MS} WHERE blob_key IN (
 # Under this name no upload finds it.
 _SET_ASIDE = f"""
 UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP_MS}
-WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
+WHERE blob_key = ?1 AND {IS_UNUSED}
 """
 _ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP_MS} LIMIT 1"
 _DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
@@ -96,7 +103,7 @@ SELECT attachment_key, blob_key,
 {_FROM} AND digest = ?
 """
 _DELETE = "DELETE FROM attachments WHERE attachment_key = ?"
-_DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)"
+_DROP_BLOB = f"DELETE FROM blobs WHERE blob_key = ?1 AND {IS_UNUSED}"
 # The triggers keep `unused_since` right; that nothing refers to it is asked once more, because what goes does not come back.
 _RIPE = """
 SELECT attachment_key, blob_key, size FROM attachments JOIN blobs USING (blob_key)
@@ -123,7 +130,7 @@ class AttachmentStore(Scope):
 
         `InvalidInput` for an empty file, `ContainerNotFound` when there is no such container.
         """
-        digest, size = await anyio.to_thread.run_sync(_measure, file)
+        digest, size = await anyio.to_thread.run_sync(measure_file, file)
         if not size:
             raise InvalidInput("An attachment must not be empty")
 
@@ -162,7 +169,7 @@ class AttachmentStore(Scope):
 
         begun = await self._database.write(begin)
         if begun is not None:
-            if await self._database.read(_is_crowded):
+            if await self._database.read(is_crowded):
                 await drop_given_up(self._database)
             for first in range(0, -(-size // CHUNK_BYTES), PIECE_CHUNKS_MAX):
                 await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
@@ -330,7 +337,8 @@ def drop_blob(connection: Connection, blob_key: int) -> int:
     return size if connection.execute(_DROP_BLOB, (blob_key,)) else 0
 
 
-def _is_crowded(connection: Connection) -> bool:
+def is_crowded(connection: Connection) -> bool:
+    """Whether so many bytes of abandoned uploads wait that they are to be dropped at once."""
     given_up: int = connection.fetch(_ALL_GIVEN_UP)[0][0]
     return given_up > MAX_GIVEN_UP_BYTES
 
@@ -350,7 +358,8 @@ def _add_piece(connection: Connection, *, file: BinaryIO, name: str, first: int)
                 connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
 
 
-def _measure(file: BinaryIO) -> tuple[str, int]:
+def measure_file(file: BinaryIO) -> tuple[str, int]:
+    """Returns the digest and the size of a file."""
     digest, size = hashlib.sha256(), 0
     for chunk in _chunks(file):
         digest.update(chunk)

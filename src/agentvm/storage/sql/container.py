@@ -25,6 +25,7 @@ from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import refuse_deleted
+from agentvm.storage.sql.session_files import SessionFileStore, copy_files
 from agentvm.storage.sql.session_write import cut, prepare
 from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
@@ -151,41 +152,48 @@ class ContainerStore:
             pass
         return True
 
-    async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
-        """Adds a session with its first messages, all of it at once. `ImageNotFound` when its image is gone."""
+    async def add_session(self, session: Session, messages: Sequence[Message] = (), files_of: SessionId | None = None) -> None:
+        """Adds a session with its first messages, all of it at once. `ImageNotFound` when its image is gone.
+
+        With `files_of` it is a fork: the changes of files that came with these messages are copied from that session.
+        """
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= ENCODED_INLINE_MAX else await anyio.to_thread.run_sync(cut, messages)
         if len(pieces) <= 1:
-            await self._database.write(self._beginning(session, pieces[0] if pieces else (), None))
+            await self._database.write(self._beginning(session, pieces[0] if pieces else (), None, files_of))
             return
         try:
             async with open_arrival(self._database) as arrival:
                 key = arrival.arrival_key
-                await self._database.write(await anyio.to_thread.run_sync(self._beginning, session, pieces[0], key))
+                await self._database.write(await anyio.to_thread.run_sync(self._beginning, session, pieces[0], key, files_of))
                 for piece in pieces[1:]:
-                    await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, key))
+                    await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, key, files_of))
                 await arrival.publish(session.updated_at, lambda connection: self._set_read(connection, session))
         except SessionNotFound:
             # It went with its image.
             raise ImageNotFound(session.image_id) from None
 
     def _beginning(
-        self, session: Session, messages: Sequence[Message], arrival_key: int | None
+        self, session: Session, messages: Sequence[Message], arrival_key: int | None, files_of: SessionId | None
     ) -> Callable[[Connection], None]:
         """The write that adds a session and its first messages."""
-        say = self._saying(session, messages, arrival_key) if messages else None
+        say = self._saying(session, messages, arrival_key, files_of) if messages else None
 
         def work(connection: Connection) -> None:
             if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session, arrival_key)
+            if files_of is not None:
+                copy_files(connection, self._key, files_of, session.session_id, ())
             if say is not None:
                 say(connection)
                 self._set_read(connection, session)
 
         return work
 
-    def _saying(self, session: Session, messages: Sequence[Message], arrival_key: int | None) -> Callable[[Connection], None]:
+    def _saying(
+        self, session: Session, messages: Sequence[Message], arrival_key: int | None, files_of: SessionId | None
+    ) -> Callable[[Connection], None]:
         """The write that adds messages; those of an arrival are indexed at once, not by the next search."""
         tenant_id, container_id = self._key
         write = SessionWrite(
@@ -195,7 +203,14 @@ class ContainerStore:
             now=session.updated_at,
             messages=messages,
         )
-        return prepare(write, words=None if arrival_key is None else key_of(tenant_id, container_id))
+        say = prepare(write, words=None if arrival_key is None else key_of(tenant_id, container_id))
+
+        def work(connection: Connection) -> None:
+            say(connection)
+            if files_of is not None:
+                copy_files(connection, self._key, files_of, session.session_id, [message.id for message in messages])
+
+        return work
 
     def _set_read(self, connection: Connection, session: Session) -> None:
         if not connection.execute(_SET_READ, (*self._key, session.session_id)):
@@ -254,6 +269,9 @@ class ContainerStore:
 
     def log(self, session_id: SessionId) -> LogStore:
         return LogStore(self._database, self._key, session_id)
+
+    def files(self, session_id: SessionId) -> SessionFileStore:
+        return SessionFileStore(self._database, self._key, session_id)
 
     def _exists(self, connection: Connection) -> bool:
         return bool(connection.fetch(rows.CONTAINER, self._key))

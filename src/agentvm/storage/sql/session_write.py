@@ -19,6 +19,7 @@ from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
 from agentvm.storage.sql.records import Columns
+from agentvm.storage.sql.session_files import write_files
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 from agentvm.storage.sql.waits import write_waits
@@ -114,7 +115,7 @@ class PreparedWrite:
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
 
-    __slots__ = ("_ask", "_bill", "_bodies", "_touches_image", "_turns", "_waits", "write")
+    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_touches_image", "_turns", "_waits", "write")
 
     def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
@@ -122,6 +123,7 @@ class PreparedWrite:
         self._turns = [(turn, TURN.encode(turn)) for turn in write.turns]
         self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
         self._waits = write_waits(write.waits) if write.waits else None
+        self._files = write_files(write.files) if write.files else None
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -174,6 +176,8 @@ class PreparedWrite:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         if self._waits is not None:
             self._waits(connection, session_key)
+        if self._files is not None:
+            self._files(connection, session_key)
 
 
 def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:

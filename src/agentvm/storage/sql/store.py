@@ -38,6 +38,7 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
+from agentvm.storage.sql.session_files import collect_files
 from agentvm.storage.sql.session_write import add_all, find_gone, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -294,7 +295,7 @@ class Store(Scope):
         return await self._database.read(read_quarantined)
 
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
-        """Drops unreferenced data: versions of deleted resources, binary parts, attachments.
+        """Drops unreferenced data: versions of deleted resources, binary parts, attachments, bytes of files.
 
         In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
         it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped: some at a time,
@@ -304,7 +305,8 @@ class Store(Scope):
         waits = grace if attachment_grace is None else attachment_grace
 
         def work(connection: Connection) -> int:
-            return collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
+            dropped = collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
+            return dropped + collect_files(connection, now, waits)
 
         dropped = await self._database.write(work)
         await drop_given_up(self._database)

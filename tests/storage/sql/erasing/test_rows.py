@@ -19,7 +19,7 @@ from agentvm.storage.sql.store import Store
 OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
-    "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits",
+    "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits", "file_changes", "file_claims",
 )  # fmt: skip
 OF_TENANTS = (
     "users", "bindings", "api_keys", "quotas", "secrets", "secret_grants", "definitions", "setting_changes", "exports",

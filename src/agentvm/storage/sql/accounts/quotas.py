@@ -33,7 +33,12 @@ SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (se
             SELECT version_blobs.digest
             FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL))
-     + (SELECT {total("size")} FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
+     + (SELECT {total("size")} FROM blobs WHERE blob_key IN (
+            SELECT blob_key FROM attachments WHERE tenant_id = ?1
+            UNION
+            SELECT blob_key FROM sessions JOIN file_changes USING (session_key) WHERE tenant_id = ?1))
+     + (SELECT {total(f"octet_length(path) + {ROW_BYTES}")}
+        FROM sessions JOIN file_changes USING (session_key) WHERE tenant_id = ?1)
      + (SELECT {total(_IMAGE_BYTES)} FROM images WHERE tenant_id = ?1)
      + (SELECT {total(f"coalesce(octet_length(title), 0) + coalesce(octet_length(preview), 0) + {ROW_BYTES}")}
         FROM sessions WHERE tenant_id = ?1)
@@ -79,7 +84,8 @@ class QuotaStore(TenantScope):
     async def storage_bytes(self) -> int:
         """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
 
-        That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
+        That is messages, attachments, files of sessions, logs, images, sessions, resources, secrets, settings, drafts, read
+        marks, audit entries.
         """
         return await self._count(_STORAGE_BYTES)
 

@@ -16,6 +16,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind_others
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
+from agentvm.storage.sql.session_files import drop_released
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
 
 LEDGER_ROWS_MAX = 1_000
@@ -172,6 +173,11 @@ def _drop_attachments(connection: Connection, job: ErasureJob) -> Advanced | Non
     return MORE if dropped else None
 
 
+def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
+    """Deletes bytes of files that went with their sessions."""
+    return MORE if drop_released(connection) else None
+
+
 def _drop_large_blobs(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes bytes that were set aside by any erasure or upload: they belong to nobody."""
     return MORE if drop_given_up_slice(connection) else None
@@ -260,7 +266,7 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
     return None
 
 
-_SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_large_blobs)
+_SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_released, _drop_large_blobs)
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (

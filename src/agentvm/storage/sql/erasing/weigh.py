@@ -29,6 +29,7 @@ SELECT (SELECT count(*) FROM own),
      + (SELECT {total("length(body)")} FROM own JOIN log USING (session_key))
      + (SELECT {total("octet_length(text)")} FROM own JOIN summaries USING (session_key))
      + (SELECT {total("octet_length(text)")} FROM own JOIN drafts USING (session_key))
+     + (SELECT {total("size")} FROM blobs WHERE blob_key IN (SELECT blob_key FROM own JOIN file_changes USING (session_key)))
 """
 _FILES = f"""
 SELECT count(*), {total("size")} FROM attachments JOIN blobs USING (blob_key)

@@ -26,7 +26,11 @@ COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
 _MESSAGES = "all_messages"
 _HEAVY = (_MESSAGES, "log")
 """Tables whose rows have a body that may be large."""
+_FILES = ("file_changes", "file_claims")
+"""Tables of its files: they go first, because a message takes its changes of files along."""
 _LIGHT = {
+    "file_changes": "path, position",
+    "file_claims": "blob_key",
     "turns": "position",
     "rewinds": "rewind_key",
     "summaries": "summary_key",
@@ -155,6 +159,9 @@ def drop_empty_image(connection: Connection, key: ImageKey) -> bool:
 
 def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
     """Deletes the rows of a session bit by bit; yields the table, the number of rows, and their bytes."""
+    for table in _FILES:
+        while dropped := drop_light(connection, session_key, table):
+            yield table, dropped, 0
     for table in _HEAVY:
         while weighed := connection.fetch(_WEIGHED.format(table=table), (session_key, ROWS_MAX)):
             for position, size in weighed:

@@ -19,6 +19,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.session_files import keep_files
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
@@ -280,6 +281,7 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
     for turn in turns:
         for message_id in turn.message_ids:
             for position, size, kind in connection.fetch(_MESSAGE, (session_key, message_id)):
+                keep_files(connection, session_key, position)
                 connection.execute(_DROP_MESSAGE, (position,))
                 weight += Weight(1, size)
                 if kind in COUNTED:
@@ -315,7 +317,9 @@ def _forget_slice(connection: Connection, session_key: int, until: int | None) -
 
 
 def _clear_slice(connection: Connection, session_key: int) -> bool:
-    """Drops some of the rewound messages, of the log and of what else a session has; whether there may be more."""
+    """Drops some of the files, the rewound messages, the log and what else a session has; whether there may be more."""
+    if any(drop_light(connection, session_key, table) for table in ("file_changes", "file_claims")):
+        return True
     if _drop_rows(connection, _DROP_MESSAGE, connection.fetch(_SOME_MESSAGES, (session_key, ROWS_MAX))):
         return True
     if _forget_slice(connection, session_key, None):

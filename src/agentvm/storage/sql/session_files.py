@@ -1,0 +1,378 @@
+"""SessionFileStore — the files of one session: rows that name bytes, which are stored once however many files have them.
+
+Theory of operation. A change of a file is a row that names the message it came with. Of the changes of a path whose messages
+stand, the latest counts (`session_files` in the schema). So a rewind restores the files without touching them, and a fork
+copies the rows of the messages that it copies. Bytes are stored before the result of the call that wrote them, in commits of
+their own, and claimed for the session; the commit of the result only names them (`write_files`).
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, BinaryIO
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from agentvm.errors import ConstraintFailed, SessionNotFound
+from agentvm.model.ids import MessageId, SessionId
+from agentvm.model.session_file import FileChange, FileDelta, FileUsage, SessionFile
+from agentvm.storage.attachments import CHUNK_BYTES
+from agentvm.storage.sql.attachments import (
+    DROPPED_BYTES_MAX,
+    DROPPED_MAX,
+    IS_UNUSED,
+    NOTED_MAX,
+    PIECE_CHUNKS_MAX,
+    add_chunks,
+    begin_blob,
+    complete_blob,
+    drop_blob,
+    drop_given_up,
+    give_up_blob,
+    is_crowded,
+    measure_file,
+)
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import items_of, total
+from agentvm.storage.sql.records import Scope
+from agentvm.storage.sql.rows import Key
+
+PIECE_FILES_MAX = 100
+"""Files whose bytes one transaction stores."""
+_PIECE_BYTES = PIECE_CHUNKS_MAX * CHUNK_BYTES
+_HASHED_INLINE_BYTES = 64 * 1024
+_PATH_END = "\U0010ffff"
+
+_OWN_SESSION = """
+SELECT session_key FROM sessions WHERE tenant_id = :tenant AND container_id = :container AND session_id = :session
+"""
+_OF = """
+FROM sessions AS s JOIN session_files AS f USING (session_key)
+WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ?
+"""
+_COLUMNS = "f.path, f.digest, f.size, f.is_executable, f.changed_at"
+_GET = f"SELECT {_COLUMNS} {_OF} AND f.path = ?"
+_LIST = f"SELECT {_COLUMNS} {_OF} AND f.path > ? AND f.path >= ? AND f.path < ? ORDER BY f.path LIMIT ?"
+_USAGE = f"SELECT count(*), {total('f.size')} {_OF}"
+# Also bytes of earlier states, and those that a call has stored and not committed yet.
+_HAS = f"""
+b.digest = :digest AND (
+    EXISTS (SELECT 1 FROM file_changes AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
+    OR EXISTS (SELECT 1 FROM file_claims AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
+)
+"""
+_CHUNK = f"SELECT c.body FROM blobs AS b JOIN blob_chunks AS c USING (blob_key) WHERE c.number = :number AND {_HAS}"
+_SIZE = f"SELECT b.size FROM blobs AS b WHERE {_HAS}"
+_SESSION = "SELECT session_key FROM sessions WHERE tenant_id = :tenant AND container_id = :container AND session_id = :session"
+_OF = """
+FROM sessions AS s JOIN session_files AS f USING (session_key)
+WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ?
+"""
+_COLUMNS = "f.path, f.digest, f.size, f.is_executable, f.changed_at"
+_GET = f"SELECT {_COLUMNS} {_OF} AND f.path = ?"
+_LIST = f"SELECT {_COLUMNS} {_OF} AND f.path > ? AND f.path >= ? AND f.path < ? ORDER BY f.path LIMIT ?"
+_USAGE = f"SELECT count(*), {total('f.size')} {_OF}"
+# Also bytes of earlier states, and those that a call has stored and not committed yet.
+_HAS = f"""
+b.digest = :digest AND (
+    EXISTS (SELECT 1 FROM file_changes AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
+    OR EXISTS (SELECT 1 FROM file_claims AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
+)
+"""
+_CHUNK = f"SELECT c.body FROM blobs AS b JOIN blob_chunks AS c USING (blob_key) WHERE c.number = :number AND {_HAS}"
+_SIZE = f"SELECT b.size FROM blobs AS b WHERE {_HAS}"
+_BODIES = f"""
+SELECT f.path, c.body {_OF.replace("WHERE", "JOIN blob_chunks AS c USING (blob_key) WHERE")}
+  AND f.path IN ({items_of("?")}) ORDER BY f.path, c.number
+"""
+_SESSION = "SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+_FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
+_OWNED = """
+SELECT 1 FROM blobs AS b WHERE b.digest = ?1 AND (
+    EXISTS (SELECT 1 FROM attachments AS a WHERE a.blob_key = b.blob_key AND a.tenant_id = ?2)
+    OR EXISTS (
+        SELECT 1 FROM file_changes AS f JOIN sessions AS s USING (session_key)
+        WHERE f.blob_key = b.blob_key AND s.tenant_id = ?2
+    )
+)
+"""
+_CLAIM = """
+INSERT INTO file_claims (session_key, blob_key, claimed_at) VALUES (?, ?, ?)
+ON CONFLICT (session_key, blob_key) DO UPDATE SET claimed_at = excluded.claimed_at
+"""
+_UNCLAIM = "DELETE FROM file_claims WHERE session_key = ? AND blob_key = ?"
+_POSITION = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_LAST_POSITION = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
+_PUT = """
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, path, position) DO UPDATE
+SET blob_key = excluded.blob_key, is_executable = excluded.is_executable, changed_at = excluded.changed_at
+"""
+_DROP = "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position = ?"
+_COPY = f"""
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
+SELECT copy.session_key, f.path, copy.position, f.blob_key, f.is_executable, f.changed_at
+FROM file_changes AS f
+JOIN all_messages AS said ON said.position = f.position
+JOIN all_messages AS copy ON copy.session_key = ?2 AND copy.message_id = said.message_id
+WHERE f.session_key = ?1 AND f.position > 0 AND said.message_id IN ({items_of("?3")})
+"""
+_COPY_FIRST = """
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
+SELECT ?2, path, 0, blob_key, is_executable, changed_at FROM file_changes WHERE session_key = ?1 AND position = 0
+"""
+_DROP_OLDER = """
+DELETE FROM file_changes WHERE session_key = ?1 AND position < ?2
+  AND path IN (SELECT path FROM file_changes WHERE session_key = ?1 AND position = ?2)
+"""
+_DROP_DELETED = "DELETE FROM file_changes WHERE session_key = ? AND position = ? AND blob_key IS NULL"
+_KEEP = "UPDATE file_changes SET position = 0 WHERE session_key = ? AND position = ?"
+_HISTORY = """
+SELECT f.path, b.digest, b.size, f.is_executable, f.changed_at, m.message_id
+FROM sessions AS s
+JOIN file_changes AS f USING (session_key)
+LEFT JOIN blobs AS b USING (blob_key)
+LEFT JOIN placed_messages AS m ON m.position = f.position
+WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ? AND (f.position = 0 OR m.position IS NOT NULL)
+  AND f.position <= ? AND (m.rewind_key IS NULL OR m.rewind_key > ?)
+ORDER BY f.position, f.path
+"""
+_OLD_CLAIMS = f"SELECT session_key, blob_key FROM file_claims WHERE claimed_at <= ? LIMIT {NOTED_MAX}"
+_RELEASED = "SELECT blob_key FROM blobs WHERE is_released = 1 LIMIT ?"
+_IS_UNUSED = f"SELECT 1 FROM blobs WHERE blob_key = ?1 AND {IS_UNUSED}"
+_KEEP_BLOB = "UPDATE blobs SET is_released = 0 WHERE blob_key = ?"
+
+
+class SessionFileStore(Scope):
+    """The files of one session. A session that does not exist has none."""
+
+    __slots__ = ("_key", "_session_id")
+
+    def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
+        super().__init__(database)
+        self._key = key
+        self._session_id = session_id
+
+    @property
+    def _place(self) -> tuple[str, str, str]:
+        return (*self._key, self._session_id)
+
+    async def get(self, path: str) -> SessionFile | None:
+        return await self._first(_decode, _GET, (*self._place, path))
+
+    async def list(self, under: str = "", *, after: str = "", limit: int = 2**31) -> tuple[SessionFile, ...]:
+        """Returns files below a folder in the order of their paths, those behind `after`."""
+        first, end = (f"{under}/", f"{under}0") if under else ("", _PATH_END)
+        return await self._all(_decode, _LIST, (*self._place, after, first, end, limit))
+
+    async def usage(self) -> FileUsage:
+        rows = await self._all(tuple[int, int], _USAGE, self._place)
+        return FileUsage(files=rows[0][0], size=rows[0][1])
+
+    async def read(self, digest: str, number: int) -> bytes | None:
+        """Returns the chunk of that number of a file's bytes, from 0; empty beyond the last.
+
+        None when no file of the session has or had these bytes. Each chunk but the last has `CHUNK_BYTES` bytes.
+        """
+        scope = dict(zip(("tenant", "container", "session"), self._place, strict=True)) | {"digest": digest}
+
+        def read(connection: Connection) -> bytes | None:
+            for (body,) in connection.fetch(_CHUNK, {**scope, "number": number}):
+                return bytes(body)
+            return b"" if connection.fetch(_SIZE, scope) else None
+
+        return await self._database.read(read)
+
+    async def read_all(self, digest: str) -> bytes | None:
+        """Returns all bytes; None when they are gone."""
+        chunks: list[bytes] = []
+        while chunk := await self.read(digest, len(chunks)):
+            chunks.append(chunk)
+            if len(chunk) < CHUNK_BYTES:
+                break
+        return None if chunk is None else b"".join(chunks)
+
+    async def put(self, file: BinaryIO, now: int) -> tuple[str, int]:
+        """Stores bytes and claims them for the session; returns their digest and size."""
+        digest, size = await anyio.to_thread.run_sync(measure_file, file)
+        if size <= _PIECE_BYTES:
+            file.seek(0)
+            await self._put_piece({digest: file.read()}, now)
+        else:
+            await self._put_large(file, digest, size, now)
+        return digest, size
+
+    async def put_all(self, bodies: Sequence[bytes], now: int) -> tuple[str, ...]:
+        """Stores the bytes of several files and claims them; returns the digest of each."""
+        size = sum(map(len, bodies))
+        digests = _digests(bodies) if size <= _HASHED_INLINE_BYTES else await anyio.to_thread.run_sync(_digests, bodies)
+        for piece in _pieces(dict(zip(digests, bodies, strict=True))):
+            if len(piece) == 1 and len(body := next(iter(piece.values()))) > _PIECE_BYTES:
+                await self._put_large(io.BytesIO(body), next(iter(piece)), len(body), now)
+            else:
+                await self._put_piece(piece, now)
+        return digests
+
+    async def history(self, last: int, rewound: int) -> tuple[FileDelta, ...]:
+        """Returns the changes that stood at a moment of an export, in order."""
+        rows = await self._all(tuple[Any, ...], _HISTORY, (*self._place, last, rewound))
+        return tuple(
+            FileDelta(
+                message_id=None if message_id is None else MessageId(message_id),
+                changes=(FileChange(path=path, digest=digest, size=size or 0, executable=bool(executable)),),
+                at=at,
+            )
+            for path, digest, size, executable, at, message_id in rows
+        )
+
+    async def _put_piece(self, piece: Mapping[str, bytes], now: int) -> None:
+        def work(connection: Connection) -> bool:
+            session_key = self._session_key(connection)
+            for digest, body in piece.items():
+                # Bytes that only others have are written all the same: the time it takes must not tell of them.
+                if not connection.fetch(_OWNED, (digest, self._key[0])):
+                    blob_key = begin_blob(connection, len(body), now)
+                    add_chunks(connection, blob_key, 0, _cut(body))
+                    complete_blob(connection, blob_key, digest)
+                _claim(connection, session_key, digest, now)
+            return is_crowded(connection)
+
+        if await self._database.write(work):
+            await drop_given_up(self._database)
+
+    async def _put_large(self, file: BinaryIO, digest: str, size: int, now: int) -> None:
+        """Writes in several transactions, so that others' commits come in between."""
+        blob_key = await self._database.write(lambda connection: begin_blob(connection, size, now))
+        try:
+            file.seek(0)
+            for first in range(0, -(-size // CHUNK_BYTES), PIECE_CHUNKS_MAX):
+                chunks = _cut(file.read(_PIECE_BYTES))
+                await self._database.write(partial(add_chunks, blob_key=blob_key, first=first, chunks=chunks))
+
+            def work(connection: Connection) -> None:
+                complete_blob(connection, blob_key, digest)
+                _claim(connection, self._session_key(connection), digest, now)
+
+            await self._database.write(work)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._database.write(lambda connection: give_up_blob(connection, blob_key))
+                if await self._database.read(is_crowded):
+                    await drop_given_up(self._database)
+
+    def _session_key(self, connection: Connection) -> int:
+        for (session_key,) in connection.fetch(_SESSION, self._place):
+            return int(session_key)
+        raise SessionNotFound(self._session_id)
+
+
+def _claim(connection: Connection, session_key: int, digest: str, now: int) -> None:
+    rows = connection.fetch(_FIND_BLOB, (digest,))
+    if not rows:
+        raise ConstraintFailed(f"The bytes {digest} took too long to arrive; try again")
+    connection.execute(_CLAIM, (session_key, rows[0][0], now))
+
+
+def write_files(deltas: Sequence[FileDelta]) -> Callable[[Connection, Any], None]:
+    """Returns the part of a commit that changes files. `ConstraintFailed` when bytes are gone: their claim has expired."""
+
+    def work(connection: Connection, session_key: Any) -> None:
+        for delta in deltas:
+            position = _position(connection, session_key, delta.message_id)
+            for change in delta.changes:
+                _write_change(connection, session_key, position, change, delta.at)
+
+    return work
+
+
+def _position(connection: Connection, session_key: Any, message_id: MessageId | None) -> int:
+    if message_id is None:
+        return int(connection.fetch(_LAST_POSITION, (session_key,))[0][0])
+    rows = connection.fetch(_POSITION, (session_key, message_id))
+    if not rows:
+        raise ConstraintFailed(f"Files name the message {message_id}, which is not stored")
+    return int(rows[0][0])
+
+
+def _write_change(connection: Connection, session_key: Any, position: int, change: FileChange, at: int) -> None:
+    if change.digest is None:
+        if position:
+            connection.execute(_PUT, (session_key, change.path, position, None, 0, at))
+        else:
+            connection.execute(_DROP, (session_key, change.path, 0))
+        return
+    rows = connection.fetch(_FIND_BLOB, (change.digest,))
+    if not rows:
+        raise ConstraintFailed(f"The bytes of {change.path} are gone")
+    blob_key = rows[0][0]
+    connection.execute(_PUT, (session_key, change.path, position, blob_key, int(change.executable), at))
+    connection.execute(_UNCLAIM, (session_key, blob_key))
+
+
+def copy_files(connection: Connection, key: Key, origin: SessionId, fork: SessionId, messages: Sequence[MessageId]) -> None:
+    """Copies the changes that came with these messages to a fork that has the same ones; without any, those of no message."""
+    keys = [connection.fetch(_SESSION, (*key, session_id)) for session_id in (origin, fork)]
+    if not all(keys):
+        return
+    pair = (keys[0][0][0], keys[1][0][0])
+    if messages:
+        connection.execute(_COPY, (*pair, msgspec.json.encode(messages).decode()))
+    else:
+        connection.execute(_COPY_FIRST, pair)
+
+
+def keep_files(connection: Connection, session_key: int, position: int) -> None:
+    """The message is about to be dropped because it is old: its changes stay, as those of no message."""
+    connection.execute(_DROP_OLDER, (session_key, position))
+    connection.execute(_DROP_DELETED, (session_key, position))
+    connection.execute(_KEEP, (session_key, position))
+
+
+def collect_files(connection: Connection, now: int, grace: int) -> int:
+    """Drops claims that nothing came of, and some bytes that no file has any more; how many of these."""
+    for claim in connection.fetch(_OLD_CLAIMS, (now - grace,)):
+        connection.execute(_UNCLAIM, claim)
+    return drop_released(connection)
+
+
+def drop_released(connection: Connection) -> int:
+    """Looks at some bytes that may belong to nobody; returns how many it has looked at."""
+    looked = freed = 0
+    for (blob_key,) in connection.fetch(_RELEASED, (DROPPED_MAX,)):
+        looked += 1
+        connection.execute(_KEEP_BLOB, (blob_key,))
+        if connection.fetch(_IS_UNUSED, (blob_key,)):
+            freed += drop_blob(connection, blob_key)
+        if freed >= DROPPED_BYTES_MAX:
+            break
+    return looked
+
+
+def _decode(row: Sequence[Any]) -> SessionFile:
+    path, digest, size, executable, modified_at = row
+    return SessionFile(path=path, digest=digest, size=size, executable=bool(executable), modified_at=modified_at)
+
+
+def _digests(bodies: Sequence[bytes]) -> tuple[str, ...]:
+    return tuple(f"sha256:{hashlib.sha256(body).hexdigest()}" for body in bodies)
+
+
+def _cut(body: bytes) -> list[bytes]:
+    return [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+
+
+def _pieces(bodies: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """The bytes in pieces of one transaction each; what is larger than a piece is one of its own."""
+    piece: dict[str, bytes] = {}
+    size = 0
+    for digest, body in bodies.items():
+        if piece and (size + len(body) > _PIECE_BYTES or len(piece) >= PIECE_FILES_MAX):
+            yield piece
+            piece, size = {}, 0
+        piece[digest] = body
+        size += len(body)
+    if piece:
+        yield piece
