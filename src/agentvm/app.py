@@ -84,7 +84,7 @@ async def open_agentvm(
         resources = await _open_resources(store, clock, new_id)
         background = open_background(services, store, clock, new_id)
         jobs = _jobs(services, store, clock)
-        server_tools, tool_sets = await open_tools(services, tools, jobs, clock, stack)
+        server_tools, tool_sets = await open_tools(services, resources, tools, jobs, clock, stack)
         runtime, monitor = await open_monitored_runtime(
             services, store, server_tools, clock, new_id, background, stack, recovers_later=recovers_later
         )

@@ -20,6 +20,7 @@ from agentvm.model.public_address import AddressRules
 from agentvm.observability.log_book import LogBook, LogFiles
 from agentvm.observability.monitor import Monitor, known_models
 from agentvm.observability.turn_lines import TurnLines
+from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -41,6 +42,8 @@ from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
+from agentvm.tools.mcp.pool import McpPool
+from agentvm.tools.mcp.setup import ServerPrograms, make_servers
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
 from agentvm.tools.secrets import SecretGrants
@@ -150,7 +153,12 @@ class Services:
 
 
 async def open_tools(
-    services: Services, own_tools: Sequence[Tool], jobs: MeteredJobs, clock: Clock, stack: AsyncExitStack
+    services: Services,
+    resources: ResourceCentre,
+    own_tools: Sequence[Tool],
+    jobs: MeteredJobs,
+    clock: Clock,
+    stack: AsyncExitStack,
 ) -> tuple[ServerTools, ToolSets]:
     """Opens the tools of the server: built-in ones, those of the embedding program, and those that images bring along."""
     settings = services.settings.config.tools
@@ -161,8 +169,11 @@ async def open_tools(
         tools.append(tool_of(WebSearch(settings.search, search_http)))
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
-    factory = ToolFactory(http=http, jobs=jobs, grants=grants)
-    return ServerTools((*tools, *own_tools), make=factory.make), ToolSets(http=http)
+    pool = await stack.enter_async_context(McpPool())
+    programs = ServerPrograms(tiers=jobs.tiers, resources=resources, grants=grants)
+    mcp = make_servers(settings, http=http, pool=pool, programs=programs)
+    factory = ToolFactory(http=http, jobs=jobs, grants=grants, mcp=mcp)
+    return ServerTools((*tools, *own_tools), make=factory.make), ToolSets(http=http, mcp=mcp)
 
 
 def _code_tool(made: RunCode) -> Tool:

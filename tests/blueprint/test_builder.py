@@ -78,7 +78,7 @@ async def test_tools_that_can_run_are_offered_and_others_are_kept_with_a_warning
         made = await desk.ask("image_create", containerId="c1", config={"tools": tools})
         record = made["record"]
         (warning,) = made["warnings"]
-        assert warning.startswith("resource://tools/search@1.0.0: tools with the runtime mcp cannot run on this server yet")
+        assert warning.startswith("resource://tools/search@1.0.0: its tools are not known")
         assert record["toolRefs"] == tools[1:]
         await desk.ask("message_send", imageId=record["imageId"], content="hi")
         await desk.hear("turn_response")

@@ -24,7 +24,7 @@ def test_every_type_is_described_with_a_schema_in_names_of_the_wire() -> None:
 @pytest.mark.parametrize(
     ("kind", "content", "word"),
     [
-        ("tools", {"runtime": "mcp", "entry": "https://x.test"}, "runtime mcp"),
+        ("tools", {"runtime": "mcp", "entry": "https://x.test"}, "its tools are not known"),
         ("tools", {"runtime": "builtin", "entry": "hammer"}, "'hammer'"),
         ("knowledge", {}, "search knowledge"),
     ],

@@ -6,7 +6,7 @@ from agentvm.tools.from_spec import ToolFactory
 from agentvm.tools.http import HttpTool
 from agentvm.tools.secrets import Grantee, SecretTool
 
-FACTORY = ToolFactory(http=None, jobs=None, grants=None)  # type: ignore[arg-type]  # Nothing is called.
+FACTORY = ToolFactory(http=None, jobs=None, grants=None, mcp=None)  # type: ignore[arg-type]  # Nothing is called.
 CODE = {"name": "sum", "description": "Adds.", "runtime": "python", "entry": "def run(): return 1", "inputSchema": {}}
 
 

@@ -64,7 +64,7 @@ async def test_an_agent_calls_an_operation_of_a_document() -> None:
         assert names == ["pets__addPet", "pets__deletePet", "pets__getPet", "pets__listPets"]
         told = driver.prompts[1].conversation[-1]
         assert isinstance(told, ToolResultsEntry)
-        assert told.results[0].output.value == '{"name":"Rex"}'
+        assert told.results[0].output.value == {"name": "Rex"}
         assert pets.asked[-1].target == "/v1/pets/7"
         # The same again is the same version, as long as the document is the same.
         assert (await publish(desk, {"entry": f"{url}@{digest_of(pets.body)}"}))["errorCode"] == "resource_invalid"

@@ -10,7 +10,6 @@ from agentvm.errors.bounds import ServerBusy
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
-from agentvm.model.resource import parse_uri
 from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Placed
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
@@ -26,6 +25,7 @@ from agentvm.tools.sandbox_jobs import (
     shown,
     text_of,
 )
+from agentvm.tools.stored_sandbox import find_sandbox
 
 operation = OperationGroup("sandboxes")
 
@@ -91,34 +91,17 @@ async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
 
     The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds.
     """
-    spec = SandboxSpec() if request.sandbox is None else await find_spec(context, request.sandbox)
+    spec = (
+        SandboxSpec()
+        if request.sandbox is None
+        else await find_sandbox(context.vm.resources, context.tenant_id, request.sandbox)
+    )
     job = _job(request, spec)
     need = need_of(job, spec)
     owner = JobOwner(tenant_id=context.tenant_id, user_id=context.principal.user_id)
     job = msgspec.structs.replace(job, key=context.vm.new_id("job"))
     placed, result = await context.vm.jobs.run(owner, need, job)
     return _outcome(placed, result)
-
-
-async def find_spec(context: Context, uri: str) -> SandboxSpec:
-    """A sandbox of the resource centre with the bytes of its files; `ResourceNotFound` for another kind of resource."""
-    resolver = context.vm.resources.resolver
-    resolved = await resolver.resolve(context.tenant_id, uri)
-    if resolved.type != "sandboxes" or not isinstance(resolved.rendered, dict):
-        raise ResourceNotFound(uri)
-    rendered = resolved.rendered
-    closure = await resolver.find(context.tenant_id, parse_uri(uri))
-    files: dict[str, bytes] = {}
-    for path, content in (rendered.get("files") or {}).items():
-        if isinstance(content, str):
-            files[path] = content.encode()
-            continue
-        for version_id in closure.nodes:
-            body = await context.resources.store.blob(version_id, content["blob"])
-            if body is not None:
-                files[path] = body
-                break
-    return SandboxSpec.of(rendered, files)
 
 
 def _job(request: SandboxRun, spec: SandboxSpec) -> Job:

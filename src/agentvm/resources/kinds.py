@@ -47,7 +47,7 @@ def describe_types() -> tuple[TypeDescription, ...]:
     )
 
 
-RUNNABLE_TOOLS = frozenset({"http", "openapi", "python", "javascript", "shell", "command", "client"})
+RUNNABLE_TOOLS = frozenset({"http", "openapi", "mcp", "python", "javascript", "shell", "command", "client"})
 """Runtimes of tools, besides the built-in one, that this server can call."""
 
 

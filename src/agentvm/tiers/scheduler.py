@@ -4,7 +4,8 @@ A job moves to a stronger tier once, and only on two grounds: its engine is a su
 before the code had any effect, or the tier broke before the code had begun. The move is part of the placement.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -12,7 +13,7 @@ from agentvm.errors.tool import EngineLacking, TierBroken, TierUnavailable
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.model.tier import FULL_ENGINES, TIERS, Job, JobResult, Need, Offer, Placed, TierName, TierRules, Unplaced
-from agentvm.tiers.base import HostCalls, Tier
+from agentvm.tiers.base import HostCalls, Process, Tier
 from agentvm.tiers.decide import WHY_MAX, decide, engine_on
 from agentvm.tiers.slots import TierSlots
 
@@ -97,6 +98,13 @@ class Scheduler:
         logger.info("job_escalated", tier=second.tier, left=first.tier, ground=ground)
         why = tuple((tier, ground if tier == first.tier else verdict) for tier, verdict in second.why)
         return msgspec.structs.replace(second, why=why, escalated_from=first.tier)
+
+    @asynccontextmanager
+    async def open(self, need: Need, job: Job) -> AsyncIterator[Process]:
+        """Starts a program that lives until the context is left. It takes no slot."""
+        placed = await self.place(need)
+        async with self._tiers[placed.tier].open(job) as process:
+            yield process
 
     async def _run(self, placed: Placed, job: Job, calls: HostCalls | None) -> JobResult:
         tier = self._tiers[placed.tier]

@@ -7,12 +7,16 @@ from typing import Any, cast
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
+from agentvm.errors import ToolFailed
 from agentvm.model.resource import ResourceUri, is_reference, parse_uri
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World, default_world
 from agentvm.resources.tool import HttpRequestParts, ToolNeeds
+from agentvm.resources.tool_entry import parse_mcp
 from agentvm.tools.base import CallableTool, CallTraits
 from agentvm.tools.code import CODE_RUNTIMES, CodeTool
 from agentvm.tools.http import HttpTool
+from agentvm.tools.mcp.listing import ListedTool
+from agentvm.tools.mcp.servers import McpServers, McpTool, server_grantee
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
 from agentvm.tools.sandbox_jobs import rendered_sandbox
@@ -26,11 +30,14 @@ class ToolFactory:
     http: SafeHttp
     jobs: MeteredJobs
     grants: SecretGrants
+    mcp: McpServers
 
     def make(self, spec: Mapping[str, Any]) -> CallableTool | None:
         """Returns the tool of a spec; `ToolFailed` when the spec cannot be one."""
         uri, target = _target(spec)
         tool = self._tool(spec, target)
+        if isinstance(tool, McpTool) and (names := self.mcp.secrets(tool.entry)):
+            return SecretTool(inner=tool, grants=self.grants, grantee=server_grantee(tool.entry.server or ""), names=names)
         if tool is None or not (names := tuple(target.get("secrets") or ())):
             return tool
         grantee = Grantee(str(target.get("resourceId", "")), _granted_name(uri))
@@ -50,6 +57,8 @@ class ToolFactory:
                 http=self.http,
                 output_schema=target.get("outputSchema"),
             )
+        if runtime == "mcp":
+            return _mcp_tool(told, target, self.mcp)
         if runtime in CODE_RUNTIMES:
             return CodeTool(
                 spec=told,
@@ -75,8 +84,34 @@ def _granted_name(uri: str) -> str:
     """Returns the name of a tool in the command that grants it a secret."""
     if not is_reference(uri):
         return uri
-    parsed: ResourceUri = parse_uri(uri)
+    # A tool of a set has a fragment, which need not be one of a URI.
+    parsed: ResourceUri = parse_uri(uri.partition("#")[0])
     return parsed.name if parsed.owner is None else f"{parsed.owner}/{parsed.name}"
+
+
+def _mcp_tool(told: ToolSpec, target: Mapping[str, Any], servers: McpServers) -> McpTool:
+    entry = parse_mcp(str(target["entry"]))
+    if entry.tool is None:
+        raise ToolFailed(f"{target['entry']} is a set of tools, which cannot be called")
+    pinned = ListedTool(
+        name=entry.tool,
+        title=target.get("title"),
+        description=told.description,
+        input_schema=told.input_schema,
+        output_schema=target.get("outputSchema"),
+        annotations=target.get("annotations"),
+    )
+    return McpTool(
+        spec=told,
+        servers=servers,
+        entry=entry,
+        name=entry.tool,
+        traits=_traits(target, "mcp"),
+        pin=target.get("pin"),
+        pinned=pinned,
+        output_schema=target.get("outputSchema"),
+        headers_allowed=bool(target.get("headers")),
+    )
 
 
 def _traits(spec: Mapping[str, Any], runtime: ToolRuntime) -> CallTraits:

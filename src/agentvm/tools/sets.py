@@ -7,13 +7,16 @@ from typing import Any, cast
 import msgspec
 from anyio.to_thread import run_sync
 
-from agentvm.errors import ToolFailed
+from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.model.resource import digest_of
+from agentvm.errors.tool import McpConsentRequired
+from agentvm.model.resource import digest_of, some_of
 from agentvm.resources.kind import JsonObject, accept
 from agentvm.resources.tool import FrozenTool, ToolContent, Tools
-from agentvm.resources.tool_entry import parse_http, parse_openapi
+from agentvm.resources.tool_entry import parse_http, parse_mcp, parse_openapi
 from agentvm.tools.base import Caller
+from agentvm.tools.mcp.listing import ListedTool, clean, clean_schema
+from agentvm.tools.mcp.servers import McpServers
 from agentvm.tools.openapi import DOCUMENT_MAX_BYTES, read_openapi
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
 
@@ -39,13 +42,14 @@ class ToolSets:
     """Reads sets. A source that cannot be read is a `ResourceInvalid` that says what to do."""
 
     http: SafeHttp
+    mcp: McpServers
 
     async def freeze(self, raw: Mapping[str, Any], caller: Caller) -> FrozenSet:
         """Returns the content of a set with its tools; `raw` is as the publisher wrote it."""
         content = cast(ToolContent, await run_sync(accept, Tools(), raw))
         for member in _unused(content):
             raise ResourceInvalid(f"{member} has no meaning for a set of tools with the runtime {content.runtime}")
-        source = await self._openapi(content)
+        source = await (self._mcp(content, caller) if content.runtime == "mcp" else self._openapi(content))
         if not source.tools:
             why = "; ".join(f"{name}: {reason}" for name, reason in list(source.left_out.items())[:3])
             raise ResourceInvalid(f"entry: the set has no tool that can be used{f' ({why})' if why else ''}")
@@ -71,6 +75,28 @@ class ToolSets:
                 )
         return _Source({name: _frozen(tool) for name, tool in read.tools.items()}, read.left_out)
 
+    async def _mcp(self, content: ToolContent, caller: Caller) -> _Source:
+        entry = parse_mcp(content.entry)
+        try:
+            listing = await self.mcp.list_tools(entry, caller)
+        except McpConsentRequired:
+            raise
+        except ToolFailed as error:
+            raise ResourceInvalid(
+                f"entry: the MCP server cannot be asked for its tools: {error}. Publish again when it can be reached, or with "
+                "the tools of an earlier version in frozen"
+            ) from None
+        if entry.tool is not None and entry.tool not in listing.tools:
+            why = listing.unusable.get(entry.tool, f"it has {some_of(sorted(listing.tools), 'tool')}")
+            raise ResourceInvalid(f"entry: the MCP server has no tool {shorten(entry.tool)}: {why}")
+        tools = listing.select(content.select) if entry.tool is None else (listing.tools[entry.tool],)
+        if not tools and listing.tools:
+            raise ResourceInvalid(f"select: no tool of the server matches; it has {some_of(sorted(listing.tools), 'tool')}")
+        accepted = {name for name, traits in (content.tools or {}).items() if traits.headers}
+        left_out = {tool.name: _COPIES for tool in tools if tool.name in listing.copying - accepted}
+        frozen = {tool.name: _pinned(tool) for tool in tools if tool.name not in left_out}
+        return _Source(frozen, {**left_out, **({} if content.select or entry.tool else listing.unusable)})
+
     async def _document(self, content: ToolContent) -> bytes:
         if content.document is not None:
             if content.document.data is None:
@@ -94,6 +120,20 @@ def _unused(content: ToolContent) -> Iterator[str]:
         # Users sign in themselves, and the operator decides how a program runs.
         unused |= {"secrets": content.secrets, "needs": content.needs}
     return (member for member, value in unused.items() if value)
+
+
+_COPIES = "its arguments are copied into HTTP headers, where proxies log them; accept that with tools.<name>.headers"
+
+
+def _pinned(tool: ListedTool) -> FrozenTool:
+    return FrozenTool(
+        description=tool.shown,
+        input_schema=clean_schema(tool.input_schema),
+        output_schema=tool.output_schema,
+        title=None if tool.title is None else clean(tool.title),
+        annotations=tool.annotations,
+        pin=tool.digest,
+    )
 
 
 def _frozen(tool: ToolContent) -> FrozenTool:

@@ -113,13 +113,23 @@ async def test_a_list_is_read_at_most_once_a_minute_and_sooner_only_when_the_ser
         entry = parse_mcp("stdio:rug-pull")
 
         async def description() -> str | None:
-            return (await made.servers.list_tools(entry, ALICE)).tools["helper"].description
+            async with made.servers.lease(entry, ALICE) as connection:
+                return (await made.servers.listing(connection, entry, ALICE)).tools["helper"].description
 
         assert await description() == "Helps."
         made.now += 59
         assert await description() == "Helps."
         made.servers._changed("stdio:rug-pull")
         assert await description() != "Helps."
+
+
+async def test_whoever_publishes_is_told_the_list_as_it_is_now() -> None:
+    async with rig() as made:
+        entry = parse_mcp("stdio:rug-pull")
+        before = await made.servers.list_tools(entry, ALICE)
+        assert await made.servers.list_tools(entry, ALICE) == before
+        made.now += 6
+        assert await made.servers.list_tools(entry, ALICE) != before
 
 
 async def test_tools_that_cannot_be_offered_are_named_with_the_reason() -> None:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 
@@ -58,7 +59,7 @@ class ListedTool(Record):
     @property
     def shown(self) -> str:
         """The description for the model and for people, the same for both."""
-        return clean(self.description or self.title or self.name)
+        return clean(self.description or self.title or "") or self.name
 
     @property
     def copies_to_headers(self) -> bool:
@@ -150,6 +151,24 @@ def clean(text: str) -> str:
         character for character in text if character in "\n\t" or unicodedata.category(character) not in _INVISIBLE
     )
     return visible if len(visible) <= DESCRIPTION_MAX else f"{visible[: DESCRIPTION_MAX - 1]}…"
+
+
+def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a schema whose texts for the model are clean."""
+
+    def cleaned(value: Any) -> Any:
+        match value:
+            case Mapping():
+                return {
+                    name: clean(item) if name in ("title", "description") and isinstance(item, str) else cleaned(item)
+                    for name, item in value.items()
+                }
+            case list():
+                return [cleaned(item) for item in value]
+            case _:
+                return value
+
+    return {name: cleaned(item) for name, item in schema.items()}
 
 
 def difference(old: ListedTool, new: ListedTool) -> dict[str, str]:

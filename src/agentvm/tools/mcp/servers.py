@@ -4,7 +4,7 @@ A list of tools is read at most once a minute. A pinned tool runs only while the
 on. Nothing of the `mcp` package is imported before the first call.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,6 +27,8 @@ from agentvm.tools.mcp.listing import ListedTool, Listing, ListReading, examine
 from agentvm.tools.mcp.pool import EVERYBODY, IDLE_SECONDS, McpPool, PoolKey
 from agentvm.tools.mcp.settings import McpServerSettings
 from agentvm.tools.safe_http import SafeHttp, parse_url
+from agentvm.tools.sandbox_jobs import SandboxSpec
+from agentvm.tools.secrets import Grantee
 
 if TYPE_CHECKING:
     from agentvm.tools.mcp.connection import McpConnection
@@ -40,6 +42,18 @@ LISTS_MAX = 1_000
 
 Launch = Callable[[str, McpServerSettings, Caller], AbstractAsyncContextManager["StdioProcess"]]
 """Starts the program of a server for a caller; leaving the context ends it, with everything it started."""
+
+
+FindSandbox = Callable[[McpServerSettings], Awaitable[SandboxSpec]]
+
+
+async def _no_sandbox(settings: McpServerSettings) -> SandboxSpec:
+    return SandboxSpec()
+
+
+def server_grantee(server_id: str) -> Grantee:
+    """Returns a server of the operator as grants of secrets know it."""
+    return Grantee(f"stdio:{server_id}", f"stdio:{server_id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +84,12 @@ class McpServers:
         pool: McpPool,
         launch: Launch,
         settings: Mapping[str, McpServerSettings],
+        sandbox: FindSandbox = _no_sandbox,
         oauth: OAuthSettings | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._http, self._pool, self._launch, self._settings = http, pool, launch, settings
-        self._oauth, self._clock = oauth, clock
+        self._sandbox, self._oauth, self._clock = sandbox, oauth, clock
         self._lists: Cache[tuple[str, object], _Read] = Cache(LISTS_MAX)
         self._reading: KeyedLock[PoolKey] = KeyedLock()
 
@@ -94,6 +109,14 @@ class McpServers:
         if server_id not in self._settings:
             raise ToolFailed(f"There is no MCP server {server_id} here; an operator can set it up in tools.mcpServers")
         return self._settings[server_id]
+
+    def secrets(self, entry: McpEntry) -> tuple[str, ...]:
+        """Returns the names of the secrets that a program finds in its environment."""
+        return () if entry.server is None or entry.server not in self._settings else self._settings[entry.server].secrets
+
+    async def hosts(self, entry: McpEntry) -> tuple[str, ...]:
+        """Returns the hosts that a program can reach."""
+        return () if entry.server is None else (await self._sandbox(self._server(entry.server))).hosts
 
     @asynccontextmanager
     async def lease(self, entry: McpEntry, caller: Caller) -> AsyncIterator["McpConnection"]:
@@ -134,18 +157,21 @@ class McpServers:
         return await oauth.auth(scope)
 
     async def list_tools(self, entry: McpEntry, caller: Caller) -> Listing:
-        """Returns the tools that a server offers to a caller: for publishing, and for pinning."""
+        """Returns the tools that a server offers to a caller now: for publishing, and for pinning."""
         async with self.lease(entry, caller) as connection:
-            return await self.listing(connection, entry, caller)
+            return await self.listing(connection, entry, caller, max_age_seconds=LIST_AGAIN_SECONDS)
 
-    async def listing(self, connection: "McpConnection", entry: McpEntry, caller: Caller) -> Listing:
+    async def listing(
+        self, connection: "McpConnection", entry: McpEntry, caller: Caller, *, max_age_seconds: float = LIST_MAX_SECONDS
+    ) -> Listing:
+        """Returns the tools that a server offers, read again when the list is too old."""
         key = self.key(entry, caller)
         async with self._reading.hold(key):
             now = self._clock()
             # A list that is the same for everybody is kept once for a tenant: he trusts his own users with it.
             for scope in (key.tenant_id, key.scope):
                 read = self._lists.get((key.server, scope))
-                if read is not None and read.fresh_until > now:
+                if read is not None and now < min(read.fresh_until, read.read_at + max_age_seconds):
                     return read.listing
             reading = await connection.list_tools()
             listing: Listing = await run_sync(examine, reading.tools)
@@ -185,6 +211,9 @@ class McpTool(TraitsOfTool):
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         """Calls the tool. `McpChanged` when it is no longer what was pinned."""
+        if context.secrets is not None:
+            # The process has them since it began: a grant that was taken back ends that, and results do not show them.
+            await context.secrets.for_code(await self.servers.hosts(self.entry))
         try:
             async with self.servers.lease(self.entry, context.caller) as connection:
                 listing = await self.servers.listing(connection, self.entry, context.caller)
