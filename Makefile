@@ -63,7 +63,8 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer 
 	$(PIP) install --quiet --only-binary :all: --group lock
 	.venv/bin/$(COMPILE) --group build --output-file requirements/serve.txt
 	.venv/bin/$(COMPILE) --extra otel --group build --constraint requirements/serve.txt --output-file requirements/otel.txt
-	.venv/bin/$(COMPILE) --extra otel --group build --group test --group check --constraint requirements/otel.txt \
+	.venv/bin/$(COMPILE) --extra isolate --group build --constraint requirements/serve.txt --output-file requirements/isolate.txt
+	.venv/bin/$(COMPILE) --extra otel --extra isolate --group build --group test --group check --constraint requirements/otel.txt \
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made

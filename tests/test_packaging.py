@@ -69,8 +69,10 @@ def test_every_requirement_is_locked_by_hashes_and_names_no_place(lock: Path) ->
 
 
 def test_the_tests_run_on_the_versions_that_are_served() -> None:
-    serve, otel, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in ("serve", "otel", "test"))
+    names = ("serve", "otel", "isolate", "test")
+    serve, otel, isolate, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in names)
     assert serve <= otel <= test
+    assert serve <= isolate <= test
 
 
 def declared(*groups: str) -> set[str]:
@@ -82,7 +84,14 @@ def declared(*groups: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("lock", "groups"), [("serve", ()), ("serve", ("build",)), ("otel", ("otel",)), ("test", ("otel", "test", "check"))]
+    ("lock", "groups"),
+    [
+        ("serve", ()),
+        ("serve", ("build",)),
+        ("otel", ("otel",)),
+        ("isolate", ("isolate",)),
+        ("test", ("otel", "isolate", "test", "check")),
+    ],
 )
 def test_every_declared_dependency_is_locked_and_explained(lock: str, groups: tuple[str, ...]) -> None:
     locked = {entry.split("==")[0] for entry in requirements(read(f"requirements/{lock}.txt"))}

@@ -8,7 +8,9 @@ from agentvm.model.tier import Job, JobLimits, JobOwner, Need
 async def test_an_engine_that_no_tier_has_is_missing_with_the_reason() -> None:
     async with open_world() as world:
         assert await world.vm.jobs.why_missing("python") is None
-        assert await world.vm.jobs.why_missing("cobol") == "the tier process has no cobol"
+        missing = await world.vm.jobs.why_missing("cobol")
+        assert missing is not None
+        assert "the tier process has no cobol" in missing
 
 
 async def test_a_job_is_entered_with_its_time_and_one_that_cannot_run_is_not() -> None:

@@ -25,6 +25,7 @@ Wall = Literal[
     "seccomp",
     "rlimits",
     "cgroup",
+    "interpreter",
     "gvisor",
     "machine",
 ]

@@ -17,9 +17,6 @@ from agentvm.model.settings import Settings
 if TYPE_CHECKING:
     from agentvm.tiers.scheduler import Scheduler
 
-UID_COUNT_MAX = 16_384
-"""Uids from `tools.uids` on that jobs may have."""
-
 
 class TiersOnDemand:
     """The tiers of a server that is running."""
@@ -49,25 +46,11 @@ class TiersOnDemand:
             self._ready.set()
 
     async def _serve(self) -> None:
-        process, scheduler, host, egress, slots, rules = (
-            _module(name)
-            for name in (
-                "agentvm.tiers.process",
-                "agentvm.tiers.scheduler",
-                "agentvm.tiers.launcher_host",
-                "agentvm.tiers.egress",
-                "agentvm.tiers.slots",
-                "agentvm.model.public_address",
-            )
-        )
-        settings = self._settings().tools
-        launcher = host.LauncherSettings(rootfs=settings.rootfs, first_uid=settings.uids, uids=UID_COUNT_MAX)
-        policy = egress.EgressPolicy(rules=rules.AddressRules.parse(settings.network.allow))
-        async with process.open_process_tier(launcher, policy) as tier:
-            capacity = {"process": settings.slots or slots.default_slots()}
+        opening, scheduler = _module("agentvm.tiers.opening"), _module("agentvm.tiers.scheduler")
+        async with opening.open_tiers(self._settings().tools) as opened:
             self._scheduler = scheduler.Scheduler(
-                [tier],
-                slots=capacity,
+                opened.tiers,
+                slots=opened.slots,
                 clock=self._clock,
                 rules=lambda: self._settings().tools.tiers.rules,
                 prices=lambda: {name: to_nano(price) for name, price in self._settings().billing.tiers.items()},
