@@ -14,6 +14,7 @@ from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
+from agentvm.model.program import ProgramCall
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
@@ -59,6 +60,7 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
         turns=[turn("turn_1", outcome="completed", ended=2)],
         chunk=LogChunk(first_seq=1, last_seq=2, made_at=2, body=words.encode()),
         ledger=[entry],
+        programs=[ProgramCall(turn_id=SOME_TURN, program="c1", number=1, tool="t", digest="d", result=words)],
     )
     taken_back = SessionWrite(
         tenant_id=tenant,

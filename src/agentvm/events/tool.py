@@ -2,6 +2,7 @@
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import TurnId, UserId
+from agentvm.model.program import ProgramChange
 from agentvm.model.wait import AnswerDecision, Question, WaitChange, WaitDecision, WaitId, WaitKind
 
 
@@ -69,6 +70,16 @@ class ToolStarted(ToolStateEvent):
     turn_id: TurnId
     tool_id: str
     tool_name: str
+
+
+class ProgramChanged(EventData):
+    """A call of a program has its result, or the program has ended: stored as a row, and told by another event."""
+
+    type = "program_changed"
+    source = "agent"
+    category = "turn"
+    told = False
+    change: ProgramChange
 
 
 class WaitChanged(EventData):

@@ -9,7 +9,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import FilesChanged
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.tool import WaitChanged
+from agentvm.events.tool import ProgramChanged, WaitChanged
 from agentvm.events.turn import (
     ModelAsked,
     ModelCalled,
@@ -24,7 +24,6 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, rough_size
-from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
@@ -225,7 +224,6 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     answered: list[str] = []
     rewind: Rewinding | None = None
     waits: list[WaitChange] = []
-    files: list[FileDelta] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
@@ -236,8 +234,6 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
                 turns.append(_turn(event, data))
             case WaitChanged(change=change):
                 waits.append(change)
-            case FilesChanged(delta=delta):
-                files.append(delta)
             case ModelAsked(call=call):
                 asked.append(call)
             case ModelUnasked(asked=key):
@@ -262,7 +258,8 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         chunk=_chunk(fold, now) if fold else None,
         rewind=rewind,
         waits=waits,
-        files=files,
+        files=[event.data.delta for event in events if isinstance(event.data, FilesChanged)],
+        programs=[event.data.change for event in events if isinstance(event.data, ProgramChanged)],
     )
 
 

@@ -27,6 +27,7 @@ EXCUSED = {
     "DELETE FROM file_changes WHERE session_key = ?1 AND position <": "the files that one call has changed",
     "DELETE FROM file_changes WHERE session_key = ? AND position = ? AND blob_key IS NULL": "the files of one call",
     "UPDATE file_changes SET position = 0": "the files that one call has changed",
+    "DELETE FROM program_calls WHERE session_key = ? AND turn_id = ?": "the calls of one turn's programs",
     "DELETE FROM search_backlog": "a table of one row",
     "UPDATE search_backlog": "a table of one row",
     "DELETE FROM resource_words": "the words of one resource, which has a bounded text",

@@ -7,10 +7,12 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.message import Message, decode_message
+from agentvm.model.program import ProgramCall
 from agentvm.model.session import RefusedPart, Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.programs import PROGRAM, decode_call
 from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import PARKED_TURN, TURN_BY_KEY, TURNS, Key, decode_turn, read_session
 from agentvm.storage.sql.session_write import prepare
@@ -76,6 +78,10 @@ class LogStore(Scope):
             return next((decode_turn(row) for row in connection.fetch(PARKED_TURN, self._scope)), None)
 
         return await self._database.read(read)
+
+    async def list_program(self, turn_id: TurnId, program: str) -> tuple[ProgramCall, ...]:
+        """The calls of an unfinished program that have their results, in order; `program` is the id of its own call."""
+        return await self._all(decode_call, PROGRAM, (*self._scope, turn_id, program))
 
     async def range(self) -> tuple[int, int]:
         """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""

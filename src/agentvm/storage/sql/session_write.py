@@ -18,6 +18,7 @@ from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
+from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.session_files import write_files
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
@@ -115,7 +116,7 @@ class PreparedWrite:
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
 
-    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_touches_image", "_turns", "_waits", "write")
+    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_programs", "_touches_image", "_turns", "_waits", "write")
 
     def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
@@ -124,6 +125,7 @@ class PreparedWrite:
         self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
         self._waits = write_waits(write.waits) if write.waits else None
         self._files = write_files(write.files) if write.files else None
+        self._programs = write_programs(write.programs) if write.programs else None
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -178,6 +180,8 @@ class PreparedWrite:
             self._waits(connection, session_key)
         if self._files is not None:
             self._files(connection, session_key)
+        if self._programs is not None:
+            self._programs(connection, session_key)
 
 
 def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:

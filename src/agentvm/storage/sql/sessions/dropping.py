@@ -24,7 +24,7 @@ COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
 """The columns of a `SessionRow`."""
 
 _MESSAGES = "all_messages"
-_HEAVY = (_MESSAGES, "log")
+_HEAVY = (_MESSAGES, "log", "program_calls")
 """Tables whose rows have a body that may be large."""
 _FILES = ("file_changes", "file_claims")
 """Tables of its files: they go first, because a message takes its changes of files along."""
