@@ -98,5 +98,5 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",
         "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
-        "tools.tiers.allow", "tools.tiers.walls",
+        "tools.tiers.allow", "tools.tiers.walls", "tools.policy", "tools.answerByText",
     }  # fmt: skip

@@ -17,10 +17,11 @@ from agentvm.config.load import (
 )  # fmt: skip
 from agentvm.errors import ConfigInvalid
 from agentvm.model.account import Allowance
+from agentvm.model.policy import Policy
 
 
 def test_every_setting_has_a_variable_by_rule() -> None:
-    samples = {int: "70", float: "1", tuple: "a,b", Allowance: "{tokens_per_day: 5}"}
+    samples = {int: "70", float: "1", tuple: "a,b", Allowance: "{tokens_per_day: 5}", Policy: "[{do: ask}]"}
     for key, setting in SETTINGS.items():
         if key.startswith("billing.prices"):
             continue

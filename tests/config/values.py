@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from agentvm.config.catalogue import MASK, SETTINGS, Value, find
 from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
 from agentvm.model.money import ModelRate
+from agentvm.model.policy import Policy, PolicyRule
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Setting
 
@@ -36,6 +37,9 @@ def value_of(setting: Setting) -> st.SearchStrategy[Value]:
         quotas = st.sampled_from(known).flatmap(lambda metric: st.builds(Quota, metric=st.just(metric), hard=hard))
         lists = st.lists(quotas, max_size=3, unique_by=lambda quota: quota.metric)
         return lists.map(lambda some: Allowance(quotas=tuple(sorted(some, key=lambda quota: quota.metric))))
+    if kind is Policy:
+        rule = st.builds(PolicyRule, do=st.sampled_from(["allow", "ask", "deny"]), tool=st.none() | TEXTS)
+        return st.lists(rule, max_size=3).map(lambda rules: Policy(rules=tuple(rules)))
     if setting.items:
         return st.lists(st.sampled_from(setting.items), max_size=3).map(tuple)
     if setting.is_list:

@@ -107,7 +107,7 @@ async def test_writing_to_the_world_is_asked_about() -> None:
         async with turn(content, {"n": 1}) as (desk, _):
             await desk.hear("turn_parked")
             (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
-            assert wait["why"] == "default rule 2: write, open"
+            assert wait["why"] == "default rule 2: open, write"
 
 
 @pytest.mark.parametrize("secrets", [["KEY"]])
@@ -185,7 +185,7 @@ async def test_code_with_a_network_waits_for_an_approval() -> None:
         await desk.ask("message_send", imageId=image["imageId"], content="go")
         await desk.hear("turn_parked")
         (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
-        assert wait["why"] == "default rule 2: write, open"
+        assert wait["why"] == "default rule 2: open, write"
 
 
 async def test_a_machine_without_sandboxes_says_so_and_models_do_not_see_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:

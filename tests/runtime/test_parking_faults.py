@@ -18,11 +18,11 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCallMessage
-from agentvm.model.policy import Approval, Condition, PolicyRule
+from agentvm.model.policy import Approval, Condition, Policy, PolicyRule
+from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
 from agentvm.runtime.parking import end_parked, watch_expiry
-from agentvm.runtime.policy import PolicyLayer
 from agentvm.runtime.tools import Tool
 from agentvm.runtime.waiting import answer_events
 from agentvm.storage.base import SessionWrite
@@ -303,11 +303,12 @@ async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> Non
     )
     async with open_world(asked_for(("c1", "hammer")), tools=[hammer.tool]) as world:
         agent = world.start()
-        agent.ports = replace(agent.ports, policy=lambda tenant_id, image: (PolicyLayer("tenant", rules),))
+        ruled = replace(agent.ports.settings_of(None), tools=ToolSettings(policy=Policy(rules=rules)))
+        agent.ports = replace(agent.ports, settings_of=lambda scope: ruled)
         await world.say(agent, "go")
         await world.hear("turn_parked")
         (wait,) = await open_waits(world)
-        for number, why in ((2_000, "tenant rule 1"), (200, "tenant rule 2")):
+        for number, why in ((2_000, "operator rule 1"), (200, "operator rule 2")):
             with pytest.raises(InvalidInput, match=why):
                 await answer(world, wait, "edit", input={"n": number})
         await answer(world, wait, "edit", input={"n": 2})

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.model.policy import Approval, Condition, Decision, PolicyRule
+from agentvm.model.policy import Approval, Condition, Decision, Policy, PolicyRule
 from agentvm.model.tool import Effect, ToolRuntime, World
-from agentvm.runtime.policy import CallFacts, PolicyLayer, decide, matches
+from agentvm.runtime.policy import CallFacts, PolicyLayer, decide, layers_of, matches
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -50,6 +50,31 @@ def test_one_more_layer_never_loosens_what_the_others_decide(
     assert not spoken or STRICTNESS[after.do] >= STRICTNESS[before.do]
 
 
+@given(calls, layers, rules)
+def test_an_image_never_loosens_anything(facts: CallFacts, given_layers: list[PolicyLayer], rule: PolicyRule) -> None:
+    image = PolicyLayer("image", (rule,), only_tightens=True)
+    before, after = decide(facts, given_layers), decide(facts, [*given_layers, image])
+    assert STRICTNESS[after.do] >= STRICTNESS[before.do]
+
+
+@given(st.lists(rules, max_size=3), st.lists(rules, max_size=3), st.lists(rules, max_size=3), calls)
+def test_the_strictest_of_all_layers_wins(
+    operator: list[PolicyRule], tenant: list[PolicyRule], image: list[PolicyRule], facts: CallFacts
+) -> None:
+    whole = layers_of(Policy(rules=tuple(operator)), Policy(rules=tuple(tenant)), image)
+    spoken = [rule.do for each in whole for rule in [next((rule for rule in each.rules if matches(facts, rule)), None)] if rule]
+    assert all(STRICTNESS[decide(facts, whole).do] >= STRICTNESS[do] for do in spoken)
+
+
+def test_a_tenant_without_rules_has_the_operators_once() -> None:
+    policy = Policy(rules=(PolicyRule(do="ask", tainted=True, world="open", effect="write"),))
+    (only,) = layers_of(policy, policy, ())
+    assert only.name == "operator"
+    facts = call(effect="write", world="open", tainted=True)
+    third = Policy(rules=(PolicyRule(do="deny", tool="x"), PolicyRule(do="deny", tool="y"), *policy.rules))
+    assert decide(facts, layers_of(None, third, ())).why == "tenant rule 3: tainted, open, write"
+
+
 @given(calls, layers)
 def test_every_call_has_one_decision_with_its_reason(facts: CallFacts, given_layers: list[PolicyLayer]) -> None:
     verdict = decide(facts, given_layers)
@@ -82,7 +107,7 @@ def test_the_first_rule_of_a_layer_that_matches_speaks_for_it() -> None:
 def test_the_reason_names_the_layer_the_rule_and_the_members_that_matched() -> None:
     rule = PolicyRule(tainted=True, world="open", effect="write", do="ask", when={"/to": Condition(exists=True)})
     facts = call(effect="write", world="open", tainted=True, input={"to": "x"})
-    assert decide(facts, [layer(rule)]).why == "tenant rule 1: write, open, tainted, input /to"
+    assert decide(facts, [layer(rule)]).why == "tenant rule 1: tainted, open, write, input /to"
 
 
 @pytest.mark.parametrize(

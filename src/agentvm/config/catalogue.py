@@ -14,14 +14,17 @@ import msgspec
 
 from agentvm.config.allowance import plain_allowance, read_allowance
 from agentvm.config.document import DocumentError, parse_value
+from agentvm.config.policy import EXPECTED as POLICY_EXPECTED
+from agentvm.config.policy import plain_policy, read_policy
 from agentvm.errors import shorten
 from agentvm.model.account import Allowance
 from agentvm.model.money import ModelRate
+from agentvm.model.policy import Policy
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Setting, Text, camel, declared_settings
 from agentvm.model.settings import Settings
 
-Value = str | int | float | Decimal | Secret | ModelRate | Allowance | tuple[str, ...]
+Value = str | int | float | Decimal | Secret | ModelRate | Allowance | Policy | tuple[str, ...]
 
 MASK = "***"
 MONEY_MAX = Decimal(10) ** 9
@@ -129,7 +132,7 @@ def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
 
 def _opening(setting: Setting) -> tuple[str, ...]:
     """The first character of a text that is a whole list, or a price."""
-    return ("[",) if setting.is_list else ("{",) if setting.kind in (ModelRate, Allowance) else ()
+    return ("[",) if setting.is_list or setting.kind is Policy else ("{",) if setting.kind in (ModelRate, Allowance) else ()
 
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:
@@ -143,9 +146,9 @@ def _convert(setting: Setting, value: object, text: bool) -> Value:
         return _money(setting, value)
     if kind is ModelRate:
         return _rate(setting, value)
-    if kind is Allowance:
+    if kind in (Allowance, Policy):
         try:
-            return read_allowance(value, of_users=setting.name == "users")
+            return read_policy(value, text=text) if kind is Policy else read_allowance(value, of_users=setting.name == "users")
         except ValueError as error:
             raise InvalidValue(str(error)) from None
     if setting.is_list:
@@ -220,6 +223,8 @@ def expects(setting: Setting) -> str:
         return "dollars per million tokens like {input: 3, output: 15}, with cacheRead and cacheWrite if they differ"
     if kind is Allowance:
         return "limits by metric like {tokens_per_day: 100000, budget_per_month: {soft: 20, hard: 25}}"
+    if kind is Policy:
+        return POLICY_EXPECTED
     if setting.is_list:
         return f"a list of: {', '.join(setting.items)}" if setting.items else "a list of texts"
     return "a text of 1 to 4096 characters"
@@ -246,6 +251,8 @@ def plain(value: Value) -> object:
             return {camel(name): f"{amount.normalize():f}" for name, amount in amounts.items() if amount is not None}
         case Allowance():
             return plain_allowance(value)
+        case Policy():
+            return plain_policy(value)
         case tuple():
             return list(value)
         case _:

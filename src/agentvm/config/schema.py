@@ -6,6 +6,7 @@ from typing import Any
 from agentvm.config.catalogue import MONEY_MAX, NAME, PRICE_NAME_MAX, SETTINGS, shown
 from agentvm.model.account import METRICS, OF_USERS, Allowance
 from agentvm.model.money import ModelRate
+from agentvm.model.policy import RULES_MAX, Policy, PolicyRule
 from agentvm.model.setting import Setting
 
 Schema = dict[str, Any]
@@ -95,6 +96,10 @@ def _type(setting: Setting) -> Schema:
     if kind is Allowance:
         known = OF_USERS if setting.name == "users" else METRICS
         return {"type": "object", "properties": dict.fromkeys(known, _LIMIT), "additionalProperties": False}
+    if kind is Policy:
+        members: Schema = {name: {} for name in PolicyRule.__struct_encode_fields__}
+        rule: Schema = {"type": "object", "properties": members, "additionalProperties": False, "required": ["do"]}
+        return {"type": "array", "items": rule, "maxItems": RULES_MAX}
     if setting.is_list:
         return {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
     return _TEXT

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from agentvm.model.base import Record
+from agentvm.model.policy import PolicyRule
 
 DEFAULT_TOOLS = ("current_time", "calculator")
 """The tools of a definition that names none. Never changed: an image must not gain a tool by an upgrade of the server."""
@@ -37,6 +38,8 @@ class Definition(Record):
     knowledge: tuple[str, ...] = ()
     variables: dict[str, object] | None = None
     """Values for the variables of prompts; an image's own go before them."""
+    policy: tuple[PolicyRule, ...] = ()
+    """Rules about tool calls, which can only tighten those of the tenant and of the operator."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -93,18 +93,24 @@ class PolicyRule(Record, forbid_unknown_fields=True):
     """Details of `do: ask`."""
 
 
+class Policy(Record):
+    """The rules of one origin, in order."""
+
+    rules: tuple[PolicyRule, ...] = ()
+
+
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
 
 def check_rule(rule: PolicyRule) -> str | None:
     """Returns the fault of a rule that its types cannot express; None for a sound one."""
     if rule.ask is not None and rule.do != "ask":
-        return f"`ask` has no meaning beside `do: {rule.do}`"
+        return f"ask: it has no meaning beside `do: {rule.do}`"
     for pointer, condition in (rule.when or {}).items():
         if _POINTER.fullmatch(pointer) is None:
-            return f"{pointer!r} is not a JSON pointer, such as /repo"
+            return f"when: {pointer!r} is not a JSON pointer, such as /repo"
         if condition == Condition():
-            return f"the condition for {pointer!r} tests nothing"
+            return f"when: the condition for {pointer!r} tests nothing"
     return None
 
 

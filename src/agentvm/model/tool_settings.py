@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from agentvm.model.policy import Policy
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Count, Group, PositiveSeconds, Text, setting
 from agentvm.model.tier_settings import TierSettings
@@ -81,6 +82,19 @@ class ToolSettings(Group):
         Text | None,
         setting("Directory whose programs sandboxes see instead of the host's.", "restart", unset="the host's /usr, read-only"),
     ] = None
+    policy: Annotated[
+        Policy | None,
+        setting(
+            "Rules about tool calls: which run, which wait for an approval, which are denied. "
+            "A tenant's rules hold beside the operator's; the strictest wins.",
+            tenant="any",
+            unset="the rules of the server alone",
+        ),
+    ] = None
+    answer_by_text: Annotated[
+        Literal["on", "off"],
+        setting("Whether a message that is exactly `/approve` or `/deny` answers the calls that wait.", tenant="any"),
+    ] = "off"
     network: ToolNetwork = ToolNetwork()
     tiers: TierSettings = field(default_factory=TierSettings)
     search: ToolSearchSettings = field(default_factory=ToolSearchSettings)

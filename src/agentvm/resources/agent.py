@@ -8,6 +8,7 @@ import msgspec
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.definition import Definition
+from agentvm.model.policy import RULES_MAX, PolicyRule, check_rule
 from agentvm.model.resource import ResourceType, VersionId, is_reference
 from agentvm.resources.kind import (
     Content,
@@ -40,6 +41,8 @@ class AgentContent(Content):
     tools: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] | None = None
     sandbox: ReferenceName | None = None
     knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
+    policy: Annotated[tuple[PolicyRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
+    """Rules about tool calls, which can only tighten those of the tenant and of the operator."""
     defaults: JsonObject | None = None
     """Values for the variables of its prompt; the caller's arguments take precedence."""
 
@@ -63,6 +66,9 @@ class Agents:
             check_reference("sandbox", content.sandbox, "sandboxes")
         for index, uri in enumerate(content.knowledge):
             check_reference(f"knowledge.{index}", uri, "knowledge")
+        for number, rule in enumerate(content.policy, 1):
+            if fault := check_rule(rule):
+                raise ResourceInvalid(f"policy, rule {number}, {fault}")
         if len(content.defaults or ()) > VARIABLES_MAX:
             raise ResourceInvalid(f"defaults has more than {VARIABLES_MAX} variables")
         if content.model is not None and is_reference(content.model):

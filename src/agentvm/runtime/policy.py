@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import UNSET
 
-from agentvm.model.policy import Approval, Condition, Decision, PolicyRule, resolve_pointer, strictest_approval
+from agentvm.model.policy import Approval, Condition, Decision, Policy, PolicyRule, resolve_pointer, strictest_approval
 from agentvm.model.tool import Effect, ToolRuntime, World
 
 _STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -48,6 +48,8 @@ class PolicyLayer:
 
     name: str
     rules: Sequence[PolicyRule]
+    only_tightens: bool = False
+    """The layer does not stand in for the server's own rules: it can ask for more than they do, never for less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,24 @@ class Verdict:
     approval: Approval = field(default_factory=Approval)
 
 
+_DEFAULT = PolicyLayer("default", SHIPPED)
+
+
+def layers_of(operator: Policy | None, tenant: Policy | None, image: Sequence[PolicyRule]) -> tuple[PolicyLayer, ...]:
+    """Returns the layers of a call. A tenant without rules of its own has the operator's, which speak once."""
+    layers = [] if operator is None else [PolicyLayer("operator", operator.rules)]
+    if tenant is not None and tenant != operator:
+        layers.append(PolicyLayer("tenant", tenant.rules))
+    if image:
+        layers.append(PolicyLayer("image", image, only_tightens=True))
+    return tuple(layers)
+
+
 def decide(call: CallFacts, layers: Sequence[PolicyLayer], remembered: Collection[tuple[str, str]] = ()) -> Verdict:
     """Decides about one call. `remembered` holds name and version of tools that were approved for further calls."""
-    verdicts = [verdict for layer in layers if (verdict := _verdict(call, layer)) is not None]
-    if not verdicts and (shipped := _verdict(call, PolicyLayer("default", SHIPPED))) is not None:
+    spoken = [(layer, verdict) for layer in layers if (verdict := _verdict(call, layer)) is not None]
+    verdicts = [verdict for _, verdict in spoken]
+    if all(layer.only_tightens for layer, _ in spoken) and (shipped := _verdict(call, _DEFAULT)) is not None:
         verdicts.append(shipped)
     if call.asks:
         verdicts.append(Verdict("ask", "the tool's author asks for approval", Approval(remember=True)))
@@ -88,9 +104,9 @@ def _verdict(call: CallFacts, layer: PolicyLayer) -> Verdict | None:
 
 def _reason(rule: PolicyRule) -> str:
     """Returns the members of a rule that a call has matched, for people."""
-    parts = [rule.tool, rule.runtime, rule.effect, rule.world, rule.tier]
-    parts += ["tainted" if rule.tainted else "not tainted"] if rule.tainted is not None else []
-    parts += ["unattended" if rule.unattended else "attended"] if rule.unattended is not None else []
+    parts: list[str | None] = [] if rule.tainted is None else ["tainted" if rule.tainted else "not tainted"]
+    parts += [] if rule.unattended is None else ["unattended" if rule.unattended else "attended"]
+    parts += [rule.tool, rule.runtime, rule.world, rule.effect, rule.tier]
     parts += [f"input {pointer or '/'}" for pointer in rule.when or ()]
     return ", ".join(part for part in parts if part is not None) or "any call"
 

@@ -22,7 +22,7 @@ from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
-from agentvm.runtime.policy import PolicyLayer
+from agentvm.runtime.policy import PolicyLayer, layers_of
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
 from agentvm.sharing.keyed_lock import KeyedLock
@@ -63,10 +63,6 @@ SettingsOf = Callable[[TenantId | None], Settings]
 """Returns the settings of a tenant's turns, or with None those of the process. Cheap: called for each turn."""
 
 
-PolicyOf = Callable[[TenantId, Image], Sequence[PolicyLayer]]
-"""Returns the layers of rules about tool calls, the operator's first. Cheap: called for each call."""
-
-
 AdmitBytes = Callable[[TenantId, UserId | None, int], Awaitable[None]]
 """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many."""
 
@@ -95,8 +91,6 @@ class Ports:
     """Held while a message is sent under a client key: the same key is used by one sender at a time."""
     cost: Cost
     meter: Meter
-    policy: PolicyOf = lambda tenant_id, image: ()
-    """The rules for tool calls of a tenant's image, besides the server's own."""
     admit_bytes: AdmitBytes = admit_all
     attachment_memory: AttachmentMemory = field(default_factory=AttachmentMemory)
     """Memory of attachments in prompts."""
@@ -110,6 +104,11 @@ class Ports:
     """Held while more of a history is in memory for a prompt than most have."""
     rewrites: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(REWRITES_MAX))
     """Held while a history is in memory to be changed, or to begin another with."""
+
+    def policy(self, tenant_id: TenantId, image: Image) -> tuple[PolicyLayer, ...]:
+        """Returns the rules for the tool calls of a tenant's image as they are now, besides the server's own."""
+        operator, tenant = (self.settings_of(scope).tools.policy for scope in (None, tenant_id))
+        return layers_of(operator, tenant, image.definition.policy)
 
     async def recall(
         self,
