@@ -60,6 +60,34 @@ async def test_turns_are_listed_and_shown() -> None:
         assert sum(line["stages"].values()) == line["duration"]
 
 
+def test_the_reasons_of_tool_calls_are_shown_on_request() -> None:
+    why = [["isolate", "lacks engine python"], ["process", "chosen"]]
+    tools = [
+        {"toolId": "c1", "name": "sum", "policy": "tenant rule 2: sum", "tier": "process", "why": why},
+        {"toolId": "c2", "name": "calculator", "policy": "default rule 3: any call", "tier": "inline"},
+        {"toolId": "c3", "name": "old"},
+    ]  # fmt: skip
+    line = {
+        "turnId": "t",
+        "sessionId": "s",
+        "acceptedAt": 1,
+        "duration": 5,
+        "usage": {},
+        "cost": 0,
+        "price": 0,
+        "complete": True,
+    }
+    with answering(lambda asked: (200, {**line, "tools": tools})) as (url, _):
+        plain_text, done = avm("turn", "show", "t", url=url).out, avm("turn", "show", "t", "--why", url=url)
+    assert "tenant rule 2" not in plain_text
+    reasons = done.out[done.out.index("sum (c1)") :].splitlines()
+    assert reasons == [
+        "sum (c1)", "  policy     tenant rule 2: sum", "  isolate    lacks engine python", "  process    chosen", "",
+        "calculator (c2)", "  policy     default rule 3: any call", "  inline     chosen", "",
+        "old (c3)", "  policy     not recorded",
+    ]  # fmt: skip
+
+
 async def test_a_replay_is_what_was_told_in_its_order() -> None:
     async with open_desk() as desk:
         session, heard = await say(desk, "北京 is nice", "\x1b[31mred")

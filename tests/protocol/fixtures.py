@@ -51,6 +51,7 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
     "message_edit": {"sessionId": "sess_1", "messageId": "msg_1", "content": "hello"},
     "tool_waits": {"sessionId": "sess_1", "state": "open"},
+    "tool_explain": {"turnId": "turn_1", "callId": "c1"},
     "tool_answer": {"waitId": "wait_1", "fingerprint": "sha256:1", "decision": "deny", "reason": "no"},
     "resource_register": {"type": "prompt", "name": "hello", "content": {"text": "Hello."}},
     "resource_publish": {"uri": "resource://prompts/hello", "content": {"text": "Hello!"}},

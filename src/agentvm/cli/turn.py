@@ -20,6 +20,7 @@ Examples:
   avm turn list --slowest --since 7d    the slowest turns of this week
   avm turn list --session sess_1
   avm turn show turn_1
+  avm turn show turn_1 --why            with the reasons of its tool calls
   avm turn replay turn_1                prints the answer at once
   avm turn replay turn_1 --speed 1      with the original pauses
   avm turn replay turn_1 --data ~/.agentvm   from the data directory, without a server
@@ -102,9 +103,10 @@ def list_turns(
 
 @turn.command("show", epilog=EXAMPLES)
 @turn_argument
+@click.option("--why", "is_why", is_flag=True, help="Show why each tool call was made or denied, and where its code ran.")
 @data_option
 @tenant_command
-def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
+def show_turn(api: Api, show: Show, turn_id: str, is_why: bool, data: Path | None) -> None:
     """Show the steps, time and cost of a turn, also while it runs."""
     timeline = api.call("turn.show", turn_id) if data is None else StoredTurns(data, api.tenant).show(turn_id)
     show.record(timeline, DETAILS)
@@ -112,6 +114,12 @@ def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
         return
     click.echo()
     show.items(sorted(_steps(timeline), key=lambda step: int(step["at"])), STEPS, none="The turn has no steps yet.")
+    for tool in timeline.get("tools", ()) if is_why else ():
+        click.echo(f"\n{plain(tool['name'])} ({plain(tool['toolId'])})")
+        reasons = [("policy", tool.get("policy") or "not recorded"), *tool.get("why", ())]
+        reasons += [(tool["tier"], "chosen")] if "tier" in tool and not tool.get("why") else []
+        for name, reason in reasons:
+            click.echo(plain(f"  {name:<10} {reason}"))
     if not timeline.get("complete"):
         click.echo("The events of this turn were removed or are too many to read; usage and cost are complete.", err=True)
 

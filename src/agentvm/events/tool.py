@@ -2,6 +2,7 @@
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import TurnId, UserId
+from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
 from agentvm.model.wait import AnswerDecision, Question, WaitChange, WaitDecision, WaitId, WaitKind
 
@@ -90,3 +91,13 @@ class WaitChanged(EventData):
     category = "turn"
     told = False
     change: WaitChange
+
+
+class ToolPlaced(EventData):
+    """The reasons of a call that has its result: stored as a row, not told."""
+
+    type = "tool_placed"
+    source = "agent"
+    category = "turn"
+    told = False
+    call: PlacedCall

@@ -13,6 +13,8 @@ from agentvm.events.base import Event
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
+from agentvm.model.placed_call import PlacedCall
+from agentvm.model.tier import TierName
 from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage
 
@@ -48,6 +50,12 @@ class ToolStep(Record):
     started_at: int | None = None
     ended_at: int | None = None
     error: str | None = None
+    policy: str | None = None
+    """The rule that decided about the call."""
+    tier: TierName | None = None
+    """The tier that ran it."""
+    why: tuple[tuple[str, str], ...] = ()
+    """The verdict on each tier."""
 
 
 class Moment(Record):
@@ -102,11 +110,22 @@ class Timeline(Record):
     """Whether all its events are still stored; usage and cost are known in any case."""
 
 
-def draw(row: Turn, events: Iterable[Event], ledger: Sequence[LedgerEntry], *, now: int, complete: bool) -> Timeline:
+def draw(
+    row: Turn,
+    events: Iterable[Event],
+    ledger: Sequence[LedgerEntry],
+    *,
+    now: int,
+    complete: bool,
+    placed: Iterable[PlacedCall] = (),
+) -> Timeline:
     """Returns the timeline of a turn. `events` are in order; without `complete` some may be missing."""
     builder = _TimelineBuilder(row)
     for event in events:
         builder.add(event)
+    for call in placed:
+        step = builder.tools.get(call.call_id) or ToolStep(tool_id=call.call_id, name=call.tool)
+        builder.tools[call.call_id] = msgspec.structs.replace(step, policy=call.policy, tier=call.tier, why=call.why)
     billed = {entry.key: entry for entry in ledger}
     calls = [_priced(call, billed.pop(call.call_id, None)) for call in builder.calls.values()]
     # Calls whose events were deleted, or never stored.

@@ -8,13 +8,14 @@ from agentvm.errors import ContainerForbidden, NotFound
 from agentvm.events.base import Event
 from agentvm.model.base import record_from
 from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.tier import TierName
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit, Page, PageRequest, number_of
 from agentvm.operations.times import to_ms
 from agentvm.protocol.dialect_v1 import encode_told
-from agentvm.protocol.requests import Request
+from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.sessions import TurnQuery
 
@@ -72,7 +73,45 @@ async def show(context: Context, request: TurnShow) -> Timeline:
     turn = await _turn(context, request.turn_id)
     events, complete = await _log(context, turn).read_all(TIMELINE_EVENTS_MAX, words=False)
     ledger = await context.accounts.ledger.of_turn(turn.turn_id)
-    return draw(turn, events, ledger, now=context.vm.clock(), complete=complete)
+    placed = await context.tenancy.store.tenant(context.tenant_id).placed_calls().list_turn(turn.session_id, turn.turn_id)
+    return draw(turn, events, ledger, now=context.vm.clock(), complete=complete, placed=placed)
+
+
+class ToolExplanation(Reply):
+    """`policy` is the rule that decided about the call, `why` the verdict on each tier."""
+
+    turn_id: TurnId
+    call_id: str
+    tool: str
+    policy: str
+    tier: TierName | None = None
+    price: int = 0
+    start_ms: float = 0.0
+    why: tuple[tuple[str, ...], ...] = ()
+
+
+class ToolExplain(Request[ToolExplanation]):
+    turn_id: TurnId
+    call_id: str
+
+
+@operation(
+    "tool.explain",
+    needs="agent:use",
+    command=True,
+    http=Http("GET", f"{_ONE}/calls/{{call_id}}", id="turns_explain_call"),
+)
+async def explain(context: Context, request: ToolExplain) -> ToolExplanation:
+    """Explain a tool call: the rule that decided about it, and the verdict on each tier.
+
+    Fails with `not_found` until the call has its result, and for calls of older releases.
+    """
+    turn = await _turn(context, request.turn_id)
+    placed = await context.tenancy.store.tenant(context.tenant_id).placed_calls().list_turn(turn.session_id, turn.turn_id)
+    call = next((call for call in placed if call.call_id == request.call_id), None)
+    if call is None:
+        raise NotFound("There is no record of such a tool call")
+    return record_from(ToolExplanation, call)
 
 
 class TurnEvents(PageRequest):

@@ -5,6 +5,7 @@ A tool that fails, hangs or returns too much gives a result, never the turn's fa
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from agentvm.errors import ToolFailed
 from agentvm.log import get_logger
 from agentvm.model.message import ToolCall, repair_text
+from agentvm.model.tier import Placed, Unplaced
 from agentvm.resources.schema import misfits
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles, TurnFiles
@@ -49,6 +51,8 @@ class CallRun:
         self._tools = tools
         self._limits = ports.settings_of(log.tenant_id).limits
         self._files = TurnFiles(ports, log, accepted.bill.user_id)
+        self.placed: dict[str, Placed | Unplaced] = {}
+        """The tiers that ran the code of calls, or why none did."""
 
     async def run(self, call: ToolCall, resumption: Resumption | None = None) -> Ended:
         """Makes the call, or makes it again with the answers that it has asked for."""
@@ -72,6 +76,7 @@ class CallRun:
             deadline=anyio.current_time() + self._tools.timeout_seconds(call.name),
             resumption=resumption,
             files=files,
+            placed=partial(self.placed.__setitem__, call.id),
         )
 
 

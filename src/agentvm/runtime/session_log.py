@@ -9,7 +9,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import FilesChanged
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.tool import ProgramChanged, WaitChanged
+from agentvm.events.tool import ProgramChanged, ToolPlaced, WaitChanged
 from agentvm.events.turn import (
     ModelAsked,
     ModelCalled,
@@ -260,6 +260,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         waits=waits,
         files=[event.data.delta for event in events if isinstance(event.data, FilesChanged)],
         programs=[event.data.change for event in events if isinstance(event.data, ProgramChanged)],
+        placed=[event.data.call for event in events if isinstance(event.data, ToolPlaced)],
     )
 
 

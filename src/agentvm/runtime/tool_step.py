@@ -14,10 +14,12 @@ import msgspec
 
 from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
-from agentvm.events.tool import ToolStarted, WaitChanged
+from agentvm.events.tool import ToolPlaced, ToolStarted, WaitChanged
 from agentvm.events.turn import TurnParked
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
+from agentvm.model.placed_call import PlacedCall, placed_call
+from agentvm.model.tier import Placed
 from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
 from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
@@ -31,6 +33,7 @@ from agentvm.runtime.tools import ToolSet
 from agentvm.runtime.waiting import Waiting, denied_event, waiting_events
 from agentvm.tools.base import ConsentRequired, InputRequired
 
+_INLINE = Placed(tier="inline")
 _Done = tuple[ToolCall, Run | ToolOutcome, Ended]
 """A call, what was done about it, and how that ended."""
 
@@ -48,6 +51,8 @@ class CallRunner:
         self._limits = ports.settings_of(log.tenant_id).limits
         self._call_run = CallRun(ports, log, accepted, tools)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
+        self._policy: dict[str, str] = {}
+        """The reason of the decision about each call."""
 
     async def run(self) -> None:
         """Returns when every call has a result, or when the turn is parked because some wait."""
@@ -81,6 +86,7 @@ class CallRunner:
         call = pending.call
         wait = self._accepted.waits.get(call.id)
         if wait is not None:
+            self._policy.setdefault(call.id, wait.why)
             action = calls.resume(call, wait, repeatable=self._tools.may_repeat(call.name))
             # The result of a client is no shorter than that of a tool.
             if isinstance(action, ToolOutcome) and not action.is_error:
@@ -93,6 +99,7 @@ class CallRunner:
             # It fails by itself, with a text that helps the model.
             return Run(call)
         verdict = await self._verdict(facts)
+        self._policy[call.id] = verdict.why
         if verdict.do == "deny":
             return ToolOutcome(calls.denied(verdict.why), True, is_denied=True)
         if (kind := self._tools.waits_for(call.name)) is not None:
@@ -199,8 +206,14 @@ class CallRunner:
         now = msgspec.structs.replace(accepted.state, pending=rest)
         state, told = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
         events = (denied_event(accepted, call, outcome), *told) if outcome.is_denied else told
-        self._ports.journal.post(self._log, events, accepted.scope)
+        self._ports.journal.post(self._log, (*events, ToolPlaced(call=self._placed(call, outcome))), accepted.scope)
         accepted.state = state
+
+    def _placed(self, call: ToolCall, outcome: ToolOutcome) -> PlacedCall:
+        """Returns why the call was decided as it was, and where it ran: in this process, unless a tier has run its code."""
+        inline = None if outcome.is_denied or call.id not in self._accepted.started else _INLINE
+        placed = self._call_run.placed.get(call.id, inline)
+        return placed_call(self._accepted.state.turn_id, call.id, call.name, self._policy.get(call.id, ""), placed)
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

@@ -16,6 +16,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
+from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
 from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.session_file import FileDelta
@@ -101,14 +102,17 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that begin to wait, are answered or start, in order. With its first answer a turn is not parked any more."""
     programs: Sequence[ProgramChange] = ()
     """Calls of programs that have their results, and programs that have ended, in order."""
+    placed: Sequence[PlacedCall] = ()
+    """The reasons of calls that have their results."""
+
     files: Sequence[FileDelta] = ()
     """Changes of the session's files, in order; their bytes are stored already."""
 
     @property
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
-        own = (self.messages, self.turns, self.chunk, self.ledger, self.rewind, self.waits, self.programs, self.files)
-        return not any(own)
+        of_messages = (self.messages, self.turns, self.chunk, self.ledger, self.rewind)
+        return not any((*of_messages, self.waits, self.programs, self.files, self.placed))
 
     @property
     def is_empty(self) -> bool:

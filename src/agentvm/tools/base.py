@@ -13,6 +13,7 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
 from agentvm.model.message import repair_text
 from agentvm.model.session_file import SessionFile
+from agentvm.model.tier import Placed, Unplaced
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
 from agentvm.model.wait import Question as Question
 from agentvm.model.wait import QuestionAnswer as QuestionAnswer
@@ -138,6 +139,10 @@ def _unheard(progress: CallProgress) -> None:
     """Progress that nobody listens to."""
 
 
+def _unplaced(placed: Placed | Unplaced) -> None:
+    """A tier that nobody asks about."""
+
+
 async def decline(question: Question) -> QuestionAnswer:
     """Declines a question for which nobody can be asked."""
     return QuestionAnswer(action="decline")
@@ -156,6 +161,8 @@ class CallContext:
     ask: Ask = decline
     """Asks a person while the call is held open; for servers that cannot give `InputRequired`."""
     resumption: Resumption | None = None
+    placed: Callable[[Placed | Unplaced], None] = _unplaced
+    """Told the tier that runs the code of the call, or why none does."""
     secrets: "CallSecrets | None" = None
     """The secrets that the tool names; None for a tool that names none."""
     files: SessionFiles | None = None

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.model.ids import TenantId, UserId
-from agentvm.model.tier import FULL_ENGINES, Job, JobOwner, JobResult
+from agentvm.model.tier import FULL_ENGINES, Job, JobResult
 from agentvm.model.tool import ToolRuntime
 from agentvm.resources.sandbox import SandboxLimits
 from agentvm.resources.tool import ToolNeeds
@@ -53,8 +52,7 @@ class CodeTool(TraitsOfTool):
             network=self.sandbox.hosts,
             key=context.key,
         )
-        owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
-        _, result = await self.jobs.run(owner, need_of(job, self.sandbox, self.needs), job)
+        result = await self.jobs.run_call(context, need_of(job, self.sandbox, self.needs), job)
         if context.secrets is not None:
             result = _redacted(result, context.secrets.redaction)
         return _result(self.spec.name, self.runtime, result)

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.errors.tool import TierUnavailable
+from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed, TierRules
+from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed, TierRules, Unplaced
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
 from agentvm.tiers.base import HostCalls
 from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.base import CallContext
 from agentvm.tools.sandbox_jobs import seconds_of
 
 
@@ -63,6 +65,17 @@ class MeteredJobs:
                 hold.settle(wall_ms)
         return placed, result
 
+    async def run_call(self, context: CallContext, need: Need, job: Job, calls: HostCalls | None = None) -> JobResult:
+        """Runs the job of a tool call, whose record gets the verdict on each tier."""
+        owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
+        try:
+            placed, result = await self.run(owner, need, job, calls)
+        except TierUnavailable as error:
+            context.placed(Unplaced(reason=str(error), why=_verdicts(error)))
+            raise
+        context.placed(placed)
+        return result
+
     async def _enter(self, owner: JobOwner, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> None:
         """Adds the job to the ledger, whatever it came to."""
         price = 0 if placed is None else placed.price * wall_ms // 1000
@@ -84,3 +97,7 @@ class MeteredJobs:
             cpu_ms=0 if result is None else result.usage.cpu_ms,
         )
         await self.store.accounts(owner.tenant_id).ledger.add([entry])
+
+
+def _verdicts(error: TierUnavailable) -> tuple[tuple[str, str], ...]:
+    return msgspec.convert(error.details.get("why", ()), tuple[tuple[str, str], ...])

@@ -104,6 +104,7 @@ PLAIN = {
     "tag": "stable",
     "digest": f"sha256:{'0' * 64}",
     "key": "defaults.maxTokens",
+    "call_id": "c1",
 }
 
 

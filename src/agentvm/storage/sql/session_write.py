@@ -18,6 +18,7 @@ from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
+from agentvm.storage.sql.placed_calls import write_placed_calls
 from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.session_files import write_files
@@ -116,7 +117,7 @@ class PreparedWrite:
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
 
-    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_programs", "_touches_image", "_turns", "_waits", "write")
+    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_placed", "_programs", "_touches_image", "_turns", "_waits", "write")
 
     def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
@@ -126,6 +127,7 @@ class PreparedWrite:
         self._waits = write_waits(write.waits) if write.waits else None
         self._files = write_files(write.files) if write.files else None
         self._programs = write_programs(write.programs) if write.programs else None
+        self._placed = write_placed_calls(write.placed) if write.placed else None
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -182,6 +184,8 @@ class PreparedWrite:
             self._files(connection, session_key)
         if self._programs is not None:
             self._programs(connection, session_key)
+        if self._placed is not None:
+            self._placed(connection, session_key)
 
 
 def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:

@@ -24,6 +24,7 @@ from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.log import LOG_RANGE
+from agentvm.storage.sql.placed_calls import PlacedCallStore
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Scope, TenantScope
 from agentvm.storage.sql.resources import ResourceStore
@@ -131,6 +132,10 @@ class TenantStore(TenantScope):
     def waits(self, containers: Sequence[ContainerId] | None) -> WaitStore:
         """The tool calls of these containers that wait for somebody; None for all of the tenant's."""
         return WaitStore(self._database, self._tenant_id, containers)
+
+    def placed_calls(self) -> PlacedCallStore:
+        """The reasons of tool calls."""
+        return PlacedCallStore(self._database, self._tenant_id)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
         """The drafts of an author in these containers; None for all of the tenant's. '' is nobody in particular."""

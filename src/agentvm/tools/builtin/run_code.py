@@ -13,8 +13,7 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
-from agentvm.model.ids import TenantId, UserId
-from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage
+from agentvm.model.tier import Job, JobResult, JobUsage
 from agentvm.model.tool import Effect, Repeat, World
 from agentvm.resources.sandbox import SandboxLimits
 from agentvm.tools.base import CallContext, CallResult, sound
@@ -121,8 +120,7 @@ class RunCode:
             network=self.sandbox.hosts,
             key=context.key,
         )
-        owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
-        _, result = await self.jobs.run(owner, need_of(job, self.sandbox), job)
+        result = await self.jobs.run_call(context, need_of(job, self.sandbox), job)
         return CallResult(type="json", value=msgspec.to_builtins(_outcome(result)))
 
 

@@ -35,6 +35,7 @@ _LIGHT = {
     "rewinds": "rewind_key",
     "summaries": "summary_key",
     "waits": "wait_key",
+    "placed_calls": "placed_key",
     "drafts": "author, device",
     "read_marks": "reader, device",
     "readers": "tenant_id, client_id",
