@@ -29,9 +29,8 @@ async def grant(desk: Desk, hosts: tuple[str, ...] = ()) -> None:
 
 
 async def test_a_program_has_granted_secrets_and_results_do_not_show_them() -> None:
-    driver = ScriptedDriver(
-        in_turn(tool_calls(("c1", "srv__whoami", {}), ("c2", "srv__echo", {"text": SECRET})), reply("done"))
-    )
+    calls = tool_calls(("c1", "srv__whoami", {}), ("c2", "srv__echo", {"text": SECRET}))
+    driver = ScriptedDriver(in_turn(calls, reply("done"), tool_calls(("c3", "srv__echo", {})), reply("done")))
     tools = settings()
     keyed = McpServerEntry(argv=ARGV, sandbox="resource://sandboxes/mcp", secrets=("KEY",))
     tools = replace(tools, mcp_servers={**tools.mcp_servers, "keyed": keyed})
@@ -47,10 +46,8 @@ async def test_a_program_has_granted_secrets_and_results_do_not_show_them() -> N
         # A grant that was taken back holds for the process that has the value already.
         grants = desk.vm.tenancy.store.accounts(desk.peer.tenant_id).grants
         assert await grants.remove("KEY", "stdio:keyed", "stdio:keyed", None)
-        await desk.ask("message_send", imageId=image["imageId"], content="again")
-        await desk.hear("turn_response", 2)
-        failed = [event["data"] for event in desk.heard if event["type"] == "tool_failed"]
-        assert "KEY is not granted" in str(failed[0])
+        ((kind, reason),) = await converse(desk, driver, image, turns=2)
+        assert (kind, "KEY is not granted" in reason) == ("error-text", True)
 
 
 async def test_the_sandbox_of_a_program_is_the_operators_and_its_absence_is_told() -> None:
