@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from tests.operations.fixtures import Desk, open_desk
+from tests.server.http.fixtures import open_world
 from tests.support.web import Asked, Replied, web
+from tests.tools.mcp.test_turns import McpWeb
 from tests.tools.test_openapi import PETS
 
 from agentvm.drivers.base import ToolResultsEntry
@@ -126,3 +128,33 @@ async def test_a_member_that_would_have_no_effect_is_refused(member: str) -> Non
         refused = await publish(desk, {"entry": f"{url}@{digest_of(pets.body)}", member: {"type": "object"}})
         assert f"{member} has no meaning" in refused["error"]
         assert pets.asked == []
+
+
+async def test_a_set_is_read_again_and_published_only_if_it_has_changed() -> None:
+    mcp = McpWeb()
+    network = ToolSettings(network=ToolNetwork(allow=("127.0.0.1",)))
+    async with web(mcp) as server, open_world(tool_settings=network) as world:
+        content: dict[str, object] = {"description": "x", "runtime": "mcp", "entry": server.url("/mcp"), "pin": {}}
+        body = {"type": "tools", "name": "srv", "content": content}
+        made = await world.ask("POST", "/v1/resources", body, key=world.acme.admin)
+        assert made.status == 201, made.raw
+        path = f"/v1/resources/{made.body['id']}/pin"
+        same = await world.ask("POST", path, {}, key=world.acme.admin)
+        assert (same.body["created"], [tool["change"] for tool in same.body["tools"]]) == (False, ["same"])
+        mcp.tools[0] = {**mcp.tools[0], "description": "Echoes twice."}
+        mcp.tools.append({"name": "more", "inputSchema": {"type": "object"}})
+        # A list is read at most every five seconds.
+        assert world.vm.tool_sets is not None
+        world.vm.tool_sets.mcp._lists.drop_if(lambda key, read: True)
+        planned = await world.ask("POST", path, {"dryRun": True}, key=world.acme.admin)
+        changes = {tool["name"]: tool["change"] for tool in planned.body["tools"]}
+        assert (planned.body["created"], changes) == (False, {"echo": "changed", "more": "added"})
+        assert "+Echoes twice." in planned.body["tools"][0]["lines"]["description"]
+        again = await world.ask("POST", path, {"bump": "major"}, key=world.acme.admin)
+        assert (again.body["created"], again.body["uri"]) == (True, "resource://tools/srv@2.0.0")
+        actions = [(action, target) for action, target, _ in await world.audit(world.acme.tenant_id)]
+        assert actions.count(("resource.pin", "tools/srv")) == 2
+        prompt = {"type": "prompts", "name": "p", "content": {"text": "x"}}
+        other = await world.ask("POST", "/v1/resources", prompt, key=world.acme.admin)
+        refused = await world.ask("POST", f"/v1/resources/{other.body['id']}/pin", {}, key=world.acme.admin)
+        assert refused.status == 400, refused.raw

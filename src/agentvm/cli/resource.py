@@ -60,6 +60,7 @@ VERSIONS: Columns = {
     "DIGEST": "digest",
 }
 OUTCOMES: Columns = {"URI": "uri", "OUTCOME": "outcome"}
+TOOL_CHANGES: Columns = {"TOOL": "name", "CHANGE": "change", "PIN": "pin"}
 
 
 def uri(text: str) -> ResourceUri:
@@ -238,6 +239,31 @@ def versions(api: Api, show: Show, uri: ResourceUri) -> None:
         tags.setdefault(version, []).append(tag)
     items = [{**item, "pointers": tags.get(item["version"], [])} for item in page["items"]]
     show.items(items, VERSIONS, none="No versions found.")
+
+
+@resource.command("pin")
+@uri_argument
+@click.option("--bump", type=click.Choice(["patch", "minor", "major"]), default="patch", help="Which number goes up.")
+@dry_run_option
+@tenant_command
+def pin(api: Api, show: Show, uri: ResourceUri, bump: Bump, dry_run: bool) -> None:
+    """Read the tools of a set from its source again.
+
+    If a server has changed its tools, a new version is published with them. With --dry-run the changes are only shown.
+    """
+    report = api.call("resource.pin", _name(uri), bump=bump, dry_run=dry_run or None)
+    show.items(report["tools"], TOOL_CHANGES, none="The set has no tools.")
+    if show.as_json:
+        return
+    for tool in report["tools"]:
+        for member, lines in tool.get("lines", {}).items():
+            _print_lines(f"{plain(tool['name'])} {member}:\n{lines}")
+    for warning in report.get("warnings", ()):
+        click.echo(f"Warning: {plain(warning)}", err=True)
+    if dry_run:
+        click.echo("Dry run: nothing was published.", err=True)
+    else:
+        show.done(f"Published {plain(report['uri'])}." if report["created"] else f"Unchanged: {plain(report['uri'])}.")
 
 
 @resource.command("tag")

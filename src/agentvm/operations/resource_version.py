@@ -4,15 +4,18 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from agentvm.errors.resource import ResourceNotFound
+from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
+from agentvm.errors.tool import McpConsentRequired
 from agentvm.model.base import Record
 from agentvm.model.resource import DEPTH_MAX, VersionId
+from agentvm.model.semver import Bump
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.resource_views import READ, RESOURCE, WRITE, VersionView, resource_record, version_view
+from agentvm.operations.resource_views import READ, RESOURCE, WRITE, VersionView, resource_record, uri_of, version_view
 from agentvm.protocol.records import ResourceRecord
 from agentvm.protocol.requests import Request
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
+from agentvm.tools.sets import ToolChange
 
 operation = OperationGroup("resources")
 
@@ -82,6 +85,43 @@ async def set_yanked(context: Context, request: ResourceSetYanked) -> VersionVie
     resource = await resources.find(request.resource_id)
     version = await resources.registry.yank(resources.author, resource.resource_id, request.version, yanked=request.yanked)
     return version_view(version, resource, context.tenant_id)
+
+
+class PinView(Record):
+    """`uri` names the version that has these tools; it is a new one if `created`."""
+
+    uri: str
+    created: bool
+    tools: tuple[ToolChange, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class ResourcePin(Request[PinView]):
+    """`dryRun` only tells what has changed; the new version is the next patch unless `bump` says otherwise."""
+
+    resource_id: str
+    bump: Bump = "patch"
+    dry_run: bool = False
+
+
+@operation(
+    "resource.pin",
+    needs=WRITE,
+    http=Http("POST", f"{RESOURCE}/pin", names=("PinRequest", None)),
+    audit="resource.pin",
+    raises=(ResourceNotFound, ResourceInvalid, McpConsentRequired),
+)
+async def pin(context: Context, request: ResourcePin) -> PinView:
+    """Read the tools of a set from its source again.
+
+    If they have changed a new version is published with them; images that are locked to the old version keep it.
+    """
+    resource = await context.resources.find(request.resource_id)
+    context.target, context.is_dry_run = f"{resource.type}/{resource.name}", request.dry_run
+    published, changes, warnings = await context.resources.pin(resource, request.bump, dry_run=request.dry_run)
+    version = resource.latest if published is None else published.version.version
+    uri = f"{uri_of(resource, context.tenant_id)}@{version}"
+    return PinView(uri=uri, created=published is not None, tools=changes, warnings=warnings)
 
 
 class ResourceTag(Request[None]):

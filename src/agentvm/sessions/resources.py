@@ -4,21 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import InvalidInput
 from agentvm.model.resource import Resource, ResourceType
+from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS, why_idle
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
+from agentvm.resources.tool import SETS
 from agentvm.resources.tool_set import names_source
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.tools.base import Caller
-from agentvm.tools.sets import FrozenSet
+from agentvm.tools.sets import FrozenSet, ToolChange, compare
 
 Warned = tuple[str, ...]
 """Sentences about parts of a published content that this server does not act upon."""
@@ -73,6 +77,26 @@ class ResourceLibrary:
         change = replace(change, content=frozen.content)
         published = await self.registry.revise(self.author, resource.resource_id, change)
         return published, (*self._idle(resource.type, change.content), *frozen.notes)
+
+    async def pin(
+        self, resource: Resource, bump: Bump, *, dry_run: bool
+    ) -> tuple[Published | None, tuple[ToolChange, ...], Warned]:
+        """Reads the tools of a set from its source again, and publishes a version with them if they have changed."""
+        closure = await self.closure(resource, None)
+        before = msgspec.json.decode(closure.root.content)
+        if resource.type != "tools" or before.get("runtime") not in SETS:
+            raise InvalidInput("Only a set of tools, with the runtime openapi or mcp, is pinned")
+        after = {name: value for name, value in before.items() if name not in ("frozen", "pin")}
+        frozen = await self._freeze("tools", after)
+        after = dict(frozen.content)
+        if pinned := {name: after["frozen"][name]["pin"] for name in before.get("pin") or {} if name in after["frozen"]}:
+            after["pin"] = pinned
+        changes = compare(before, after)
+        if dry_run or all(change.change == "same" for change in changes):
+            return None, changes, frozen.notes
+        revision = VersionChange(content=after, bump=bump, expected=closure.root.version.digest)
+        published, warned = await self.publish(resource, revision)
+        return published, changes, (*warned, *frozen.notes)
 
     async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:
         """Returns the content as it is stored: that of a set of tools with its tools."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -10,12 +10,13 @@ from anyio.to_thread import run_sync
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import McpConsentRequired
+from agentvm.model.base import Record
 from agentvm.model.resource import digest_of, some_of
 from agentvm.resources.kind import JsonObject, accept
 from agentvm.resources.tool import FrozenTool, ToolContent, Tools
 from agentvm.resources.tool_entry import parse_http, parse_mcp, parse_openapi
 from agentvm.tools.base import Caller
-from agentvm.tools.mcp.listing import ListedTool, clean, clean_schema
+from agentvm.tools.mcp.listing import ListedTool, clean, clean_schema, difference
 from agentvm.tools.mcp.servers import McpServers
 from agentvm.tools.openapi import DOCUMENT_MAX_BYTES, read_openapi
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
@@ -29,6 +30,45 @@ class FrozenSet:
 
     content: JsonObject
     notes: tuple[str, ...] = ()
+
+
+class ToolChange(Record):
+    """The difference of one tool between two readings of a set; `lines` has what was removed and added, by member."""
+
+    name: str
+    change: Literal["added", "removed", "changed", "same"]
+    pin: str | None = None
+    """Digest that the tool of an MCP server has now."""
+    lines: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ToolChange, ...]:
+    """Returns the tools of two contents of a set, by name."""
+    old, new = _listed(before), _listed(after)
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        pin = (after["frozen"].get(name) or {}).get("pin")
+        if name not in old or name not in new:
+            changes.append(ToolChange(name=name, change="added" if name in new else "removed", pin=pin))
+            continue
+        same = before["frozen"][name] == after["frozen"][name]
+        lines = {} if same else difference(old[name], new[name])
+        changes.append(ToolChange(name=name, change="same" if same else "changed", pin=pin, lines=lines))
+    return tuple(changes)
+
+
+def _listed(content: Mapping[str, Any]) -> dict[str, ListedTool]:
+    return {
+        name: ListedTool(
+            name=name,
+            input_schema=tool["inputSchema"],
+            title=tool.get("title"),
+            description=tool["description"],
+            output_schema=tool.get("outputSchema"),
+            annotations=tool.get("annotations"),
+        )
+        for name, tool in (content.get("frozen") or {}).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

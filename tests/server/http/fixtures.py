@@ -20,6 +20,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, T
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
+from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId
 from agentvm.resources.registry import Author, NewVersion
@@ -204,9 +205,11 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(*, auth: bool = True) -> AsyncIterator[World]:
+async def open_world(*, auth: bool = True, tool_settings: ToolSettings | None = None) -> AsyncIterator[World]:
     clock = Clock()
-    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off"))
+    config = ServerConfig(
+        system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off"), tools=tool_settings or ToolSettings()
+    )
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         first = vm.first_key
         world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())
