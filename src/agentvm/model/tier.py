@@ -75,6 +75,8 @@ class Job(Record):
     """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Functions of the server that Python code may call as `tools.<name>(…)`, each with the names of its parameters."""
+    packages: tuple[str, ...] = ()
+    """Python packages that the code can import."""
     key: str = ""
     """The call that the job belongs to; stable over restarts."""
     owner: str = ""

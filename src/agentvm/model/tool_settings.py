@@ -29,6 +29,25 @@ class ToolNetwork(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PackageSettings(Group):
+    """Packages of sandboxes, which are installed from an index when they are first needed."""
+
+    index: Annotated[
+        Text | None,
+        setting(
+            "Address of the package index, as that of pip's `--index-url`.",
+            "restart",
+            url=True,
+            unset="sandboxes with packages are refused",
+        ),
+    ] = None
+    hosts: Annotated[tuple[Text, ...], setting("Hosts that the files of the index lie on, if they are others.", "restart")] = ()
+    max_megabytes: Annotated[
+        Count, setting("Disk space of installed packages; those unused for longest are removed.", "restart")
+    ] = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolSearchSettings(Group):
     """The search engine of the tool web_search, which agents have only with one."""
 
@@ -96,6 +115,7 @@ class ToolSettings(Group):
         setting("Whether a message that is exactly `/approve` or `/deny` answers the calls that wait.", tenant="any"),
     ] = "off"
     network: ToolNetwork = ToolNetwork()
+    packages: PackageSettings = PackageSettings()
     tiers: TierSettings = field(default_factory=TierSettings)
     search: ToolSearchSettings = field(default_factory=ToolSearchSettings)
     mcp_servers: Mapping[str, McpServerEntry] = field(default_factory=dict)

@@ -38,6 +38,8 @@ class Hello(Message):
     rootfs: str | None = None
     first_uid: int = 0
     uids: int = 0
+    layers: str = ""
+    """Folder with the packages of sandboxes; empty if there are none."""
     namespaces: bool = True
     """False leaves them out, though the kernel may have them: for tests of hosts that forbid them."""
 
@@ -117,6 +119,8 @@ class JobWork(Message):
     functions: dict[str, list[str]] = {}
     """Functions of the server that the code may call, each with the names of its parameters."""
     network: bool = False
+    layer: str = ""
+    """Name of the layer with the packages of the job."""
 
 
 class Listening(Message):

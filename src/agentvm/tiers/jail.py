@@ -50,6 +50,8 @@ class Jail:
     """Folder of the workspaces of jobs without private mounts."""
     readable: tuple[str, ...]
     """Paths that such a job may read."""
+    layers: bool = False
+    """Whether packages can be mounted."""
     address_bytes: int
     """Addresses that the interpreter has in use already, which are not the job's."""
 
@@ -92,9 +94,11 @@ class Jail:
         if not self.namespaces:
             kernel.prctl(Prctl.SET_SUBREAPER, 1)
 
-    def mount(self, bounds: Bounds, uid: int) -> None:
+    def mount(self, bounds: Bounds, uid: int, layer: str) -> None:
         if self.namespaces:
             mounts.mount_workspace(bounds.disk_bytes, bounds.files, uid)
+            if self.layers:
+                mounts.mount_layer(layer)
             if self.proc:
                 mounts.mount_processes()
 

@@ -72,7 +72,7 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
     if hello.namespaces:
         why = why_no_namespaces()
     if not why:
-        proc = _enter_root(hello.rootfs)
+        proc = _enter_root(hello.rootfs, hello.layers)
     mode = "none" if not filters else "namespaces" if not why else "landlock" if newest else "none"
     if mode == "landlock" and hello.rootfs is not None:
         mode, why = "none", f"tools.rootfs needs private mounts, and {why}"
@@ -82,6 +82,7 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
         landlock=newest,
         own_uid=own_uid,
         scratch=make_scratch() if mode == "landlock" else "",
+        layers=bool(hello.layers),
         readable=tuple(path for path in mounts.readable_on_host() if os.path.exists(path)),
         address_bytes=address_bytes(),
     )
@@ -171,10 +172,10 @@ def _try_job_namespaces() -> None:
         raise OSError("the child failed")
 
 
-def _enter_root(rootfs: str | None) -> bool:
+def _enter_root(rootfs: str | None, layers: str) -> bool:
     _own_namespaces()
     socket.sethostname("sandbox")
-    shows_processes = mounts.move_into_root(rootfs)
+    shows_processes = mounts.move_into_root(rootfs, layers)
     return shows_processes and kernel.can(_try_proc)
 
 

@@ -51,6 +51,8 @@ class LauncherSettings:
     first_uid: int = 1_600_000_000
     uids: int = 16_384
     """Uids of jobs, one each, when the server runs as root."""
+    layers: str = ""
+    """Folder with the packages of sandboxes; empty if there are none."""
     namespaces: bool = True
     idle_seconds: float = IDLE_SECONDS
     command: tuple[str, ...] = (sys.executable, "-P", "-s", PROGRAM)
@@ -281,6 +283,7 @@ class LauncherHost:
             rootfs=settings.rootfs,
             first_uid=settings.first_uid,
             uids=settings.uids,
+            layers=settings.layers,
             namespaces=settings.namespaces,
         )
         try:

@@ -15,6 +15,8 @@ from agentvm.tiers.kernel import MountFlag
 
 WORKSPACE = "/workspace"
 TEMPORARY = "/tmp"
+PACKAGES = "/packages"
+_LAYERS = "/layers"
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_FILES = (
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types",
@@ -46,15 +48,15 @@ def readable_on_host() -> tuple[str, ...]:
     return (*PROGRAMS, *_SHARED_FILES, *python_folders())
 
 
-def move_into_root(rootfs: str | None) -> bool:
+def move_into_root(rootfs: str | None, layers: str = "") -> bool:
     """Builds the root and moves this process into it. Needs a mount namespace of its own, and power over it.
 
-    Programs come from `rootfs` if there is one. Returns whether processes can be shown under /proc.
+    Programs come from `rootfs` if there is one, packages from `layers`. Returns whether processes can be shown under /proc.
     """
     kernel.mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
     above = "" if rootfs is None else os.path.realpath(rootfs)
     sources = {path: above + path for path in (*PROGRAMS, *(_SHARED_FILES if rootfs is None else ("/etc",)), *DEVICES)}
-    sources |= {path: path for path in (*DEVICES, *python_folders())}
+    sources |= {path: path for path in (*DEVICES, *python_folders())} | ({_LAYERS: layers} if layers else {})
     # Opened before the site is covered: one of them may lie below it.
     opened = {path: os.open(source, os.O_PATH | os.O_CLOEXEC) for path, source in sources.items() if _is_bound(source)}
     links = {path: os.readlink(source) for path, source in sources.items() if os.path.islink(source) and path in PROGRAMS}
@@ -69,7 +71,7 @@ def move_into_root(rootfs: str | None) -> bool:
     for path, text in _OWN_FILES.items() if rootfs is None else ():
         _parent_of(site + path)
         Path(site + path).write_text(text)
-    for path in (WORKSPACE, TEMPORARY, "/proc"):
+    for path in (WORKSPACE, TEMPORARY, PACKAGES, "/proc"):
         os.mkdir(site + path)
     shows_processes = _bind_proc(host_proc, site + "/proc")
     os.chdir(site)
@@ -117,6 +119,13 @@ def mount_workspace(disk_bytes: int, files: int, uid: int) -> None:
     options = f"size={disk_bytes},nr_inodes={files},mode=700,uid={uid},gid={uid}"
     for folder in (WORKSPACE, TEMPORARY):
         kernel.mount("tmpfs", folder, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
+
+
+def mount_layer(layer: str) -> None:
+    """Shows the packages of one job, read-only as they are, and takes those of all others away."""
+    if layer:
+        kernel.mount(f"{_LAYERS}/{layer}", PACKAGES, None, MountFlag.BIND)
+    kernel.unmount(_LAYERS)
 
 
 def mount_processes() -> None:

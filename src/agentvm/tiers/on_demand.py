@@ -47,7 +47,7 @@ class TiersOnDemand:
 
     async def _serve(self) -> None:
         opening, scheduler = _module("agentvm.tiers.opening"), _module("agentvm.tiers.scheduler")
-        async with opening.open_tiers(self._settings().tools) as opened:
+        async with opening.open_tiers(self._settings().tools, self._settings().system.data_dir) as opened:
             self._scheduler = scheduler.Scheduler(
                 opened.tiers,
                 slots=opened.slots,

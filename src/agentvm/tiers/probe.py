@@ -50,6 +50,7 @@ def offer_of(report: HostReport) -> Offer:
             processes="total",
         ),
         egress=apart,
+        packages=apart,
         max_disk_bytes=MAX_DISK_BYTES,
         start_ms=START_MS,
     )

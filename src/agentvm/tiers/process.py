@@ -5,6 +5,7 @@ It needs nothing but Linux. The first job starts the launcher; a job then costs 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import msgspec
 
@@ -14,7 +15,8 @@ from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.frames import Bounds, HostReport, JobWork
 from agentvm.tiers.jailed_job import JailedJob
-from agentvm.tiers.launcher_host import LauncherHost, LauncherSettings, open_launcher_host
+from agentvm.tiers.launcher_host import JailLink, LauncherHost, LauncherSettings, open_launcher_host
+from agentvm.tiers.layers import NO_INDEX, Layers, LayerSettings
 from agentvm.tiers.probe import NO_LAUNCHER, offer_of
 
 _ROLES = frozenset({"python", "shell", "javascript", "command"})
@@ -25,9 +27,10 @@ class ProcessTier:
 
     name: TierName = "process"
 
-    def __init__(self, host: LauncherHost, policy: EgressPolicy) -> None:
+    def __init__(self, host: LauncherHost, policy: EgressPolicy, layers: Layers | None) -> None:
         self._host = host
         self._policy = policy
+        self._layers = layers
         self.report: HostReport | None = None
         """The findings of the first launcher about this machine."""
 
@@ -59,6 +62,30 @@ class ProcessTier:
         offer = await self.offer()
         if offer.missing or job.engine not in _ROLES or (job.network and not offer.egress):
             raise TierUnavailable(offer.missing or f"The tier process offers no {job.engine} with this network")
+        async with self._layer(job) as layer, self._jail(job, offer, stdin=stdin, grouped=grouped) as jail:
+            try:
+                await jail.line.send(_work(job, layer))
+            except OSError:
+                # The jail may have ended already; it says why.
+                pass
+            with JailedJob(job, jail, self._policy) as jailed:
+                yield jailed
+
+    @asynccontextmanager
+    async def _layer(self, job: Job) -> AsyncIterator[str]:
+        """The layer with the packages of a job; empty if it has none."""
+        if not job.packages:
+            yield ""
+            return
+        if job.engine == "javascript":
+            raise TierUnavailable("packages are those of Python; this sandbox runs javascript")
+        if self._layers is None:
+            raise TierUnavailable(NO_INDEX)
+        async with self._layers.hold(job.packages, self.run) as layer:
+            yield layer
+
+    @asynccontextmanager
+    async def _jail(self, job: Job, offer: Offer, *, stdin: bytes | None, grouped: bool) -> AsyncIterator[JailLink]:
         # A control group counts what limits for each process cannot. Files of the workspace are memory, too.
         limits = job.limits
         memory = limits.memory_bytes + limits.disk_bytes if grouped and "cgroup" in offer.walls else 0
@@ -66,20 +93,14 @@ class ProcessTier:
             self._host.lease() as launcher,
             launcher.job(has_stdin=stdin != b"", memory_bytes=memory, processes=limits.processes) as jail,
         ):
-            try:
-                await jail.line.send(_work(job))
-            except OSError:
-                # The jail may have ended already; it says why.
-                pass
-            with JailedJob(job, jail, self._policy) as jailed:
-                yield jailed
+            yield jail
 
 
 def _input(job: Job) -> bytes | None:
     return None if job.input is None else msgspec.json.encode(job.input)
 
 
-def _work(job: Job) -> JobWork:
+def _work(job: Job, layer: str) -> JobWork:
     limits = job.limits
     return JobWork(
         role=job.engine,
@@ -99,13 +120,18 @@ def _work(job: Job) -> JobWork:
         executable=sorted(job.executable),
         functions={name: list(parameters) for name, parameters in job.functions.items()},
         network=bool(job.network),
+        layer=layer,
     )
 
 
 @asynccontextmanager
 async def open_process_tier(
-    settings: LauncherSettings | None = None, policy: EgressPolicy | None = None
+    settings: LauncherSettings | None = None, policy: EgressPolicy | None = None, layers: LayerSettings | None = None
 ) -> AsyncIterator[ProcessTier]:
-    """Yields the tier; when the context is left, its launcher and all jails are gone."""
+    """Yields the tier, which has packages with `layers` only. When the context is left, its launcher and all jails are gone."""
+    settings = settings or LauncherSettings()
+    if layers is not None and layers.index is not None:
+        layers.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        settings = replace(settings, layers=str(layers.folder))
     async with open_launcher_host(settings) as host:
-        yield ProcessTier(host, policy or EgressPolicy())
+        yield ProcessTier(host, policy or EgressPolicy(), Layers(layers) if settings.layers and layers else None)

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from agentvm.tiers import frames
 from agentvm.tiers.frames import Asking, HostAnswer, JobWork, Value
+from agentvm.tiers.mounts import PACKAGES
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 MAIN = "main.py"
@@ -76,7 +77,10 @@ def environment(work: JobWork, workspace: str, temporary: str) -> dict[str, str]
         variables |= _as_variables(arguments if isinstance(arguments, dict) else {})
     if work.role == "javascript" and work.input is not None:
         variables["AVM_INPUT"] = work.input.decode()
-    return variables | work.env
+    variables |= work.env
+    if work.layer:
+        variables["PYTHONPATH"] = ":".join(filter(None, [work.env.get("PYTHONPATH"), PACKAGES]))
+    return variables
 
 
 def _as_variables(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -161,7 +165,7 @@ def _put_on_its_own(variables: dict[str, str]) -> None:
     for name in _HIDDEN:
         sys.modules.pop(name, None)
     sys.argv = [MAIN]
-    sys.path = [os.getcwd(), *_LIBRARY]
+    sys.path = [os.getcwd(), *_LIBRARY, *filter(None, variables.get("PYTHONPATH", "").split(":"))]
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)

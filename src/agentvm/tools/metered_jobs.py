@@ -55,7 +55,7 @@ class MeteredJobs:
         began, placed, result = time.monotonic(), None, None
         limits = msgspec.structs.replace(job.limits, wall_ms=min(job.limits.wall_ms, hold.seconds * 1000))
         try:
-            limited = msgspec.structs.replace(job, limits=limits)
+            limited = msgspec.structs.replace(job, limits=limits, packages=need.packages)
             placed, result = await scheduler.run(need, limited, tenant=owner.tenant_id, calls=calls, rules=rules)
         finally:
             # Of a job that was lost nobody knows more than when it began.
