@@ -300,6 +300,8 @@ class JailedProcess:
 
     async def receive(self) -> bytes:
         data = await _read(self._jail.stdout)
+        if not data:
+            self._keep_ready_errors()
         if not data and self._jail.is_gone and self._jail.ended is None:
             raise self._jailed.lost("its launcher has ended")
         return data
@@ -307,8 +309,19 @@ class JailedProcess:
     async def keep_errors(self) -> None:
         """Keeps the end of what the program writes to stderr."""
         while data := await _read(self._jail.stderr):
-            self._tail += data
-            del self._tail[:-_STDERR_TAIL_BYTES]
+            self._keep(data)
+
+    def _keep_ready_errors(self) -> None:
+        """Keeps the last words of a program that has ended; the task that waits for them may come too late."""
+        try:
+            while data := os.read(self._jail.stderr, PIECE_BYTES):
+                self._keep(data)
+        except BlockingIOError:
+            pass
+
+    def _keep(self, data: bytes) -> None:
+        self._tail += data
+        del self._tail[:-_STDERR_TAIL_BYTES]
 
 
 async def _read(descriptor: int) -> bytes:

@@ -31,7 +31,7 @@ class OpenTiers:
 
 @asynccontextmanager
 async def open_tiers(settings: ToolSettings, data_dir: str) -> AsyncIterator[OpenTiers]:
-    """Yields the tiers; packages are kept in the data directory, if there is one. When the context is left, nothing of them is left on this machine."""
+    """Yields the tiers, which keep packages in the data directory. When the context is left, no process of them is left."""
     launcher = LauncherSettings(rootfs=settings.rootfs, first_uid=settings.uids, uids=UID_COUNT_MAX)
     policy = EgressPolicy(rules=AddressRules.parse(settings.network.allow))
     async with AsyncExitStack() as stack:
