@@ -38,6 +38,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tools.builtin.ask_user import AskUser
+from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
@@ -167,6 +168,7 @@ async def open_tools(
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
+    tools += [tool_of(made) for made in FILE_TOOLS]
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())
@@ -212,6 +214,7 @@ async def open_monitored_runtime(
             cost=services.prices.cost,
             meter=services.metering,
             choose=services.tenancy.own_keys.choose,
+            admit_bytes=services.tenancy.admit_bytes,
             effectors=(
                 monitor.metrics,
                 TurnLines(),

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from agentvm.errors import QuotaExceeded
 from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
 from agentvm.model.ids import UserId
@@ -74,6 +75,18 @@ class CallFiles:
             raise FileMissing(path)
         return body
 
+    async def read_all(self, max_bytes: int) -> dict[str, bytes]:
+        files = await self.list()
+        if (size := sum(file.size for file in files)) > max_bytes:
+            raise WorkspaceFull(
+                f"The files of the session have {size:,} bytes, and the sandbox holds {max_bytes:,}. "
+                "Delete files that are not needed, or give the sandbox a larger limit `fileBytes`"
+            )
+        bodies = await self._turn.store.read_bodies({file.digest: file.size for file in files})
+        if missing := [file.path for file in files if file.digest not in bodies]:
+            raise FileMissing(missing[0])
+        return {file.path: bodies[file.digest] for file in files}
+
     async def write(self, path: str, body: bytes, *, executable: bool = False) -> SessionFile:
         name = file_path(path)
         await self.write_all({name: body}, {name} if executable else ())
@@ -88,7 +101,10 @@ class CallFiles:
         named = {file_path(path): body for path, body in files.items()}
         flagged = {file_path(path) for path in executable}
         await self._check(named)
-        await self._turn.ports.admit_bytes(self._turn.tenant_id, self._turn.user_id, sum(map(len, named.values())))
+        try:
+            await self._turn.ports.admit_bytes(self._turn.tenant_id, self._turn.user_id, sum(map(len, named.values())))
+        except QuotaExceeded as error:
+            raise WorkspaceFull(str(error)) from None
         digests = await self._turn.store.put_all(tuple(named.values()), self._now())
         for (path, body), digest in zip(named.items(), digests, strict=True):
             self._changes[path] = FileChange(path=path, digest=digest, size=len(body), executable=path in flagged)

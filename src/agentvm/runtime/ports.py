@@ -87,7 +87,7 @@ class Ports:
     new_id: NewId
     tasks: anyio.abc.TaskGroup
     settings_of: SettingsOf
-    sending: KeyedLock[tuple[TenantId, SessionId, str]]
+    sending: KeyedLock[tuple[TenantId, SessionId, str]] = field(default_factory=KeyedLock)
     """Held while a message is sent under a client key: the same key is used by one sender at a time."""
     cost: Cost
     meter: Meter

@@ -27,7 +27,7 @@ from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.parking import answer_wait, check_edit, watch_expiry
-from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
+from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
 from agentvm.runtime.replay import Replay
@@ -293,6 +293,7 @@ async def open_runtime(
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
     choose: Choose | None = None,
+    admit_bytes: AdmitBytes = admit_all,
     effectors: Sequence[Effector] = (),
     suspends: bool = False,
     recovers_later: bool = False,
@@ -301,8 +302,7 @@ async def open_runtime(
 
     With `recovers_later` the turns of the previous process may still be unknown: see `Runtime.recovered`.
     """
-    broadcaster, histories = Broadcaster(), Histories()
-    ecosystem = Ecosystem(broadcaster, (histories, *effectors))
+    ecosystem = Ecosystem(broadcaster := Broadcaster(), (histories := Histories(), *effectors))
     async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
@@ -315,10 +315,10 @@ async def open_runtime(
             new_id=new_id,
             tasks=tasks,
             settings_of=settings if callable(settings) else lambda tenant_id: settings,
-            sending=KeyedLock(),
             cost=cost,
             meter=meter or Unmetered(),
             histories=histories,
+            admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)

@@ -22,7 +22,7 @@ from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
 from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
-from agentvm.tools.base import CallableTool, CallContext, Outcome, TraitsOfTool
+from agentvm.tools.base import CallableTool, CallContext, Outcome
 
 logger = get_logger(__name__)
 
@@ -238,7 +238,7 @@ def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: st
         runtime=runtime,
         effect=made.effect,
         world=made.world,
-        writes_files=isinstance(made, TraitsOfTool) and made.traits.writes_files,
+        writes_files=bool(getattr(made, "writes_files", False)),
         version=version,
         asks=asks,
     )

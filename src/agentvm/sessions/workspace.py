@@ -107,7 +107,7 @@ class Workspace:
 
     async def check_storage(self, size: int) -> None:
         """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
-        await self.tenancy.quotas.store(self.tenant_id, self.user_id, size, self.accounts.quotas.storage_bytes)
+        await self.tenancy.admit_bytes(self.tenant_id, self.user_id, size)
 
     async def free_storage(self, size: int) -> None:
         """Takes so many bytes off the count, because they were deleted or not stored after all."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agentvm.errors import NotFound
 from agentvm.model.account import Tenant
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
@@ -26,6 +26,10 @@ class Tenancy:
     own_keys: OwnKeys
     store: Store
     """The store, for callers that only read or write rows."""
+
+    async def admit_bytes(self, tenant_id: TenantId, user_id: UserId | None, size: int) -> None:
+        """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many."""
+        await self.quotas.store(tenant_id, user_id, size, self.store.accounts(tenant_id).quotas.storage_bytes)
 
     async def find_tenant(self, principal: Principal, name: str) -> Tenant:
         """Returns a tenant by id or slug. Only the operator finds other tenants than their own; `NotFound` otherwise."""

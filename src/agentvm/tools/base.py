@@ -122,6 +122,9 @@ class SessionFiles(Protocol):
     async def read(self, path: str) -> bytes:
         """Returns all bytes of a file; `FileMissing` without such a file."""
 
+    async def read_all(self, max_bytes: int) -> Mapping[str, bytes]:
+        """Returns the bytes of all files, by path; `WorkspaceFull` if they are more than `max_bytes`."""
+
     async def write(self, path: str, body: bytes, *, executable: bool = False) -> SessionFile:
         """Creates a file, or replaces it."""
 
@@ -242,6 +245,10 @@ class TraitsOfTool:
     @property
     def timeout_seconds(self) -> float:
         return self.traits.timeout_seconds
+
+    @property
+    def writes_files(self) -> bool:
+        return self.traits.writes_files
 
 
 def text_result(text: str) -> CallResult:

@@ -15,10 +15,14 @@ from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.redaction import Redaction
 from agentvm.tools.sandbox_jobs import NO_NEEDS, SandboxSpec, limits_needed, limits_of, need_of, text_of
+from agentvm.tools.session_jobs import keep_files, place_files
 
 CODE_RUNTIMES: frozenset[ToolRuntime] = frozenset({"python", "javascript", "shell", "command"})
 OUTPUT_TAIL_CHARACTERS = 4_000
 """Characters of the end of stderr that the model is told of a program that failed."""
+
+NAMED_FILES_MAX = 50
+"""Changed files that the model is told by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,12 @@ class CodeTool(TraitsOfTool):
             network=self.sandbox.hosts,
             key=context.key,
         )
+        job = await place_files(job, context)
         result = await self.jobs.run_call(context, need_of(job, self.sandbox, self.needs), job)
         if context.secrets is not None:
             result = _redacted(result, context.secrets.redaction)
+        if self.writes_files:
+            result = await keep_files(result, context)
         return _result(self.spec.name, self.runtime, result)
 
 
@@ -79,4 +86,11 @@ def _result(name: str, runtime: ToolRuntime, result: JobResult) -> CallResult:
         return error_result(f"{name} {ended}\n{text_of(result.stderr)[-OUTPUT_TAIL_CHARACTERS:]}")
     if runtime in ("python", "javascript") and result.value is not None:
         return CallResult(type="json", value=result.value)
-    return CallResult(type="text", value=text_of(result.stdout))
+    return CallResult(type="text", value=f"{text_of(result.stdout)}{_changed(result)}")
+
+
+def _changed(result: JobResult) -> str:
+    """Returns a line with the files that a program has changed, for the model; nothing if it has changed none."""
+    paths = sorted({*result.files, *result.deleted})
+    more = f" and {len(paths) - NAMED_FILES_MAX:,} more" if len(paths) > NAMED_FILES_MAX else ""
+    return f"\n[files changed: {', '.join(paths[:NAMED_FILES_MAX])}{more}]" if paths else ""

@@ -118,4 +118,10 @@ def _traits(spec: Mapping[str, Any], runtime: ToolRuntime) -> CallTraits:
     effect: Effect = spec.get("effect") or "write"
     world: World = spec.get("world") or default_world(runtime)
     repeat: Repeat | None = spec.get("repeat")
-    return CallTraits.of(effect, world=world, repeat=repeat, timeout_ms=spec.get("timeoutMs"))
+    return CallTraits.of(
+        effect,
+        world=world,
+        repeat=repeat,
+        timeout_ms=spec.get("timeoutMs"),
+        writes_files=runtime in CODE_RUNTIMES and effect != "read",
+    )

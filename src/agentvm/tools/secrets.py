@@ -155,6 +155,10 @@ class SecretTool:
     def timeout_seconds(self) -> float:
         return self.inner.timeout_seconds
 
+    @property
+    def writes_files(self) -> bool:
+        return bool(getattr(self.inner, "writes_files", False))
+
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         secrets = CallSecrets(self.grants, self.grantee, TenantId(context.caller.tenant_id), self.names)
 

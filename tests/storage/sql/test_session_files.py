@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.conformance.records import SESSION, image, message, session
 from tests.conformance.session_files import change as commit_change
 from tests.conformance.session_files import contents, rewind
-from tests.conformance.store import ACME, settle
+from tests.conformance.store import settle
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engine import open_store
@@ -91,16 +91,3 @@ async def test_many_files_are_one_change(store: Store) -> None:
     files: Files = {f"f{number:04}": str(number).encode() for number in range(3 * PIECE_FILES_MAX)}
     await commit_change(store, files, "m1")
     assert await contents(home) == files
-
-
-async def test_a_session_that_is_purged_takes_its_files_and_their_bytes(store: Store) -> None:
-    home = await settle(store, image())
-    await home.add_session(session("second"), [message("m1")])
-    await commit_change(store, {"a": bytes(600_000), "b": b"x"}, "m2", session_id=SessionId("second"))
-    await store.tenant(ACME).sessions(None).delete(SessionId("second"), 5)
-    assert await store.purge_sessions(10)
-    while await store.collect(10_000_000, grace=1):
-        pass
-    assert await home.files(SessionId("second")).list() == ()
-    left = await store._database.read(lambda connection: connection.fetch("SELECT count(*) FROM blobs"))
-    assert left == [(0,)]

@@ -22,10 +22,11 @@ from agentvm.storage.sql.arrivals import open_arrival
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
+from agentvm.storage.sql.file_changes import copy_files
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import refuse_deleted
-from agentvm.storage.sql.session_files import SessionFileStore, copy_files
+from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.storage.sql.session_write import cut, prepare
 from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of

@@ -3,12 +3,12 @@
 Theory of operation. A change of a file is a row that names the message it came with. Of the changes of a path whose messages
 stand, the latest counts (`session_files` in the schema). So a rewind restores the files without touching them, and a fork
 copies the rows of the messages that it copies. Bytes are stored before the result of the call that wrote them, in commits of
-their own, and claimed for the session; the commit of the result only names them (`write_files`).
+their own, and claimed for the session; the commit of the result only names them (`file_changes.py`).
 """
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -21,27 +21,24 @@ from agentvm.model.ids import MessageId, SessionId
 from agentvm.model.session_file import FileChange, FileDelta, FileUsage, SessionFile
 from agentvm.storage.attachments import CHUNK_BYTES
 from agentvm.storage.sql.attachments import (
-    DROPPED_BYTES_MAX,
-    DROPPED_MAX,
-    IS_UNUSED,
-    NOTED_MAX,
     PIECE_CHUNKS_MAX,
     add_chunks,
     begin_blob,
     complete_blob,
-    drop_blob,
     drop_given_up,
     give_up_blob,
     is_crowded,
     measure_file,
 )
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import items_of, total
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of, total
 from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import Key
 
 PIECE_FILES_MAX = 100
 """Files whose bytes one transaction stores."""
+READ_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes that one query reads, unless one file has more."""
 _PIECE_BYTES = PIECE_CHUNKS_MAX * CHUNK_BYTES
 _HASHED_INLINE_BYTES = 64 * 1024
 _PATH_END = "\U0010ffff"
@@ -58,14 +55,24 @@ _GET = f"SELECT {_COLUMNS} {_OF} AND f.path = ?"
 _LIST = f"SELECT {_COLUMNS} {_OF} AND f.path > ? AND f.path >= ? AND f.path < ? ORDER BY f.path LIMIT ?"
 _USAGE = f"SELECT count(*), {total('f.size')} {_OF}"
 # Also bytes of earlier states, and those that a call has stored and not committed yet.
-_HAS = f"""
-b.digest = :digest AND (
+_IS_OWN = f"""
+(
     EXISTS (SELECT 1 FROM file_changes AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
     OR EXISTS (SELECT 1 FROM file_claims AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
 )
 """
-_CHUNK = f"SELECT c.body FROM blobs AS b JOIN blob_chunks AS c USING (blob_key) WHERE c.number = :number AND {_HAS}"
-_SIZE = f"SELECT b.size FROM blobs AS b WHERE {_HAS}"
+_CHUNK = f"""
+SELECT c.body FROM blobs AS b JOIN blob_chunks AS c USING (blob_key)
+WHERE c.number = :number AND b.digest = :digest AND {_IS_OWN}
+"""
+_SIZE = f"SELECT b.size FROM blobs AS b WHERE b.digest = :digest AND {_IS_OWN}"
+_CHUNKS = f"""
+SELECT b.digest, c.body
+FROM ({items_of(":digests")}) AS wanted {ORDERED_JOIN} blobs AS b ON b.digest = wanted.value
+LEFT JOIN blob_chunks AS c USING (blob_key)
+WHERE {_IS_OWN}
+ORDER BY b.blob_key, c.number
+"""
 _SESSION = "SELECT session_key FROM sessions WHERE tenant_id = :tenant AND container_id = :container AND session_id = :session"
 _OF = """
 FROM sessions AS s JOIN session_files AS f USING (session_key)
@@ -103,33 +110,6 @@ _CLAIM = """
 INSERT INTO file_claims (session_key, blob_key, claimed_at) VALUES (?, ?, ?)
 ON CONFLICT (session_key, blob_key) DO UPDATE SET claimed_at = excluded.claimed_at
 """
-_UNCLAIM = "DELETE FROM file_claims WHERE session_key = ? AND blob_key = ?"
-_POSITION = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
-_LAST_POSITION = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
-_PUT = """
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (session_key, path, position) DO UPDATE
-SET blob_key = excluded.blob_key, is_executable = excluded.is_executable, changed_at = excluded.changed_at
-"""
-_DROP = "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position = ?"
-_COPY = f"""
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
-SELECT copy.session_key, f.path, copy.position, f.blob_key, f.is_executable, f.changed_at
-FROM file_changes AS f
-JOIN all_messages AS said ON said.position = f.position
-JOIN all_messages AS copy ON copy.session_key = ?2 AND copy.message_id = said.message_id
-WHERE f.session_key = ?1 AND f.position > 0 AND said.message_id IN ({items_of("?3")})
-"""
-_COPY_FIRST = """
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
-SELECT ?2, path, 0, blob_key, is_executable, changed_at FROM file_changes WHERE session_key = ?1 AND position = 0
-"""
-_DROP_OLDER = """
-DELETE FROM file_changes WHERE session_key = ?1 AND position < ?2
-  AND path IN (SELECT path FROM file_changes WHERE session_key = ?1 AND position = ?2)
-"""
-_DROP_DELETED = "DELETE FROM file_changes WHERE session_key = ? AND position = ? AND blob_key IS NULL"
-_KEEP = "UPDATE file_changes SET position = 0 WHERE session_key = ? AND position = ?"
 _HISTORY = """
 SELECT f.path, b.digest, b.size, f.is_executable, f.changed_at, m.message_id
 FROM sessions AS s
@@ -140,10 +120,6 @@ WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ? AND (f.positio
   AND f.position <= ? AND (m.rewind_key IS NULL OR m.rewind_key > ?)
 ORDER BY f.position, f.path
 """
-_OLD_CLAIMS = f"SELECT session_key, blob_key FROM file_claims WHERE claimed_at <= ? LIMIT {NOTED_MAX}"
-_RELEASED = "SELECT blob_key FROM blobs WHERE is_released = 1 LIMIT ?"
-_IS_UNUSED = f"SELECT 1 FROM blobs WHERE blob_key = ?1 AND {IS_UNUSED}"
-_KEEP_BLOB = "UPDATE blobs SET is_released = 0 WHERE blob_key = ?"
 
 
 class SessionFileStore(Scope):
@@ -159,6 +135,10 @@ class SessionFileStore(Scope):
     @property
     def _place(self) -> tuple[str, str, str]:
         return (*self._key, self._session_id)
+
+    @property
+    def _scope(self) -> dict[str, str]:
+        return {"tenant": self._key[0], "container": self._key[1], "session": self._session_id}
 
     async def get(self, path: str) -> SessionFile | None:
         return await self._first(_decode, _GET, (*self._place, path))
@@ -177,7 +157,7 @@ class SessionFileStore(Scope):
 
         None when no file of the session has or had these bytes. Each chunk but the last has `CHUNK_BYTES` bytes.
         """
-        scope = dict(zip(("tenant", "container", "session"), self._place, strict=True)) | {"digest": digest}
+        scope = {**self._scope, "digest": digest}
 
         def read(connection: Connection) -> bytes | None:
             for (body,) in connection.fetch(_CHUNK, {**scope, "number": number}):
@@ -195,6 +175,17 @@ class SessionFileStore(Scope):
                 break
         return None if chunk is None else b"".join(chunks)
 
+    async def read_bodies(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """Returns all bytes of several digests, whose sizes are known; those that are gone are left out."""
+        bodies: dict[str, bytes] = {}
+        for piece in _pieces(sizes, READ_BYTES_MAX):
+            scope = {**self._scope, "digests": msgspec.json.encode(list(piece)).decode()}
+            chunks: dict[str, list[bytes]] = {}
+            for digest, body in await self._all(tuple[Any, ...], _CHUNKS, scope):
+                chunks.setdefault(digest, []).extend([] if body is None else [bytes(body)])
+            bodies.update((digest, b"".join(parts)) for digest, parts in chunks.items())
+        return bodies
+
     async def put(self, file: BinaryIO, now: int) -> tuple[str, int]:
         """Stores bytes and claims them for the session; returns their digest and size."""
         digest, size = await anyio.to_thread.run_sync(measure_file, file)
@@ -209,11 +200,13 @@ class SessionFileStore(Scope):
         """Stores the bytes of several files and claims them; returns the digest of each."""
         size = sum(map(len, bodies))
         digests = _digests(bodies) if size <= _HASHED_INLINE_BYTES else await anyio.to_thread.run_sync(_digests, bodies)
-        for piece in _pieces(dict(zip(digests, bodies, strict=True))):
-            if len(piece) == 1 and len(body := next(iter(piece.values()))) > _PIECE_BYTES:
-                await self._put_large(io.BytesIO(body), next(iter(piece)), len(body), now)
+        by_digest = dict(zip(digests, bodies, strict=True))
+        for piece in _pieces({digest: len(body) for digest, body in by_digest.items()}, _PIECE_BYTES):
+            body = by_digest[piece[0]]
+            if len(body) > _PIECE_BYTES:
+                await self._put_large(io.BytesIO(body), piece[0], len(body), now)
             else:
-                await self._put_piece(piece, now)
+                await self._put_piece({digest: by_digest[digest] for digest in piece}, now)
         return digests
 
     async def history(self, last: int, rewound: int) -> tuple[FileDelta, ...]:
@@ -276,81 +269,6 @@ def _claim(connection: Connection, session_key: int, digest: str, now: int) -> N
     connection.execute(_CLAIM, (session_key, rows[0][0], now))
 
 
-def write_files(deltas: Sequence[FileDelta]) -> Callable[[Connection, Any], None]:
-    """Returns the part of a commit that changes files. `ConstraintFailed` when bytes are gone: their claim has expired."""
-
-    def work(connection: Connection, session_key: Any) -> None:
-        for delta in deltas:
-            position = _position(connection, session_key, delta.message_id)
-            for change in delta.changes:
-                _write_change(connection, session_key, position, change, delta.at)
-
-    return work
-
-
-def _position(connection: Connection, session_key: Any, message_id: MessageId | None) -> int:
-    if message_id is None:
-        return int(connection.fetch(_LAST_POSITION, (session_key,))[0][0])
-    rows = connection.fetch(_POSITION, (session_key, message_id))
-    if not rows:
-        raise ConstraintFailed(f"Files name the message {message_id}, which is not stored")
-    return int(rows[0][0])
-
-
-def _write_change(connection: Connection, session_key: Any, position: int, change: FileChange, at: int) -> None:
-    if change.digest is None:
-        if position:
-            connection.execute(_PUT, (session_key, change.path, position, None, 0, at))
-        else:
-            connection.execute(_DROP, (session_key, change.path, 0))
-        return
-    rows = connection.fetch(_FIND_BLOB, (change.digest,))
-    if not rows:
-        raise ConstraintFailed(f"The bytes of {change.path} are gone")
-    blob_key = rows[0][0]
-    connection.execute(_PUT, (session_key, change.path, position, blob_key, int(change.executable), at))
-    connection.execute(_UNCLAIM, (session_key, blob_key))
-
-
-def copy_files(connection: Connection, key: Key, origin: SessionId, fork: SessionId, messages: Sequence[MessageId]) -> None:
-    """Copies the changes that came with these messages to a fork that has the same ones; without any, those of no message."""
-    keys = [connection.fetch(_SESSION, (*key, session_id)) for session_id in (origin, fork)]
-    if not all(keys):
-        return
-    pair = (keys[0][0][0], keys[1][0][0])
-    if messages:
-        connection.execute(_COPY, (*pair, msgspec.json.encode(messages).decode()))
-    else:
-        connection.execute(_COPY_FIRST, pair)
-
-
-def keep_files(connection: Connection, session_key: int, position: int) -> None:
-    """The message is about to be dropped because it is old: its changes stay, as those of no message."""
-    connection.execute(_DROP_OLDER, (session_key, position))
-    connection.execute(_DROP_DELETED, (session_key, position))
-    connection.execute(_KEEP, (session_key, position))
-
-
-def collect_files(connection: Connection, now: int, grace: int) -> int:
-    """Drops claims that nothing came of, and some bytes that no file has any more; how many of these."""
-    for claim in connection.fetch(_OLD_CLAIMS, (now - grace,)):
-        connection.execute(_UNCLAIM, claim)
-    return drop_released(connection)
-
-
-def drop_released(connection: Connection) -> int:
-    """Looks at some bytes that may belong to nobody; returns how many it has looked at."""
-    looked = freed = 0
-    for (blob_key,) in connection.fetch(_RELEASED, (DROPPED_MAX,)):
-        looked += 1
-        connection.execute(_KEEP_BLOB, (blob_key,))
-        if connection.fetch(_IS_UNUSED, (blob_key,)):
-            freed += drop_blob(connection, blob_key)
-        if freed >= DROPPED_BYTES_MAX:
-            break
-    return looked
-
-
 def _decode(row: Sequence[Any]) -> SessionFile:
     path, digest, size, executable, modified_at = row
     return SessionFile(path=path, digest=digest, size=size, executable=bool(executable), modified_at=modified_at)
@@ -364,15 +282,15 @@ def _cut(body: bytes) -> list[bytes]:
     return [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
 
 
-def _pieces(bodies: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
-    """The bytes in pieces of one transaction each; what is larger than a piece is one of its own."""
-    piece: dict[str, bytes] = {}
-    size = 0
-    for digest, body in bodies.items():
-        if piece and (size + len(body) > _PIECE_BYTES or len(piece) >= PIECE_FILES_MAX):
+def _pieces(sizes: Mapping[str, int], max_bytes: int) -> Iterator[list[str]]:
+    """The digests in pieces of one transaction each; what is larger than a piece is one of its own."""
+    piece: list[str] = []
+    total_bytes = 0
+    for digest, size in sizes.items():
+        if piece and (total_bytes + size > max_bytes or len(piece) >= PIECE_FILES_MAX):
             yield piece
-            piece, size = {}, 0
-        piece[digest] = body
-        size += len(body)
+            piece, total_bytes = [], 0
+        piece.append(digest)
+        total_bytes += size
     if piece:
         yield piece

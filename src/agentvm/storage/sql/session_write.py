@@ -18,10 +18,10 @@ from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
+from agentvm.storage.sql.file_changes import write_files
 from agentvm.storage.sql.placed_calls import write_placed_calls
 from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
-from agentvm.storage.sql.session_files import write_files
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 from agentvm.storage.sql.waits import write_waits

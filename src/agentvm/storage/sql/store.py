@@ -23,6 +23,7 @@ from agentvm.storage.sql.definitions import DefinitionStore
 from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
+from agentvm.storage.sql.file_changes import collect_files
 from agentvm.storage.sql.log import LOG_RANGE
 from agentvm.storage.sql.placed_calls import PlacedCallStore
 from agentvm.storage.sql.places import read_place, write_place
@@ -39,7 +40,6 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
-from agentvm.storage.sql.session_files import collect_files
 from agentvm.storage.sql.session_write import add_all, find_gone, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore

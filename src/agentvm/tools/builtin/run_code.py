@@ -19,6 +19,7 @@ from agentvm.resources.sandbox import SandboxLimits
 from agentvm.tools.base import CallContext, CallResult, sound
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.sandbox_jobs import WALL_MAX_MS, SandboxSpec, limits_of, need_of, rendered_sandbox, text_of
+from agentvm.tools.session_jobs import keep_files, place_files
 
 CodeEngine = Literal["python", "shell"]
 CODE_MAX = 1024 * 1024
@@ -85,6 +86,7 @@ class RunCode:
     jobs: MeteredJobs
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     effect: Effect = "write"
+    writes_files: bool = True
 
     @property
     def world(self) -> World:
@@ -120,7 +122,9 @@ class RunCode:
             network=self.sandbox.hosts,
             key=context.key,
         )
+        job = await place_files(job, context)
         result = await self.jobs.run_call(context, need_of(job, self.sandbox), job)
+        result = await keep_files(result, context)
         return CallResult(type="json", value=msgspec.to_builtins(_outcome(result)))
 
 

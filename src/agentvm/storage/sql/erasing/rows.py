@@ -14,9 +14,9 @@ from agentvm.storage.erasing import Advanced
 from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind_others
+from agentvm.storage.sql.file_changes import drop_released
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
-from agentvm.storage.sql.session_files import drop_released
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
 
 LEDGER_ROWS_MAX = 1_000

@@ -17,9 +17,9 @@ from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
+from agentvm.storage.sql.file_changes import keep_files
 from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
-from agentvm.storage.sql.session_files import keep_files
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns

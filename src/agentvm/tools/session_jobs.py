@@ -1,0 +1,55 @@
+"""Session jobs — the files of a session in and out of the sandbox of a call."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agentvm.errors.file import FilePathInvalid
+from agentvm.model.session_file import file_path, folders_of
+from agentvm.model.tier import Job, JobResult
+from agentvm.tools.base import CallContext
+
+
+async def place_files(job: Job, context: CallContext) -> Job:
+    """Returns the job with the files of the session in its workspace; they win over those of the sandbox.
+
+    `WorkspaceFull` when they do not fit.
+    """
+    if context.files is None:
+        return job
+    files = await context.files.list()
+    bodies = await context.files.read_all(job.limits.disk_bytes)
+    executable = job.executable.union(file.path for file in files if file.executable)
+    return msgspec.structs.replace(job, files=_without_clashes({**job.files, **bodies}), executable=executable)
+
+
+async def keep_files(result: JobResult, context: CallContext) -> JobResult:
+    """Takes over the files that a job has changed; returns the result with those that were taken.
+
+    Names that no file of a session can have are left out, and counted. `WorkspaceFull` when the session may not have so much.
+    """
+    if context.files is None:
+        return result
+    named: dict[str, bytes] = {}
+    executable: set[str] = set()
+    left_out = result.left_out
+    for path, body in result.files.items():
+        try:
+            name = file_path(path)
+        except FilePathInvalid:
+            left_out += 1
+            continue
+        named[name] = body
+        if path in result.executable:
+            executable.add(name)
+    deleted = [path for path in result.deleted if path not in named and await context.files.delete(path)]
+    await context.files.write_all(named, executable)
+    return msgspec.structs.replace(
+        result, files=named, executable=frozenset(executable), deleted=tuple(deleted), left_out=left_out
+    )
+
+
+def _without_clashes(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Leaves out files whose names are folders of others: an upload may cross a call."""
+    folders = {folder for path in files for folder in folders_of(path)}
+    return {path: body for path, body in files.items() if path not in folders}
