@@ -60,6 +60,9 @@ def test_a_kind_that_this_server_lacks_makes_no_tool() -> None:
     assert FACTORY.make({**CODE, "runtime": "provider"}) is None
 
 
-def test_a_sandbox_with_a_binary_file_is_refused_by_its_name() -> None:
+def test_a_sandbox_has_its_binary_files_and_an_image_that_lacks_them_is_refused_by_their_names() -> None:
+    made = FACTORY.make({**CODE, "resolved": {"sandbox": {"files": {"logo.png": {"data": "AP8="}, "a": "text"}}}})
+    assert isinstance(made, CodeTool)
+    assert made.sandbox.files == {"logo.png": b"\0\xff", "a": b"text"}
     with pytest.raises(ToolFailed, match=r"logo\.png"):
         FACTORY.make({**CODE, "resolved": {"sandbox": {"files": {"logo.png": {"blob": "sha256:1", "size": 1}}}}})

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from agentvm.errors import InvalidInput
@@ -65,7 +67,17 @@ def test_a_command_needs_its_program() -> None:
 
 def test_the_engine_is_that_of_the_request_or_of_the_sandbox() -> None:
     assert engine_of(None, SandboxSpec(runtime="node")) == "javascript"
-    assert engine_of("shell", SandboxSpec(runtime="python:3.12")) == "shell"
+    here = f"python:{sys.version_info.major}.{sys.version_info.minor}"
+    assert engine_of("shell", SandboxSpec(runtime=here)) == "shell"
+    for other in ("python:3", "python:2.7", "python:3.1", "node:22"):
+        spec = SandboxSpec(runtime=other)
+        if other == "python:3":
+            assert engine_of(None, spec) == "python"
+            continue
+        with pytest.raises(TierUnavailable, match="this server has Python"):
+            engine_of(None, spec)
+        with pytest.raises(TierUnavailable, match="this server has Python"):
+            need_of(Job(engine="python", code="1"), spec)
     with pytest.raises(InvalidInput):
         engine_of(None, SandboxSpec())
     with pytest.raises(TierUnavailable, match="container"):

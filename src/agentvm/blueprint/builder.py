@@ -13,6 +13,7 @@ import msgspec
 
 from agentvm.blueprint.definition import DEFINITION_MAX_BYTES, agent_definition, check_size
 from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plain, references
+from agentvm.blueprint.sandbox_files import with_binary_files
 from agentvm.blueprint.templates import READ_PERMISSION
 from agentvm.drivers.models import Models
 from agentvm.errors import DriverNotFound, InvalidInput, ToolNotFound, shorten
@@ -184,8 +185,17 @@ class _Resolution:
     async def render(self, merged: Definition, closures: Mapping[Reference, VersionClosure]) -> Definition:
         """Returns the snapshot."""
         if sum(closure.weight for closure in closures.values()) <= INLINE_MAX_BYTES:
-            return self._render(merged, closures)
-        return await anyio.to_thread.run_sync(self._render, merged, closures)
+            definition = self._render(merged, closures)
+        else:
+            definition = await anyio.to_thread.run_sync(self._render, merged, closures)
+        return await with_binary_files(definition, self._read_blob)
+
+    async def _read_blob(self, digest: str) -> bytes | None:
+        store = self._builder.resources.store.resources(self._builder.tenant_id)
+        for version_id in self._nodes:
+            if (body := await store.blob(version_id, digest)) is not None:
+                return body
+        return None
 
     def _render(self, merged: Definition, closures: Mapping[Reference, VersionClosure]) -> Definition:
         at = {reference.place: (reference, closure) for reference, closure in closures.items()}

@@ -5,6 +5,7 @@ network and the limits are the server's defaults.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,11 +68,11 @@ class SandboxSpec(Record):
 
 
 def rendered_sandbox(tool: str, rendered: Mapping[str, Any]) -> SandboxSpec:
-    """Returns the sandbox that an image holds for a tool; `ToolFailed` when the tool cannot use it."""
+    """Returns the sandbox that an image holds for a tool; `ToolFailed` when the image lacks one of its files."""
     files = rendered.get("files") or {}
-    if binary := next((path for path, content in files.items() if not isinstance(content, str)), None):
-        raise ToolFailed(f"The sandbox of {tool} has a file that is no text ({binary}); tools cannot use those yet")
-    return SandboxSpec.of(rendered, {path: content.encode() for path, content in files.items()})
+    if binary := [path for path, content in files.items() if not isinstance(content, str) and "data" not in content]:
+        raise ToolFailed(f"The image of {tool} is older than its file {binary[0]}, which is no text; build it again")
+    return SandboxSpec.of(rendered, bytes_of(msgspec.convert(files, dict[str, FileContent])))
 
 
 def limits_of(*layers: SandboxLimits) -> JobLimits:
@@ -109,6 +110,7 @@ def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
     if spec.isolator is not None and spec.isolator not in _ISOLATORS:
         known = ", ".join(_ISOLATORS)
         raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {known}")
+    _check_runtime(spec)
     engine = job.engine
     if engine == "command" and "/" not in job.argv[0]:
         engine = f"binary:{job.argv[0]}"
@@ -149,13 +151,23 @@ def _shown(data: bytes) -> FileContent:
 
 def engine_of(name: str | None, spec: SandboxSpec) -> str:
     """The engine that a request names, or the one of its sandbox; they must not contradict each other."""
-    runtime = None if spec.runtime is None else spec.runtime.partition(":")[0]
-    own = None if runtime is None else _ENGINES.get(runtime)
+    _check_runtime(spec)
+    own = None if spec.runtime is None else _ENGINES[spec.runtime.partition(":")[0]]
     if name is None and own is None:
         raise InvalidInput("`engine` is missing: python, shell, javascript or command")
-    if runtime is not None and own is None:
-        raise TierUnavailable(f"The sandbox asks for the runtime {shorten(spec.runtime or '')}, which needs a container")
     return name or own or ""
+
+
+def _check_runtime(spec: SandboxSpec) -> None:
+    """Refuses a runtime, or a version of Python, that is not this machine's: nothing runs in another than it asks for."""
+    name, _, version = (spec.runtime or "python").partition(":")
+    if name not in _ENGINES:
+        raise TierUnavailable(f"The sandbox asks for the runtime {shorten(spec.runtime or '')}, which needs a container")
+    here = ".".join(map(str, sys.version_info[:3]))
+    if version and (name != "python" or not f"{here}.".startswith(f"{version}.")):
+        raise TierUnavailable(
+            f"The sandbox asks for {shorten(spec.runtime or '')}; this server has Python {here}, and no images"
+        )
 
 
 def check_files(files: Mapping[str, bytes], limits: JobLimits) -> None:
