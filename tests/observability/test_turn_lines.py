@@ -5,7 +5,7 @@ import pytest
 
 from agentvm import log
 from agentvm.events.base import Event, EventData, EventScope
-from agentvm.events.turn import TurnRequest, TurnResponse
+from agentvm.events.turn import TurnParked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.usage import Usage
 from agentvm.observability.turn_lines import TurnLines
@@ -55,3 +55,23 @@ def test_a_turn_that_ends_is_one_line_with_who_how_long_and_how_much(entries: li
     )
     assert (first["session_id"], first["turn_id"], first["model"]) == ("s1", "t1", "m")
     assert "user_id" not in second, "nothing is kept of a turn that has ended"
+
+
+def test_a_parked_turn_keeps_nothing_in_memory_and_its_user_is_known_when_it_goes_on(entries: list[dict[str, Any]]) -> None:
+    lines, turn_id, message_id = TurnLines(), TurnId("t1"), MessageId("m1")
+    lines.react(told(TurnRequest(turn_id=turn_id, message_id=message_id, timestamp=1, user_id=UserId("u1"))))
+    lines.react(told(TurnParked(turn_id=turn_id, message_id=message_id, waits=(), active=5, timestamp=2)))
+    assert lines._users == {}
+    lines.react(told(TurnResumed(turn_id=turn_id, message_id=message_id, attempt=0, timestamp=3, user_id=UserId("u1"))))
+    end = TurnResponse(
+        turn_id=turn_id,
+        message_id=message_id,
+        outcome="completed",
+        stop_reason="end_turn",
+        duration=1,
+        usage=Usage(input_tokens=1, output_tokens=1),
+        timestamp=9,
+    )
+    lines.react(told(end))
+    assert [entry["user_id"] for entry in entries] == ["u1"]
+    assert lines._users == {}

@@ -1,13 +1,14 @@
 """Waits beside everything else that people do with a session, and who reaches them."""
 
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from tests.operations.fixtures import Desk, ask_at_once
 from tests.operations.test_tool import answer_to, struck, waiting
 
 from agentvm.errors.tool import WaitForbidden
+from agentvm.model.account import UserRole
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId, UserId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.model.wait import ToolWait, WaitId
@@ -102,7 +103,7 @@ async def test_a_key_of_another_container_does_not_reach_a_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("audience", "not_sender", "user", "permissions", "may"),
+    ("audience", "not_sender", "user", "rights", "may"),
     [
         ("sender", False, "alice", MEMBER, True),
         ("sender", False, "bob", MEMBER, False),
@@ -112,14 +113,27 @@ async def test_a_key_of_another_container_does_not_reach_a_wait() -> None:
         ("admins", False, "bob", MEMBER | {"tenants:admin"}, True),
         ("admins", True, "alice", MEMBER | {"tenants:admin"}, False),
         ("owner", False, "bob", MEMBER, False),
+        ("owner", False, "bob", MEMBER | {"tenants:admin"}, False),
+        ("owner", False, "bob", "owner", True),
+        ("owner", True, "alice", "owner", False),
+        ("owner", False, None, MEMBER | {"tenants:admin"}, True),
+        ("owner", False, None, MEMBER, False),
         ("user:bob", False, "bob", MEMBER, True),
         ("user:bob", False, "alice", MEMBER, False),
         ("user:bob", False, None, MEMBER, False),
     ],
 )
-def test_who_may_answer(audience: str, not_sender: bool, user: str | None, permissions: frozenset[str], may: bool) -> None:
+def test_who_may_answer(
+    audience: str, not_sender: bool, user: str | None, rights: frozenset[str] | Literal["owner"], may: bool
+) -> None:
     user_id = None if user is None else UserId(user)
-    principal = Principal(tenant_id=DEFAULT_TENANT, user_id=user_id, permissions=permissions)
+    role, permissions = ("owner", MEMBER | {"tenants:admin"}) if rights == "owner" else ("member", rights)
+    principal = Principal(
+        tenant_id=DEFAULT_TENANT,
+        user_id=user_id,
+        permissions=frozenset(permissions),
+        role=None if user is None else cast(UserRole, role),
+    )
     wait = ToolWait(
         wait_id=WaitId("w"),
         container_id=ContainerId("c1"),
@@ -139,3 +153,40 @@ def test_who_may_answer(audience: str, not_sender: bool, user: str | None, permi
     )
     with nullcontext() if may else pytest.raises(WaitForbidden):
         check_audience(principal, wait)
+
+
+async def test_a_key_that_may_not_read_sessions_sees_no_content_of_a_wait() -> None:
+    async with waiting() as (desk, wait):
+        blind = Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"agent:use"}))
+        (seen,) = (await Desk(desk.vm, desk.vm.attach(blind)).ask("tool_waits"))["waits"]
+        assert seen["waitId"] == wait["waitId"]
+        assert (seen["tool"], seen["fingerprint"]) == (wait["tool"], wait["fingerprint"])
+        assert not {"input", "questions", "url", "answer"} & set(seen)
+        assert wait["input"] == {"n": 1}
+
+
+async def test_an_approval_in_a_session_that_is_set_aside_is_refused_and_the_wait_stays() -> None:
+    async with waiting() as (desk, wait):
+        place = (ContainerId(wait["containerId"]), SessionId(wait["sessionId"]))
+        await desk.vm.runtime.quarantine.put(DEFAULT_TENANT, *place, "a test")
+        refused = await desk.ask("tool_answer", **answer_to(wait, decision="approve"))
+        assert refused["errorCode"] == "session_quarantined"
+        assert len(await open_waits(desk)) == 1
+        await desk.vm.runtime.quarantine.release(DEFAULT_TENANT, *place)
+        await desk.ask("tool_answer", **answer_to(wait, decision="approve"))
+        await desk.hear("turn_response")
+        assert struck == [1]
+
+
+@pytest.mark.parametrize("command", ["agent_destroy", "agent_destroy_all", "image_stop"])
+async def test_who_stops_the_agent_of_a_parked_turn_ends_the_turn(command: str) -> None:
+    async with waiting() as (desk, wait):
+        image_id = await image_of(desk, wait)
+        (agent,) = (await desk.ask("agent_list", containerId=wait["containerId"]))["agents"]
+        named = {"agentId": agent["agentId"], "containerId": wait["containerId"], "imageId": image_id}
+        wanted = {"agent_destroy": "agentId", "agent_destroy_all": "containerId", "image_stop": "imageId"}[command]
+        await desk.ask(command, **{wanted: named[wanted]})
+        heard = await desk.hear("turn_response")
+        assert [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"] == ["interrupted"]
+        assert await open_waits(desk) == []
+        assert struck == []

@@ -60,6 +60,7 @@ class TurnResumed(TurnEvent):
     message_id: MessageId
     attempt: int
     timestamp: int
+    user_id: UserId | None = None
 
 
 class ModelAsked(TurnEvent):

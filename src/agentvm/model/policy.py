@@ -41,7 +41,7 @@ class Approval(Record, forbid_unknown_fields=True):
     """The people who may approve a call, and the time that it waits."""
 
     audience: Audience = "sender"
-    """The sender of the message, the owner of the container, the tenant's administrators, or one user."""
+    """The sender of the message, the owners of the tenant (users with that role), its administrators, or one user."""
     not_sender: bool = False
     """The sender of the message may not approve the call."""
     expires: Duration = "7d"
@@ -70,7 +70,7 @@ def seconds_of(duration: Duration) -> int:
 
 def _audience_rank(audience: Audience) -> int:
     """Orders audiences from the smallest and most trusted one."""
-    return {"admins": 0, "owner": 2, "sender": 3}.get(audience, 1)
+    return {"owner": 0, "admins": 1, "sender": 3}.get(audience, 2)
 
 
 class PolicyRule(Record, forbid_unknown_fields=True):

@@ -36,6 +36,8 @@ class Summary(Record):
     made_at: int
     user_id: UserId | None = None
     """The user who was billed for it."""
+    tainted: bool = False
+    """The summary was made of strangers' text, such as a fetched page."""
 
 
 class RefusedPart(NamedTuple):

@@ -1,7 +1,7 @@
 """Turn lines — one log entry for each ended turn: user, duration, tokens, outcome. Never the content of messages."""
 
 from agentvm.events.base import Event
-from agentvm.events.turn import TurnRequest, TurnResponse
+from agentvm.events.turn import TurnParked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import TurnId, UserId
 
@@ -11,15 +11,18 @@ logger = get_logger(__name__)
 class TurnLines:
     """An effector. Remembers the users of running turns, because the end of a turn does not name them."""
 
-    kinds = (TurnRequest, TurnResponse)
+    kinds = (TurnRequest, TurnParked, TurnResumed, TurnResponse)
 
     def __init__(self) -> None:
         self._users: dict[TurnId, UserId] = {}
 
     def react(self, event: Event) -> None:
         match event.data:
-            case TurnRequest(turn_id=turn_id, user_id=user_id) if user_id is not None:
-                self._users[turn_id] = user_id
+            case TurnRequest(turn_id=turn_id, user_id=str(user_id)) | TurnResumed(turn_id=turn_id, user_id=str(user_id)):
+                self._users[turn_id] = UserId(user_id)
+            case TurnParked(turn_id=turn_id):
+                # It may wait for weeks, and names its user again when it goes on.
+                self._users.pop(turn_id, None)
             case TurnResponse() as end:
                 scope = event.scope
                 logger.info(

@@ -84,14 +84,14 @@ class AgentDestroy(Request[AgentDestroyReply]):
 
 @operation("agent.destroy", needs=USE, command=True)
 async def destroy(context: Context, request: AgentDestroy) -> AgentDestroyReply:
-    """Stop an agent; a running turn ends as interrupted.
+    """Stop an agent; a running turn, and one that waits for answers, ends as interrupted.
 
     `success` is false when there was none. Emits `session_destroyed` and `agent_unregistered`.
     """
     agent = context.find_agent(request.agent_id)
     if agent is not None:
         context.join(agent.container_id)
-        await context.vm.runtime.stop_agent(agent)
+        await context.vm.runtime.stop_agent(agent, ends_parked=True)
     return AgentDestroyReply(agent_id=request.agent_id, success=agent is not None)
 
 
@@ -110,7 +110,7 @@ async def destroy_all(context: Context, request: AgentDestroyAll) -> ContainerId
     for agent in context.vm.runtime.roster.of_container(context.tenant_id, container_id):
         present = context.find_agent(agent.agent_id)
         if present is not None:
-            await context.vm.runtime.stop_agent(present)
+            await context.vm.runtime.stop_agent(present, ends_parked=True)
     return ContainerIdReply(container_id=container_id)
 
 

@@ -68,7 +68,7 @@ async def stop(context: Context, request: ImageStop) -> ImageIdReply:
     """
     _, image = await context.workspace.image(request.image_id)
     context.join(image.container_id)
-    await context.vm.runtime.stop_image(context.tenant_id, image)
+    await context.vm.runtime.stop_image(context.tenant_id, image, ends_parked=True)
     return ImageIdReply(image_id=image.image_id)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from agentvm.errors import ContainerForbidden, InvalidInput
+from agentvm.errors import ContainerForbidden, InvalidInput, SessionQuarantined
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitExpired, WaitForbidden, WaitNotFound
 from agentvm.model.base import record_from
 from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
@@ -135,7 +135,7 @@ class ToolAnswer(Request[ToolAnswerReply]):
     command=True,
     audit="wait.answer",
     http=Http(method="POST", path=f"{_ONE}/answer", id="waits_answer"),
-    raises=(WaitNotFound, WaitAlreadyAnswered, WaitExpired, WaitForbidden),
+    raises=(WaitNotFound, WaitAlreadyAnswered, WaitExpired, WaitForbidden, SessionQuarantined),
 )
 async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
     """Answer a tool call that waits: approve, edit or deny it, or give its result.
@@ -147,6 +147,8 @@ async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
     given = _checked(wait, request)
     reply = ToolAnswerReply(wait_id=wait.wait_id, turn_id=wait.turn_id, decision=request.decision)
     check_audience(context.principal, wait)
+    # Its turn would not go on.
+    context.vm.runtime.quarantine.check(context.tenant_id, wait.session_id)
     if wait.answer is None and wait.expires_at <= context.vm.clock():
         raise WaitExpired(wait.wait_id)
     user_id = context.principal.user_id

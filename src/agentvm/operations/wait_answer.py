@@ -73,8 +73,11 @@ def check_audience(principal: Principal, wait: ToolWait) -> None:
     """Refuses who is not among those who may answer. A principal without a user is a key of the tenant itself."""
     if wait.not_sender and principal.user_id is not None and principal.user_id == wait.sender:
         raise WaitForbidden(wait.wait_id, "somebody other than the sender of the message has to answer")
+    is_key, may_administer = principal.user_id is None, principal.may("tenants:admin")
     match wait.audience.partition(":"):
-        case ("admins" | "owner", _, _) if not principal.may("tenants:admin"):
+        case ("owner", _, _) if not (is_key and may_administer) and principal.role != "owner":
+            raise WaitForbidden(wait.wait_id, "an owner of the tenant has to answer")
+        case ("admins", _, _) if not may_administer:
             raise WaitForbidden(wait.wait_id, "an administrator of the tenant has to answer")
         case ("user", _, user_id) if principal.user_id != user_id:
             raise WaitForbidden(wait.wait_id, "another user has to answer")

@@ -214,7 +214,11 @@ class Answering:
         accepted = self._accepted
         now = accepted.state
         said = turn_events.TurnResumed(
-            turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
+            turn_id=now.turn_id,
+            message_id=now.user_message_id,
+            attempt=accepted.attempt,
+            timestamp=self._ports.clock(),
+            user_id=accepted.bill.user_id,
         )
         await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
         if accepted.asked_for or now.pending:
@@ -292,6 +296,8 @@ class Answering:
 
 def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:
     """Tells whether a stranger's text is in the history, or in its part before one of these calls of the turn."""
+    if history.summary is not None and history.summary.tainted:
+        return True
     for message in history.messages:
         match message:
             case ToolResultMessage(tool_result=result) if result.tainted:

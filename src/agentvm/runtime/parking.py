@@ -18,7 +18,7 @@ from agentvm.model.message import ToolCall
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.schema import misfits
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
-from agentvm.runtime.lifecycle import Move, move
+from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.policy import decide
 from agentvm.runtime.waiting import answer_events
 from agentvm.storage.sql.store import Store
@@ -32,6 +32,8 @@ EXPIRED_MAX = 100
 """Waits that are ended in one go."""
 RETRY_SECONDS = 10.0
 """Pause before waits that are due, and could not be ended, are tried again."""
+WAKE_PAUSES_SECONDS = (0.1, 1.0, 5.0, 30.0, 120.0, 600.0)
+"""Pauses between the attempts to take up a turn whose answer is stored."""
 LONGEST_SLEEP_SECONDS = 60.0
 """Waits that were opened meanwhile, also by another process, are looked for at least so often."""
 
@@ -83,12 +85,31 @@ async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) 
 
 
 async def wake(agent: "Agent", turn_id: TurnId) -> None:
-    """Takes up a turn that was parked, unless somebody else does. Its answer is stored: the next start could do it, too."""
+    """Takes up a turn that was parked, unless somebody else does; tries again later if its row cannot be read now."""
     try:
-        left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
+        await _wake(agent, turn_id)
     except AgentVMError as error:
         logger.error("turn_not_woken", turn_id=turn_id, code=error.code, error=str(error))
-        return
+        agent.ports.tasks.start_soon(_wake_later, agent, turn_id)
+
+
+async def _wake_later(agent: "Agent", turn_id: TurnId) -> None:
+    """The answer is stored: should every attempt fail, the next start takes the turn up."""
+    with agent.in_use():
+        for pause_seconds in WAKE_PAUSES_SECONDS:
+            await anyio.sleep(pause_seconds)
+            if agent.state not in (AgentState.IDLE, AgentState.RUNNING):
+                return
+            try:
+                await _wake(agent, turn_id)
+            except AgentVMError as error:
+                logger.error("turn_not_woken", turn_id=turn_id, code=error.code, error=str(error))
+            else:
+                return
+
+
+async def _wake(agent: "Agent", turn_id: TurnId) -> None:
+    left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
     if left is not None and left.outcome is None and agent.find(turn_id) is None:
         accepted = agent.resume(left, suspended=True)
         # Before the messages that came after it.

@@ -26,7 +26,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.parking import answer_wait, check_edit, watch_expiry
+from agentvm.runtime.parking import answer_wait, check_edit, end_parked, watch_expiry
 from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
@@ -128,11 +128,14 @@ class Runtime:
         found = self.roster.get(tenant_id, image.container_id, session_id or image.session_id)
         return found if found is not None and found.image_id == image.image_id else None
 
-    async def stop_agent(self, present: Present) -> None:
-        """Ends its turns, then the agent, and tells so. Stopping twice is stopping once."""
+    async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
+        """Ends its turns, then the agent, and tells so; with `ends_parked` a parked turn, too. Stopping twice is as once."""
         agent = await self._wake(present) if isinstance(present, Sleeper) else present
         if agent is None:
             return
+        if ends_parked and agent.state in (AgentState.IDLE, AgentState.RUNNING):
+            with agent.in_use():
+                await end_parked(agent)
         await agent.stop()
         if not self.roster.remove(agent):
             return
@@ -140,12 +143,12 @@ class Runtime:
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
         self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
-    async def stop_image(self, tenant_id: TenantId, image: Image) -> None:
+    async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:
         for named in self.roster.of_container(tenant_id, image.container_id):
             # Looked up again: while one was being stopped, another may have fallen asleep or woken up.
             present = self.roster.find(tenant_id, named.agent_id)
             if present is not None and present.image_id == image.image_id:
-                await self.stop_agent(present)
+                await self.stop_agent(present, ends_parked=ends_parked)
 
     def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Drops a deleted session: subscriptions, journal and memory."""

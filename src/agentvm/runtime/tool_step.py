@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import msgspec
 
 from agentvm.events.base import EventData
@@ -130,7 +131,6 @@ class CallRunner:
                     accepted.waits[call.id] = wait
                     events += waiting_events(wait)
                 case Run(wait=wait):
-                    accepted.started.add(call.id)
                     if wait is not None:
                         accepted.waits[call.id] = msgspec.structs.replace(wait, started_at=at)
                         events.append(WaitChanged(change=StartedWait(wait_id=wait.wait_id, at=at)))
@@ -141,6 +141,9 @@ class CallRunner:
         if events:
             self._ports.journal.post(self._log, events, accepted.scope)
         await self._flush()
+        # A tool that never waits would run to its end in a turn that was stopped meanwhile.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        accepted.started |= {call.id for call, action in actions if isinstance(action, Run)}
 
     async def _park(self) -> None:
         accepted, now = self._accepted, self._accepted.state

@@ -111,7 +111,7 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
         if wait is not None and wait.answer is None:
             told += answer_events(wait, WaitAnswer(decision="superseded"), None, at)
             outcome = ToolOutcome(calls.SUPERSEDED, True, is_denied=True)
-        elif call.id in accepted.started or (wait is not None and wait.started_at is not None):
+        elif call.id in accepted.started:
             outcome = ToolOutcome(calls.STOPPED, True)
         else:
             outcome = ToolOutcome(calls.NOT_BEGUN, True, is_denied=True)

@@ -33,7 +33,7 @@ from agentvm.sessions.background_call import BackgroundCalls, SessionWork, Tell
 from agentvm.sessions.summing import ROOM_MIN_TOKENS, SummaryCall, budget_of, exchanges_due, summary_call
 from agentvm.sessions.transcript import shorten
 from agentvm.sharing.cache import Cache
-from agentvm.storage.base import ReadingLimits, Recalled
+from agentvm.storage.base import ReadingLimits, Recalled, is_tainted
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
@@ -247,6 +247,7 @@ class Compactor:
             model=chosen.name,
             made_at=self._clock(),
             user_id=owner.user_id,
+            tainted=is_tainted(recalled, covered.message_id),
         )
         if await log.add_summary(summary, covered, recalled):
             return summary

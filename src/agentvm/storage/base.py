@@ -15,7 +15,7 @@ import msgspec
 
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.message import Message
+from agentvm.model.message import Message, ToolResultMessage
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
 from agentvm.model.session import RefusedPart, Summary
@@ -55,6 +55,18 @@ class Recalled:
     running: frozenset[TurnId] = frozenset()
     truncated: bool = False
     refused: frozenset[RefusedPart] = frozenset()
+
+
+def is_tainted(recalled: Recalled, last: MessageId | None = None) -> bool:
+    """Tells whether strangers' text is in the summary, or in the messages up to and including `last`."""
+    if recalled.summary is not None and recalled.summary.tainted:
+        return True
+    for message in recalled.messages:
+        if isinstance(message, ToolResultMessage) and message.tool_result.tainted:
+            return True
+        if message.id == last:
+            break
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

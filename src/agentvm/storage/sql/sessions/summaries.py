@@ -26,6 +26,9 @@ Scope = tuple[TenantId, ContainerId, SessionId]
 
 _SUMMARY = Columns(Summary)
 _COLUMNS = _SUMMARY.text
+_NULLS_BUT_ONE = ", ".join(["NULL"] * len(_SUMMARY.names))
+_NULLS = f"NULL, {_NULLS_BUT_ONE}"
+"""Rows of another kind than summaries have as many columns: those of a summary, and `beyond`."""
 _SESSION = """
 SELECT session_key, deleted_at IS NOT NULL FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
@@ -79,17 +82,17 @@ WITH RECURSIVE
         WHERE taken.total + length(other.body)
             <= CASE WHEN other.position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
     )
-SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM taken JOIN messages USING (position)
+SELECT 'message', position, body, {_NULLS} FROM taken JOIN messages USING (position)
 UNION ALL
 SELECT 'summary', 0, NULL, {_COLUMNS}, beyond FROM newest
 UNION ALL
-SELECT 'running', 0, NULL, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'running', 0, NULL, turn_id, {_NULLS_BUT_ONE}
 FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
 UNION ALL
-SELECT 'refused', part, NULL, message_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'refused', part, NULL, message_id, {_NULLS_BUT_ONE}
 FROM refused_parts WHERE session_key = (SELECT session_key FROM home)
 UNION ALL
-SELECT 'truncated', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'truncated', 0, NULL, {_NULLS}
 WHERE EXISTS (
     SELECT 1 FROM messages
     WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
@@ -150,7 +153,7 @@ def recall(connection: Connection, scope: Scope, reading: ReadingLimits = WHOLE)
     for kind, number, body, *row in connection.fetch(_NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
         match kind:
             case "summary":
-                summary, beyond = _SUMMARY.decode(row[:7]), frozenset(_turns.decode(row[7]))
+                summary, beyond = _SUMMARY.decode(row[:-1]), frozenset(_turns.decode(row[-1]))
             case "running":
                 running.add(TurnId(row[0]))
             case "refused":
@@ -214,9 +217,9 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
         if last is None or following is None or connection.fetch(_STANDING, (key, named)) != [(len(messages),)]:
             return False
         beyond = covered.beyond
-        if newest and newest[0][9] >= following:
+        if newest and newest[0][-1] >= following:
             # What the summary before it left out here is left out still.
-            beyond, last = (*_turns.decode(newest[0][8]), *beyond), max(last, newest[0][9])
+            beyond, last = (*_turns.decode(newest[0][-2]), *beyond), max(last, newest[0][-1])
         connection.execute(_ADD, (key, last, following, msgspec.json.encode(beyond).decode(), *_SUMMARY.encode(summary)))
         return True
 
