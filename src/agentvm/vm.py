@@ -29,7 +29,9 @@ from agentvm.observability.monitor import Monitor
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.channel import Channel, Closing
+from agentvm.runtime.invocation import Approve, Invoker
 from agentvm.runtime.outbox_reader import OutboxReader
+from agentvm.runtime.policy import layers_of
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.compaction import Compactor
@@ -46,6 +48,7 @@ from agentvm.tenants.book import release
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tiers.on_demand import TiersOnDemand
+from agentvm.tools.base import Caller
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.sets import ToolSets
 
@@ -150,7 +153,6 @@ class AgentVM:
     tiers: TiersOnDemand
     jobs: MeteredJobs
     """Code in sandboxes, within quotas."""
-    """Where the code of tools and of sandboxes runs."""
     clock: Clock
     new_id: NewId
     tool_sets: ToolSets | None = None
@@ -186,6 +188,17 @@ class AgentVM:
         tenant_id, user_id = principal.tenant_id, principal.user_id
         book, own = await self.tenancy.quotas.book(tenant_id, user_id), self._connected[tenant_id, user_id]
         release(book.reserve(user_id, {"connections": self.count_connected(tenant_id)}, self.clock(), own=own))
+
+    def invoker(self, tenant_id: TenantId, user_id: UserId | None, approve: Approve) -> Invoker:
+        """Calls tools for a tenant outside conversations, by the rules of the operator and the tenant."""
+        settings = self.settings.settings_of(tenant_id)
+        return Invoker(
+            tools=self.runtime.tools,
+            caller=Caller(tenant_id, user_id or ""),
+            settings=settings,
+            layers=layers_of(self.settings.settings_of(None).tools.policy, settings.tools.policy, ()),
+            approve=approve,
+        )
 
     def count_connected(self, tenant_id: TenantId) -> int:
         return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)

@@ -66,7 +66,7 @@ async def test_a_binary_part_is_read_again_and_only_through_its_version() -> Non
         assert (await world.ask("GET", f"{one}/blobs/passwd", key=world.acme.admin)).status == 400
 
 
-@pytest.mark.parametrize("use", ["invoke", "query"])
+@pytest.mark.parametrize("use", ["query"])
 async def test_what_cannot_be_used_yet_says_so_and_is_not_advertised(use: str) -> None:
     async with open_world() as world:
         made = await register(world, "knowledge", "docs", {"documents": [{"id": "a", "text": "x"}]})

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "wallet": ("agentvm.cli.wallet:wallet", "Show and credit a tenant's prepaid balance."),
     "secret": ("agentvm.cli.secret:secret", "Store secrets of a tenant on the server."),
     "sandbox": ("agentvm.cli.sandbox:sandbox", "Run code in sandboxes of the server."),
+    "tool": ("agentvm.cli.tool:tool", "List tools and call one of them."),
     "waits": ("agentvm.cli.waits:waits", "List tool calls that wait for an approval or an answer."),
     "answer": ("agentvm.cli.waits:answer", "Approve, edit or deny a tool call that waits."),
     "image": ("agentvm.cli.image:image", "Build, list, upgrade and delete images of agents."),

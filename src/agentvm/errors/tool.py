@@ -73,6 +73,18 @@ class WorkspaceFull(ToolFailed):
     code = "workspace_full"
 
 
+class ToolCallDenied(AccessDenied):
+    """A rule denies a call of a tool; the text has the rule."""
+
+    code = "tool_denied"
+
+
+class ApprovalRequired(Conflict):
+    """A call outside a conversation needs an approval. `details`: `why` and `audience`."""
+
+    code = "approval_required"
+
+
 class WaitNotFound(NotFound):
     code = "wait_not_found"
 

@@ -1,4 +1,4 @@
-"""Bundles of resources — export, import, binary parts; and the uses that are not available yet."""
+"""Bundles of resources — export, import, binary parts; and the search of knowledge, which is not available yet."""
 
 from typing import Literal
 
@@ -104,21 +104,10 @@ async def blob(context: Context, request: ResourceBlob) -> HttpReply[bytes]:
     return HttpReply(content=body, media_type="application/octet-stream", headers=headers)
 
 
-class ResourceUse(Request[None]):
+class KnowledgeQuery(Request[None]):
     resource_id: str
-    args: dict[str, object] | None = None
-    sandbox: str | None = None
     q: str | None = None
     k: int | None = None
-
-
-@operation(
-    "resource.invoke", needs="tools:invoke", http=Http("POST", f"{RESOURCE}/invoke", hidden=True), audit="resource.invoke"
-)
-async def invoke(context: Context, request: ResourceUse) -> None:
-    """Run a tool."""
-    await context.resources.find(request.resource_id)
-    raise NotAvailable("Tools of the resource centre cannot be run by this release; they can be registered and resolved")
 
 
 @operation(
@@ -127,7 +116,7 @@ async def invoke(context: Context, request: ResourceUse) -> None:
     http=Http("POST", f"{RESOURCE}/query", id="resources_query_knowledge", hidden=True),
     audit="resource.query",
 )
-async def query_knowledge(context: Context, request: ResourceUse) -> None:
+async def query_knowledge(context: Context, request: KnowledgeQuery) -> None:
     """Search a knowledge base."""
     await context.resources.find(request.resource_id)
     raise NotAvailable("Knowledge cannot be searched by this release; it can be registered and resolved")

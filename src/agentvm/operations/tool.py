@@ -6,7 +6,7 @@ import msgspec
 
 from agentvm.errors import ContainerForbidden, InvalidInput, SessionQuarantined
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitExpired, WaitForbidden, WaitNotFound
-from agentvm.model.base import record_from
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
 from agentvm.model.wait import REASON_MAX, AnswerDecision, Question, ToolWait, WaitAnswer, WaitId, WaitKind
 from agentvm.operations.operation import Http, OperationGroup
@@ -23,7 +23,7 @@ USE = "agent:use"
 _ONE = "/v1/waits/{wait_id}"
 
 
-class WaitView(Reply):
+class WaitView(Record):
     """A tool call that waits or has waited. Without `sessions:read` its content is left out: `input` to `answer`."""
 
     wait_id: WaitId

@@ -7,6 +7,7 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import WaitForbidden
+from agentvm.model.ids import UserId
 from agentvm.model.principal import Principal
 from agentvm.model.wait import AnswerDecision, Question, QuestionAnswer, ToolWait
 from agentvm.resources.schema import misfits
@@ -71,17 +72,23 @@ def _answer(key: str, question: Question, value: object) -> QuestionAnswer:
 
 def check_audience(principal: Principal, wait: ToolWait) -> None:
     """Refuses who is not among those who may answer. A principal without a user is a key of the tenant itself."""
-    if wait.not_sender and principal.user_id is not None and principal.user_id == wait.sender:
-        raise WaitForbidden(wait.wait_id, "somebody other than the sender of the message has to answer")
+    if why := why_not_answer(principal, audience=wait.audience, not_sender=wait.not_sender, sender=wait.sender):
+        raise WaitForbidden(wait.wait_id, why)
+
+
+def why_not_answer(principal: Principal, *, audience: str, not_sender: bool, sender: UserId | None) -> str | None:
+    """Returns why a principal may not answer what was asked of an audience; None if it may."""
+    if not_sender and principal.user_id is not None and principal.user_id == sender:
+        return "somebody other than the sender of the message has to answer"
     is_key, may_administer = principal.user_id is None, principal.may("tenants:admin")
-    match wait.audience.partition(":"):
+    match audience.partition(":"):
         case ("owner", _, _) if not (is_key and may_administer) and principal.role != "owner":
-            raise WaitForbidden(wait.wait_id, "an owner of the tenant has to answer")
+            return "an owner of the tenant has to answer"
         case ("admins", _, _) if not may_administer:
-            raise WaitForbidden(wait.wait_id, "an administrator of the tenant has to answer")
+            return "an administrator of the tenant has to answer"
         case ("user", _, user_id) if principal.user_id != user_id:
-            raise WaitForbidden(wait.wait_id, "another user has to answer")
-        case ("sender", _, _) if wait.sender is not None and principal.user_id not in (wait.sender, None):
-            raise WaitForbidden(wait.wait_id, "the sender of the message has to answer")
+            return "another user has to answer"
+        case ("sender", _, _) if sender is not None and principal.user_id not in (sender, None):
+            return "the sender of the message has to answer"
         case _:
-            pass
+            return None

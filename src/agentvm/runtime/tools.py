@@ -127,6 +127,9 @@ class ToolSource(Protocol):
     async def missing(self, names: Collection[str]) -> Mapping[str, str]:
         """Returns which of these tools this machine cannot run, and why, with the remedy."""
 
+    def of_spec(self, spec: Mapping[str, object]) -> Tool | None:
+        """Returns the tool of a rendered resource; None for a kind that this server cannot run."""
+
     def open(self, tenant_id: TenantId, image: Image) -> AbstractAsyncContextManager[ToolSet]:
         """Returns the tools of one turn, to be held until it ends."""
 
@@ -159,6 +162,11 @@ class ServerTools:
         tools = [tool for name in names if (tool := self._tools.get(name)) is not None and tool.why_missing is not None]
         reasons = [(tool.spec.name, await tool.why_missing()) for tool in tools if tool.why_missing is not None]
         return {name: why for name, why in reasons if why is not None}
+
+    def of_spec(self, spec: Mapping[str, object]) -> Tool | None:
+        if spec.get("runtime") == "builtin":
+            return self._tools.get(str(spec.get("entry")))
+        return _image_tool(spec, self._make) if spec.get("runtime") in RUNNABLE_TOOLS else None
 
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
         definition = image.definition
