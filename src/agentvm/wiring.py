@@ -179,7 +179,8 @@ async def open_tools(
 
 
 def _code_tool(made: RunCode) -> Tool:
-    return replace(tool_of(made), within=lambda sandbox: _code_tool(made.within(sandbox)), why_missing=made.why_missing)
+    tool = replace(tool_of(made), within=lambda sandbox: _code_tool(made.within(sandbox)), why_missing=made.why_missing)
+    return replace(tool, beside=made.beside) if made.runs_programs else tool
 
 
 async def open_monitored_runtime(

@@ -24,14 +24,14 @@ async def test_a_turn_that_is_stopped_after_an_approval_and_before_the_call_give
     hammer = Hammer()
     async with parked(hammer, ("c1", "hammer")) as (world, (wait,)):
         agent = world.start()
-        decide = CallRunner._decide
+        decide = CallRunner._next
 
         async def decide_and_stop(runner: CallRunner, pending: Any) -> Any:
             action = await decide(runner, pending)
             agent.cancel(agent._running)
             return action
 
-        monkeypatch.setattr(CallRunner, "_decide", decide_and_stop)
+        monkeypatch.setattr(CallRunner, "_next", decide_and_stop)
         await answer(world, wait)
         await world.hear("turn_response")
         assert hammer.calls == []

@@ -50,6 +50,8 @@ class ToolExecuting(StateEvent):
     tool_id: str
     tool_name: str
     input: dict[str, object]
+    parent_id: str | None = None
+    """The program that makes the call; the input is then whole, unless it is long."""
 
 
 class ToolCompleted(StateEvent):
@@ -57,6 +59,8 @@ class ToolCompleted(StateEvent):
     tool_id: str
     tool_name: str
     result: object
+    parent_id: str | None = None
+    """The program that has made the call."""
 
 
 class ToolFailedEvent(StateEvent):
@@ -64,3 +68,5 @@ class ToolFailedEvent(StateEvent):
     tool_id: str
     tool_name: str
     error: str
+    parent_id: str | None = None
+    """The program that has made the call."""

@@ -82,6 +82,8 @@ class Accepted:
     """Calls of the turn that wait or have waited for somebody, by the id of the call."""
     started: set[str] = field(default_factory=set)
     """Calls that have begun to run, or may have done so before a restart, by their ids."""
+    programs: set[str] = field(default_factory=set)
+    """Calls that run programs, by their ids: they may have a journal."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False
@@ -148,6 +150,11 @@ class Accepted:
         with anyio.CancelScope(shield=True):
             await asyncio.wait((self._stored,))
         return self._stored.result()
+
+    def open_wait(self, call_id: str) -> ToolWait | None:
+        """Returns the open wait of a call, or of a call that its program has made."""
+        waits = (wait for key, wait in self.waits.items() if key == call_id or key.startswith(f"{call_id}."))
+        return next((wait for wait in waits if wait.answer is None), None)
 
     def active_ms(self) -> int:
         """Returns how long it has run, without the time that it waited."""

@@ -22,11 +22,13 @@ from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tools import Tool, ToolSet
 from agentvm.tools.base import (
+    RESULT_MAX_BYTES,
     CallContext,
     Caller,
     CallResult,
     ConsentRequired,
     InputRequired,
+    OtherTools,
     ResultFile,
     ResultImage,
     ResultLink,
@@ -54,16 +56,27 @@ class CallRun:
         self.placed: dict[str, Placed | Unplaced] = {}
         """The tiers that ran the code of calls, or why none did."""
 
-    async def run(self, call: ToolCall, resumption: Resumption | None = None) -> Ended:
-        """Makes the call, or makes it again with the answers that it has asked for."""
+    async def run(
+        self,
+        call: ToolCall,
+        resumption: Resumption | None = None,
+        *,
+        others: OtherTools | None = None,
+        is_nested: bool = False,
+    ) -> Ended:
+        """Makes the call, or makes it again with the answers that it has asked for.
+
+        `others` are the tools that its program may call. A nested call, which a program makes, has its result whole.
+        """
         tool = self._tools.find(call.name)
+        output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
         async with self._files.open(writes=tool is not None and tool.writes_files) as files:
-            ended = await self._run(call, self._context(call, resumption, files))
+            ended = await self._run(call, replace(self._context(call, resumption, files), others=others), output_max)
             return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
 
-    async def _run(self, call: ToolCall, context: CallContext) -> Ended:
+    async def _run(self, call: ToolCall, context: CallContext, output_max: int) -> Ended:
         try:
-            return await run_call(self._tools, call, context, output_max=self._limits.tool_output)
+            return await run_call(self._tools, call, context, output_max=output_max)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=call.name, session_id=self._log.session_id)
             return ToolOutcome(f"{call.name} failed because of an internal error", True)

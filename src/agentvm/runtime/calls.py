@@ -53,6 +53,8 @@ class ToolOutcome:
     is_error: bool
     is_denied: bool = False
     """The call was not approved, so it was not made."""
+    tainted: bool = False
+    """The result holds text of strangers, though the tool itself reaches nobody."""
     parts: tuple[OutputPart, ...] = ()
     """Parts that are the result instead of `result`; their bytes are stored."""
     files: tuple[FileChange, ...] = ()

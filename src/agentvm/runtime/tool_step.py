@@ -15,11 +15,12 @@ import msgspec
 
 from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
-from agentvm.events.tool import ToolPlaced, ToolStarted, WaitChanged
+from agentvm.events.tool import ProgramChanged, ToolPlaced, ToolStarted, WaitChanged
 from agentvm.events.turn import TurnParked
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.placed_call import PlacedCall, placed_call
+from agentvm.model.placed_call import placed_call
+from agentvm.model.program import ProgramCall, ProgramEnded
 from agentvm.model.tier import Placed
 from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
 from agentvm.runtime import calls, turn
@@ -28,6 +29,7 @@ from agentvm.runtime.call_run import CallRun, Ended, limit_result
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
+from agentvm.runtime.programs import Program
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet
@@ -35,7 +37,7 @@ from agentvm.runtime.waiting import Waiting, denied_event, waiting_events
 from agentvm.tools.base import ConsentRequired, InputRequired
 
 _INLINE = Placed(tier="inline")
-_Done = tuple[ToolCall, Run | ToolOutcome, Ended]
+_Done = tuple[ToolCall, Run | ToolOutcome, Ended | None]
 """A call, what was done about it, and how that ended."""
 
 
@@ -60,8 +62,8 @@ class CallRunner:
         accepted = self._accepted
         while accepted.state.pending:
             accepted.answered = False
-            actions = [(pending.call, await self._decide(pending)) for pending in accepted.state.pending]
-            await self._announce(actions)
+            actions = [(pending.call, await self._next(pending)) for pending in accepted.state.pending]
+            await self.announce(actions)
             due = [(call, action) for call, action in actions if not isinstance(action, Held)]
             if due:
                 await self._carry_out(due)
@@ -72,7 +74,8 @@ class CallRunner:
             await self._flush()
 
     def _held(self) -> list[ToolWait]:
-        return [self._accepted.waits[pending.call.id] for pending in self._accepted.state.pending]
+        accepted = self._accepted
+        return [accepted.open_wait(pending.call.id) or accepted.waits[pending.call.id] for pending in accepted.state.pending]
 
     async def lose(self) -> None:
         """Gives the calls that may have been running when the process died their results; the others remain."""
@@ -83,7 +86,13 @@ class CallRunner:
                 self._finish(call, ToolOutcome(calls.LOST, True))
         await self._flush()
 
-    async def _decide(self, pending: PendingCall) -> Action:
+    async def _next(self, pending: PendingCall) -> Action:
+        """Returns what is to be done about a call of the model; a program waits as long as a call of it does."""
+        wait = self._accepted.open_wait(pending.call.id)
+        return await self.decide(pending) if wait is None else Held(wait)
+
+    async def decide(self, pending: PendingCall, *, tainted: bool = False) -> Action:
+        """Returns what is to be done about a call, of the model or of a program."""
         call = pending.call
         wait = self._accepted.waits.get(call.id)
         if wait is not None:
@@ -95,7 +104,7 @@ class CallRunner:
             return action
         if pending.problem is not None:
             return ToolOutcome(pending.problem, True)
-        facts = self._tools.facts(call, tainted=self._tainted)
+        facts = self._tools.facts(call, tainted=self._tainted or tainted)
         if facts is None:
             # It fails by itself, with a text that helps the model.
             return Run(call)
@@ -122,13 +131,13 @@ class CallRunner:
             return decide(facts, layers, {(facts.tool, facts.version)})
         return verdict
 
-    async def _announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None:
+    async def announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None:
         """Commits who is waited for and what is about to run: what a tool does cannot be taken back."""
         at, accepted, events = self._ports.clock(), self._accepted, list[EventData]()
         for call, action in actions:
             match action:
                 case Held(wait=wait) if wait.call_id not in accepted.waits:
-                    accepted.waits[call.id] = wait
+                    accepted.waits[wait.call_id] = wait
                     events += waiting_events(wait)
                 case Run(wait=wait):
                     if wait is not None:
@@ -138,8 +147,7 @@ class CallRunner:
                         events.append(ToolStarted(turn_id=accepted.state.turn_id, tool_id=call.id, tool_name=call.name))
                 case _:
                     pass
-        if events:
-            self._ports.journal.post(self._log, events, accepted.scope)
+        self.post(*events)
         await self._flush()
         # A tool that never waits would run to its end in a turn that was stopped meanwhile.
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -167,56 +175,103 @@ class CallRunner:
                     tasks.start_soon(self._carry_out_one, call, action, done)
                 for _ in actions:
                     call_done, action_done, ended = await results.receive()
+                    if isinstance(ended, InputRequired | ConsentRequired) and isinstance(action_done, Run):
+                        ended = self.ask(action_done, ended)
                     if isinstance(ended, ToolOutcome):
                         self._finish(call_done, ended)
-                    elif isinstance(action_done, Run):
-                        self._ask(call_done, action_done, ended)
                     if self._ports.journal.crowded:
                         await self._flush()
 
     async def _carry_out_one(
         self, call: ToolCall, action: Run | ToolOutcome, done: "anyio.abc.ObjectSendStream[_Done]"
     ) -> None:
-        ended: Ended
+        ended: Ended | None
         match action:
             case ToolOutcome():
                 ended = action
-            case Run(call=to_run, note=note, resumption=resumption):
-                ended = await self._call_run.run(to_run, resumption)
+            case Run(call=to_run, note=note):
+                ended = await self._run(action)
                 if note is not None and isinstance(ended, ToolOutcome):
                     edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": ended.result}
                     ended = replace(ended, result=edited)
         await done.send((call, action, ended))
 
-    def _ask(self, call: ToolCall, run: Run, needs: InputRequired | ConsentRequired) -> None:
-        """Holds a call whose tool needs a person: it waits once more."""
+    async def _run(self, run: Run) -> Ended | None:
+        """Makes a call; None for a program that was stopped because a call of it has to wait."""
+        call, accepted = run.call, self._accepted
+        tools = self._tools.callable_by(call.name)
+        if not tools:
+            return await self._call_run.run(call, run.resumption)
+        program = Program(self, accepted, call, tools, await self._read_journal(call.id))
+        accepted.programs.add(call.id)
+        ended: Ended = ToolOutcome("", True)
+        with program.scope:
+            ended = await self._call_run.run(call, run.resumption, others=program)
+        if program.is_held:
+            return None
+        return program.outcome(ended) if isinstance(ended, ToolOutcome) else ended
+
+    async def _read_journal(self, call_id: str) -> tuple[ProgramCall, ...]:
+        """Returns the results of a program that has run before."""
+        accepted, log = self._accepted, self._log
+        if not (accepted.resumed or call_id in accepted.programs):
+            return ()
+        await self._flush()
+        store = self._ports.store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
+        return await store.list_program(accepted.state.turn_id, call_id)
+
+    async def make(self, run: Run) -> Ended:
+        """Makes a call of a program."""
+        self._accepted.started.add(run.call.id)
+        return await self._call_run.run(run.call, run.resumption, is_nested=True)
+
+    def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
+        """Holds a call whose tool needs a person: it waits once more. Returns its outcome if nobody can answer."""
+        call = run.call
         facts = self._tools.facts(call, tainted=self._tainted)
         if facts is None or facts.unattended:
-            self._finish(call, ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True))
-            return
+            return ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True)
         wait = self._waiting.ask(self._ports.new_id("wait"), self._ports.clock(), run, facts, needs)
         if wait.round >= ROUNDS_MAX:
-            self._finish(call, ToolOutcome(calls.ASKS_TOO_OFTEN, True))
-            return
+            return ToolOutcome(calls.ASKS_TOO_OFTEN, True)
         self._accepted.waits[call.id] = wait
         self._accepted.started.discard(call.id)
-        self._ports.journal.post(self._log, waiting_events(wait), self._accepted.scope)
+        self.post(*waiting_events(wait))
+        return None
+
+    def may_repeat(self, name: str) -> bool:
+        """Tells whether a call of the tool may be made twice."""
+        return self._tools.may_repeat(name)
+
+    def is_open(self, call: ToolCall) -> bool:
+        """Tells whether results of the call are text of strangers."""
+        facts = self._tools.facts(call)
+        return facts is not None and facts.world == "open"
+
+    def post(self, *events: EventData) -> None:
+        """Lets events of the turn be committed and told soon."""
+        if events:
+            self._ports.journal.post(self._log, events, self._accepted.scope)
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        facts, accepted = self._tools.facts(call), self._accepted
-        tainted = facts is not None and facts.world == "open" and not outcome.is_denied
+        accepted = self._accepted
+        tainted = outcome.tainted or (self.is_open(call) and not outcome.is_denied)
         rest = tuple(pending for pending in accepted.state.pending if pending.call.id != call.id)
         now = msgspec.structs.replace(accepted.state, pending=rest)
         state, told = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
         events = (denied_event(accepted, call, outcome), *told) if outcome.is_denied else told
-        self._ports.journal.post(self._log, (*events, ToolPlaced(call=self._placed(call, outcome))), accepted.scope)
+        events = (*events, self.explain(call, outcome))
+        if call.id in accepted.programs:
+            events = (*events, ProgramChanged(change=ProgramEnded(turn_id=now.turn_id, program=call.id)))
+        self.post(*events)
         accepted.state = state
 
-    def _placed(self, call: ToolCall, outcome: ToolOutcome) -> PlacedCall:
+    def explain(self, call: ToolCall, outcome: ToolOutcome) -> EventData:
         """Returns why the call was decided as it was, and where it ran: in this process, unless a tier has run its code."""
         inline = None if outcome.is_denied or call.id not in self._accepted.started else _INLINE
         placed = self._call_run.placed.get(call.id, inline)
-        return placed_call(self._accepted.state.turn_id, call.id, call.name, self._policy.get(call.id, ""), placed)
+        why = self._policy.get(call.id, "")
+        return ToolPlaced(call=placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed))
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

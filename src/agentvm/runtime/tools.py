@@ -5,7 +5,7 @@ Each turn opens the tools of its tenant and image, as it opens its models, and c
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 import msgspec
@@ -64,6 +64,8 @@ class Tool:
     """Whether calls may change files of the session: those of one turn run one after the other."""
     waits_for: WaitKind | None = None
     """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
+    beside: Callable[[Sequence[ToolSpec]], ToolSpec] | None = None
+    """Returns its spec beside the tools that it can call, for a tool that runs programs."""
     within: Callable[[Mapping[str, object]], "Tool"] | None = None
     """Returns the tool in the sandbox of an image, for one that runs in it."""
     why_missing: Callable[[], Awaitable[str | None]] | None = None
@@ -74,7 +76,9 @@ class ToolSet:
     """The tools of one turn: those that the model is told of, and no others can be called."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
+        # A program does not call programs; what it writes to the session's files it writes by itself.
+        self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
+        self._tools: Mapping[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
     async def __aenter__(self) -> "ToolSet":
@@ -87,6 +91,11 @@ class ToolSet:
 
     def may_repeat(self, name: str) -> bool:
         return name in self._tools and self._tools[name].repeatable
+
+    def callable_by(self, name: str) -> tuple[ToolSpec, ...]:
+        """Returns the tools that a call of this tool may call in turn; none for one that runs no programs."""
+        tool = self._tools.get(name)
+        return () if tool is None or tool.beside is None else self._callable
 
     def waits_for(self, name: str) -> WaitKind | None:
         return self._tools[name].waits_for if name in self._tools else None
@@ -116,6 +125,10 @@ class ToolSet:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
+
+
+def _beside(tool: Tool, others: Sequence[ToolSpec]) -> Tool:
+    return tool if tool.beside is None or not others else replace(tool, spec=tool.beside(others))
 
 
 class ToolSource(Protocol):

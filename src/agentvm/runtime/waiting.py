@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.events.base import EventData
-from agentvm.events.tool import ToolAnswered, ToolDenied, ToolWaitExpired, ToolWaiting, WaitChanged
+from agentvm.events.tool import ProgramChanged, ToolAnswered, ToolDenied, ToolWaitExpired, ToolWaiting, WaitChanged
 from agentvm.model.base import record_from
 from agentvm.model.ids import ContainerId, SessionId, UserId
 from agentvm.model.message import ToolCall
 from agentvm.model.policy import Approval
+from agentvm.model.program import ProgramEnded
 from agentvm.model.wait import AnsweredWait, ToolWait, WaitAnswer, WaitId, WaitKind, fingerprint_of
 from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
@@ -107,9 +108,9 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
     """
     now, told = accepted.state, list[EventData]()
     for pending in now.pending if now.message_id is None else ():
-        call, wait = pending.call, accepted.waits.get(pending.call.id)
-        if wait is not None and wait.answer is None:
-            told += answer_events(wait, WaitAnswer(decision="superseded"), None, at)
+        call = pending.call
+        if (held := accepted.open_wait(call.id)) is not None:
+            told += answer_events(held, WaitAnswer(decision="superseded"), None, at)
             outcome = ToolOutcome(calls.SUPERSEDED, True, is_denied=True)
         elif call.id in accepted.started:
             outcome = ToolOutcome(calls.STOPPED, True)
@@ -117,4 +118,6 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
             outcome = ToolOutcome(calls.NOT_BEGUN, True, is_denied=True)
         now, finished = turn.tool_finished(now, call, outcome, at)
         told += finished
+    if accepted.programs or (accepted.resumed and accepted.state.pending):
+        told.append(ProgramChanged(change=ProgramEnded(turn_id=now.turn_id)))
     return now, tuple(told)

@@ -135,6 +135,19 @@ class SessionFiles(Protocol):
         """Returns whether there was such a file."""
 
 
+class OtherTools(Protocol):
+    """The other tools of the agent, for a tool whose code calls them."""
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]: ...
+
+    async def call(self, name: str, input: dict[str, object]) -> object:
+        """Makes an ordinary call. Returns its result, any JSON value; `ToolFailed` for one that failed or was not made.
+
+        A call that has to wait for somebody does not return: the tool is cancelled, and called again with the same context.
+        """
+
+
 Ask = Callable[[Question], Awaitable[QuestionAnswer]]
 
 
@@ -168,6 +181,8 @@ class CallContext:
     """Told the tier that runs the code of the call, or why none does."""
     secrets: "CallSecrets | None" = None
     """The secrets that the tool names; None for a tool that names none."""
+    others: OtherTools | None = None
+    """The other tools of the agent; None for a tool that cannot call them."""
     files: SessionFiles | None = None
     """The files of the session; None for a call without a session."""
 

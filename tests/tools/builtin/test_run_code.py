@@ -1,10 +1,14 @@
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
-from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Need, Placed
+from agentvm.model.tier import Job, JobResult, JobUsage, Need
 from agentvm.resources.schema import check_schema
+from agentvm.tiers.base import HostCalls
 from agentvm.tools.base import CallContext, Caller
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RUN_PYTHON, RUN_SHELL, SH, RunCode
 
@@ -17,11 +21,14 @@ class Jobs:
 
     def __init__(self, result: JobResult) -> None:
         self.result = result
-        self.jobs: list[tuple[JobOwner, Need, Job]] = []
+        self.jobs: list[tuple[CallContext, Need, Job]] = []
+        self.heard: list[object] = []
 
-    async def run(self, owner: JobOwner, need: Need, job: Job) -> tuple[Placed, JobResult]:
-        self.jobs.append((owner, need, job))
-        return Placed(tier="process"), self.result
+    async def run_call(self, context: CallContext, need: Need, job: Job, calls: HostCalls | None = None) -> JobResult:
+        self.jobs.append((context, need, job))
+        if calls is not None:
+            self.heard.append(await calls("look", {"n": 1}))
+        return self.result
 
     async def why_missing(self, engine: str) -> str | None:
         return None if engine == "python" else "no shell; install one"
@@ -66,8 +73,8 @@ async def test_the_result_says_how_the_program_ended_and_what_it_left() -> None:
             "value": {"n": 1},
         },
     )
-    ((owner, need, job),) = jobs.jobs
-    assert (owner.tenant_id, owner.user_id, job.key, job.code, job.script) == ("acme", "ann", "turn_1/c1", "print(1)", True)
+    ((context, need, job),) = jobs.jobs
+    assert (context, job.key, job.code, job.script) == (CONTEXT, "turn_1/c1", "print(1)", True)
     assert (need.engine, job.limits.wall_ms) == ("python", 60_000)
 
 
@@ -112,3 +119,46 @@ async def test_a_command_of_agentx_has_its_folder_and_its_time() -> None:
 async def test_a_tool_knows_whether_the_machine_can_run_it() -> None:
     assert await tool(RUN_PYTHON)[0].why_missing() is None
     assert await tool(RUN_SHELL)[0].why_missing() == "no shell; install one"
+
+
+LOOK = ToolSpec(
+    name="look", description="Looks.",
+    input_schema={"type": "object", "properties": {"far": {}, "n": {}}, "required": ["n"]},
+)  # fmt: skip
+
+
+class Others:
+    tools = (LOOK, msgspec.structs.replace(LOOK, name="my-tool"))
+
+    async def call(self, name: str, input: dict[str, object]) -> object:
+        return [name, input]
+
+
+async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
+    run_python, jobs = tool(RUN_PYTHON)
+    told = run_python.beside(Others.tools).description
+    assert 'as functions: tools.look(n, far=…), tools["my-tool"](n, far=…).' in told
+    await run_python.run({"code": "1"}, replace(CONTEXT, others=Others()))
+    ((_, _, job),) = jobs.jobs
+    # Required parameters come first.
+    assert job.functions == {"look": ("n", "far"), "my-tool": ("n", "far")}
+    assert job.limits.wall_ms == 600_000
+    assert jobs.heard == [["look", {"n": 1}]]
+
+
+async def test_many_tools_are_told_in_part() -> None:
+    told = tool(RUN_PYTHON)[0].beside([LOOK] * 45).description
+    assert told.count("tools.look") == 40
+    assert "and 5 more, by their names" in told
+
+
+async def test_code_with_a_network_and_scripts_call_no_tools() -> None:
+    networked = tool(RUN_PYTHON)[0].within({"network": {"mode": "allowlist", "allow": ["api.example.org"]}})
+    assert [networked.runs_programs, tool(RUN_SHELL)[0].runs_programs, tool(RUN_PYTHON)[0].runs_programs] == [
+        False,
+        False,
+        True,
+    ]
+    jobs = networked.jobs
+    await networked.run({"code": "1"}, replace(CONTEXT, others=Others()))
+    assert jobs.jobs[0][2].functions == {}  # type: ignore[attr-defined]

@@ -131,10 +131,11 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
 def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[PendingCall]) -> set[str]:
     """Returns those of the calls that have begun to run, or of which it is not known.
 
-    One without input may be one whose input could not be read.
+    One without input may be one whose input could not be read. Those that programs among them have made are told as well.
     """
     own = [event.data for event in events if event.scope.turn_id == turn_id]
     started = {data.tool_id for data in own if isinstance(data, ToolStarted)}
     asked_for = {data.tool_call_id for data in own if isinstance(data, ToolUseStop)}
     calls = [call.call for call in pending]
-    return {call.id for call in calls if call.id in started or call.id not in asked_for or not call.input}
+    of_programs = {tool_id for tool_id in started if any(tool_id.startswith(f"{call.id}.") for call in calls)}
+    return of_programs | {call.id for call in calls if call.id in started or call.id not in asked_for or not call.input}

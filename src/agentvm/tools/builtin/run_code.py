@@ -5,7 +5,7 @@ stored with its result: so a call whose job was lost is simply made again.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ from agentvm.tools.session_jobs import keep_files, place_files
 CodeEngine = Literal["python", "shell"]
 CODE_MAX = 1024 * 1024
 """Characters of one program."""
+SIGNATURES_MAX = 40
+"""Tools whose parameters are told together with `run_python`."""
 GRACE_SECONDS = 10.0
 """Time beyond that of the job, for its start and its end."""
 
@@ -98,7 +100,17 @@ class RunCode:
 
     @property
     def timeout_seconds(self) -> float:
-        return limits_of(self.sandbox.limits).wall_ms / 1000 + GRACE_SECONDS
+        wall_ms = WALL_MAX_MS if self.runs_programs else limits_of(self.sandbox.limits).wall_ms
+        return wall_ms / 1000 + GRACE_SECONDS
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether the code may call tools. It may be run again, so it must not reach the network by itself."""
+        return self.engine == "python" and not self.sandbox.hosts
+
+    def beside(self, tools: Sequence[ToolSpec]) -> ToolSpec:
+        """Returns the spec with the tools that the code can call."""
+        return msgspec.structs.replace(self.spec, description=f"{self.spec.description}\n\n{programs_text(tools)}")
 
     def within(self, rendered: Mapping[str, Any]) -> "RunCode":
         """Returns the tool in the sandbox of an image."""
@@ -112,6 +124,7 @@ class RunCode:
         """Runs the code. However it ends is a result: the model reads the exit code and what was written."""
         timeout_ms = input.get("timeout")
         own = SandboxLimits(timeout_ms=timeout_ms if isinstance(timeout_ms, int) else None)
+        others = context.others if self.runs_programs else None
         job = Job(
             engine=self.engine,
             code=_code(input),
@@ -120,12 +133,40 @@ class RunCode:
             files=self.sandbox.files,
             limits=limits_of(self.sandbox.limits, own),
             network=self.sandbox.hosts,
+            functions={} if others is None else {spec.name: tuple(_parameters(spec)) for spec in others.tools},
             key=context.key,
         )
+        if others is not None and self.sandbox.limits.timeout_ms is None:
+            # Its calls take their time, too.
+            job = msgspec.structs.replace(job, limits=msgspec.structs.replace(job.limits, wall_ms=WALL_MAX_MS))
         job = await place_files(job, context)
-        result = await self.jobs.run_call(context, need_of(job, self.sandbox), job)
-        result = await keep_files(result, context)
+        need, calls = need_of(job, self.sandbox), None if others is None else others.call
+        result = await keep_files(await self.jobs.run_call(context, need, job, calls), context)
         return CallResult(type="json", value=msgspec.to_builtins(_outcome(result)))
+
+
+def programs_text(tools: Sequence[ToolSpec]) -> str:
+    """Returns how code calls these tools, for the model."""
+    listed = ", ".join(_signature(spec) for spec in tools[:SIGNATURES_MAX])
+    more = f" and {len(tools) - SIGNATURES_MAX} more, by their names" if len(tools) > SIGNATURES_MAX else ""
+    return (
+        f"The program can call your other tools as functions: {listed}{more}. A call returns the result, text or JSON, and "
+        "raises ToolError if it fails; only what the program prints comes back to you. A program that has to wait for a person "
+        "is run again from its start with the results it had, so its calls must be the same each time: no threads, no clock."
+    )
+
+
+def _signature(spec: ToolSpec) -> str:
+    parameters = ", ".join(name if required else f"{name}=…" for name, required in _parameters(spec).items())
+    return f"tools.{spec.name}({parameters})" if spec.name.isidentifier() else f'tools["{spec.name}"]({parameters})'
+
+
+def _parameters(spec: ToolSpec) -> dict[str, bool]:
+    """Returns the names of a tool's parameters, and whether each is required."""
+    properties, required = spec.input_schema.get("properties"), spec.input_schema.get("required")
+    names = list(properties) if isinstance(properties, Mapping) else []
+    needed = required if isinstance(required, Sequence) else ()
+    return {name: name in needed for name in sorted(names, key=lambda name: name not in needed)}
 
 
 def _code(input: Mapping[str, object]) -> str:
