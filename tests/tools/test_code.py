@@ -1,7 +1,8 @@
 import pytest
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed
+from agentvm.model.ids import TenantId, UserId
+from agentvm.model.tier import Job, JobOwner, JobResult, Need
 from agentvm.model.tool import ToolRuntime
 from agentvm.resources.tool import ToolNeeds
 from agentvm.tools.base import CallContext, Caller, CallTraits
@@ -16,9 +17,10 @@ class Jobs:
         self.result = result
         self.jobs: list[tuple[JobOwner, Need, Job]] = []
 
-    async def run(self, owner: JobOwner, need: Need, job: Job) -> tuple[Placed, JobResult]:
+    async def run_call(self, context: CallContext, need: Need, job: Job) -> JobResult:
+        owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id))
         self.jobs.append((owner, need, job))
-        return Placed(tier="process"), self.result
+        return self.result
 
 
 async def run(runtime: ToolRuntime, entry: str, result: JobResult, **given: object) -> tuple[Job, str, object]:
@@ -70,11 +72,12 @@ async def test_a_tool_that_needs_a_subset_engine_only_says_so_in_its_job() -> No
         spec=ToolSpec(name="t", description="d", input_schema={}),
         runtime="python",
         entry="1",
-        sandbox=SandboxSpec(),
+        sandbox=SandboxSpec(persistent=True),
         traits=CallTraits(),
         jobs=jobs,  # type: ignore[arg-type]
         needs=ToolNeeds(engine="python-subset", walls=("mount",)),
     )
-    await tool.run({}, CallContext(key="k", caller=Caller("acme", ""), deadline=0))
+    await tool.run({}, CallContext(key="k", caller=Caller("acme", ""), deadline=0, session="s"))
     ((_, need, job),) = jobs.jobs
     assert (need.engine, need.walls, job.engine) == ("python-subset", frozenset({"mount"}), "python-subset")
+    assert (need.persistent, job.keep) == (True, "s")

@@ -81,6 +81,8 @@ class Job(Record):
     """The call that the job belongs to; stable over restarts."""
     owner: str = ""
     """The tenant; jobs of two owners never share a warm process. Set by the scheduler."""
+    image: str = ""
+    """The image that the job needs, on a tier that has images; empty for the engine's own."""
     keep: str = ""
     """Name of the sandbox that lives on between calls, for a persistent one; empty for one that dies with the job."""
 

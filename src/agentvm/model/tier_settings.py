@@ -1,10 +1,31 @@
 """Tier settings — where code may run; declared as those in `agentvm.model.settings`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
-from agentvm.model.setting import Group, setting
+from agentvm.model.setting import Group, Text, setting
 from agentvm.model.tier import TierName, TierRules, Wall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DockerSettings(Group):
+    """The container engine of the tier `container`: Docker, or another one with its API."""
+
+    socket: Annotated[
+        Text | None,
+        setting("Unix socket of a container engine: `/var/run/docker.sock`.", "restart", unset="no tier `container`"),
+    ] = None
+    images: Mapping[
+        str,
+        Annotated[
+            Text,
+            setting("Image by name: `python: python:3.13-slim`; a name of an engine runs its code.", "restart", unset="none"),
+        ],
+    ] = field(default_factory=dict)
+    runtime: Annotated[
+        Text | None, setting("Runtime of containers; `runsc` is gVisor.", "restart", unset="the engine's default")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

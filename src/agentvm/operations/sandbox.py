@@ -99,7 +99,8 @@ async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
     job = _job(request, spec)
     need = need_of(job, spec)
     owner = JobOwner(tenant_id=context.tenant_id, user_id=context.principal.user_id)
-    job = msgspec.structs.replace(job, key=context.vm.new_id("job"))
+    keep = f"{context.principal.user_id or ''}/{request.sandbox}" if spec.persistent else ""
+    job = msgspec.structs.replace(job, key=context.vm.new_id("job"), keep=keep)
     placed, result = await context.vm.jobs.run(owner, need, job)
     return _outcome(placed, result)
 

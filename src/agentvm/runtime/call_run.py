@@ -88,6 +88,7 @@ class CallRun:
             caller=Caller(self._log.tenant_id, self._accepted.bill.user_id or ""),
             deadline=anyio.current_time() + self._tools.timeout_seconds(call.name),
             resumption=resumption,
+            session=self._log.session_id,
             files=files,
             placed=partial(self.placed.__setitem__, call.id),
         )

@@ -63,7 +63,9 @@ def _walls(need: Need, offer: Offer, rules: TierRules) -> str:
 
 
 def _network(need: Need, offer: Offer, rules: TierRules) -> str:
-    return "network.allow needs network namespaces, which this host forbids" if need.net and not offer.egress else ""
+    if not need.net or offer.egress:
+        return ""
+    return "network.allow needs network namespaces, which this host forbids" if offer.tier == "process" else "has no network"
 
 
 def _limits(need: Need, offer: Offer, rules: TierRules) -> str:

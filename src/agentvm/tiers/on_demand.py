@@ -39,6 +39,9 @@ class TiersOnDemand:
     async def run(self) -> None:
         """Waits for the first need, then keeps the tiers open until cancelled."""
         try:
+            if self._settings().tools.docker.socket is not None:
+                # What a crashed server has left in the engine is deleted without waiting for the first job.
+                self._wanted.set()
             await self._wanted.wait()
             await self._serve()
         finally:
@@ -47,7 +50,7 @@ class TiersOnDemand:
 
     async def _serve(self) -> None:
         opening, scheduler = _module("agentvm.tiers.opening"), _module("agentvm.tiers.scheduler")
-        async with opening.open_tiers(self._settings().tools, self._settings().system.data_dir) as opened:
+        async with opening.open_tiers(self._settings(), self._clock) as opened:
             self._scheduler = scheduler.Scheduler(
                 opened.tiers,
                 slots=opened.slots,

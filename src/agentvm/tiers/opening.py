@@ -1,15 +1,20 @@
 """Opening of tiers — every tier that the settings name, each with the number of jobs it runs at a time."""
 
+import hashlib
+import platform
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentvm.model.ids import Clock
 from agentvm.model.public_address import AddressRules
-from agentvm.model.settings import MEMORY
+from agentvm.model.settings import MEMORY, Settings
 from agentvm.model.tier import TierName
-from agentvm.model.tool_settings import PackageSettings, ToolSettings
+from agentvm.model.tool_settings import PackageSettings
 from agentvm.tiers.base import Tier
+from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, open_container_tier
 from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.isolate import WORKERS_MAX, open_isolate_tier
 from agentvm.tiers.launcher_host import LauncherSettings
@@ -30,14 +35,41 @@ class OpenTiers:
 
 
 @asynccontextmanager
-async def open_tiers(settings: ToolSettings, data_dir: str) -> AsyncIterator[OpenTiers]:
+async def open_tiers(settings: Settings, clock: Clock) -> AsyncIterator[OpenTiers]:
     """Yields the tiers, which keep packages in the data directory. When the context is left, no process of them is left."""
-    launcher = LauncherSettings(rootfs=settings.rootfs, first_uid=settings.uids, uids=UID_COUNT_MAX)
-    policy = EgressPolicy(rules=AddressRules.parse(settings.network.allow))
+    tools = settings.tools
+    launcher = LauncherSettings(rootfs=tools.rootfs, first_uid=tools.uids, uids=UID_COUNT_MAX)
+    policy = EgressPolicy(rules=AddressRules.parse(tools.network.allow))
     async with AsyncExitStack() as stack:
-        process = await stack.enter_async_context(open_process_tier(launcher, policy, _layers(settings.packages, data_dir)))
+        process = await stack.enter_async_context(
+            open_process_tier(launcher, policy, _layers(tools.packages, settings.system.data_dir))
+        )
         isolate = await stack.enter_async_context(open_isolate_tier(process, launcher))
-        yield OpenTiers((isolate, process), {"isolate": WORKERS_MAX, "process": settings.slots or default_slots()})
+        tiers: list[Tier] = [isolate, process]
+        if (containers := container_settings(settings)) is not None:
+            tiers.append(await stack.enter_async_context(open_container_tier(containers, clock)))
+        slots: dict[TierName, int] = {"isolate": WORKERS_MAX, "process": tools.slots or default_slots(), "container": SLOTS_MAX}
+        yield OpenTiers(tuple(tiers), slots)
+
+
+def container_settings(settings: Settings) -> ContainerSettings | None:
+    """The settings of the tier `container`; None without an engine."""
+    docker = settings.tools.docker
+    if docker.socket is None:
+        return None
+    return ContainerSettings(
+        socket=docker.socket,
+        server=_server_id(settings.system.data_dir),
+        images=docker.images,
+        runtime=docker.runtime,
+        prewarm=settings.tools.prewarm,
+    )
+
+
+def _server_id(data_dir: str) -> str:
+    """The same after a restart, so that what a crashed server has left is found; a server in memory leaves its own id."""
+    place = uuid.uuid4().hex if data_dir == MEMORY else f"{platform.node()}:{Path(data_dir).resolve()}"
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _layers(settings: PackageSettings, data_dir: str) -> LayerSettings | None:

@@ -73,7 +73,8 @@ class Scheduler:
     ) -> tuple[Placed, JobResult]:
         """Runs a job, on a second tier if the first one was left on one of the two grounds."""
         placed = await self.place(need, rules)
-        job = msgspec.structs.replace(job, owner=tenant)
+        image = need.engine.removeprefix("image:") if need.engine.startswith("image:") else ""
+        job = msgspec.structs.replace(job, owner=tenant, image=image)
         try:
             return placed, await self._run(placed, job, calls)
         except TierBroken as error:

@@ -179,6 +179,8 @@ class CallContext:
     resumption: Resumption | None = None
     placed: Callable[[Placed | Unplaced], None] = _unplaced
     """Told the tier that runs the code of the call, or why none does."""
+    session: str = ""
+    """The session of the call; empty for a call without one."""
     secrets: "CallSecrets | None" = None
     """The secrets that the tool names; None for a tool that names none."""
     others: OtherTools | None = None

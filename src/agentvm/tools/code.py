@@ -55,6 +55,7 @@ class CodeTool(TraitsOfTool):
             limits=limits_of(self.sandbox.limits, limits_needed(self.needs), own),
             network=self.sandbox.hosts,
             key=context.key,
+            keep=context.session if self.sandbox.persistent else "",
         )
         job = await place_files(job, context)
         result = await self.jobs.run_call(context, need_of(job, self.sandbox, self.needs), job)

@@ -110,9 +110,10 @@ def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
     if spec.isolator is not None and spec.isolator not in _ISOLATORS:
         known = ", ".join(_ISOLATORS)
         raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {known}")
-    _check_runtime(spec)
     engine = job.engine
-    if engine == "command" and "/" not in job.argv[0]:
+    if (image := image_of(spec)) is not None:
+        engine = f"image:{image}"
+    elif engine == "command" and "/" not in job.argv[0]:
         engine = f"binary:{job.argv[0]}"
     for name in ("memory_bytes", "cpu_seconds", "processes", "disk_bytes"):
         least, limit = getattr(needs, name), getattr(job.limits, name)
@@ -151,23 +152,18 @@ def _shown(data: bytes) -> FileContent:
 
 def engine_of(name: str | None, spec: SandboxSpec) -> str:
     """The engine that a request names, or the one of its sandbox; they must not contradict each other."""
-    _check_runtime(spec)
-    own = None if spec.runtime is None else _ENGINES[spec.runtime.partition(":")[0]]
+    own = None if spec.runtime is None else _ENGINES.get(spec.runtime.partition(":")[0])
     if name is None and own is None:
         raise InvalidInput("`engine` is missing: python, shell, javascript or command")
     return name or own or ""
 
 
-def _check_runtime(spec: SandboxSpec) -> None:
-    """Refuses a runtime, or a version of Python, that is not this machine's: nothing runs in another than it asks for."""
+def image_of(spec: SandboxSpec) -> str | None:
+    """The image that a runtime names; None for an engine of this machine: nothing runs in another version than it asks for."""
     name, _, version = (spec.runtime or "python").partition(":")
-    if name not in _ENGINES:
-        raise TierUnavailable(f"The sandbox asks for the runtime {shorten(spec.runtime or '')}, which needs a container")
     here = ".".join(map(str, sys.version_info[:3]))
-    if version and (name != "python" or not f"{here}.".startswith(f"{version}.")):
-        raise TierUnavailable(
-            f"The sandbox asks for {shorten(spec.runtime or '')}; this server has Python {here}, and no images"
-        )
+    is_here = not version or (name == "python" and f"{here}.".startswith(f"{version}."))
+    return None if name in _ENGINES and is_here else spec.runtime
 
 
 def check_files(files: Mapping[str, bytes], limits: JobLimits) -> None:
