@@ -62,7 +62,7 @@ async def test_a_program_waits_without_memory_and_goes_on_where_it_was(tmp_path:
         assert world.start().resting
         (wait,) = await open_waits(world)
         assert (wait.call_id, wait.tool, wait.input, wait.kind) == ("p1.2", "hammer", {"n": 2}, "approval")
-        assert len(await journal(world)) == 1
+        assert [entry.tool for entry in await journal(world)] == ["", "look"]
         if not restarts:
             await _approved(world, bench)
     for number in range(restarts):

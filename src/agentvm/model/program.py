@@ -17,7 +17,7 @@ class ProgramCall(Record):
     program: str
     """The id of the program's own call."""
     number: int
-    """The place of the call in the program, from 1."""
+    """The place of the call in the program, from 1; number 0 holds the files that it began with."""
     tool: str
     digest: str
     """Digest of the tool and its input."""

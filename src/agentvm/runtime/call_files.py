@@ -48,6 +48,11 @@ class CallFiles:
     def __init__(self, turn: TurnFiles) -> None:
         self._turn = turn
         self._changes: dict[str, FileChange] = {}
+        self._start: tuple[SessionFile, ...] | None = None
+
+    def show(self, files: tuple[SessionFile, ...]) -> None:
+        """Lists these files from now on, whichever the session has: a program that is run again sees those of its first run."""
+        self._start = files
 
     def keep(self) -> tuple[FileChange, ...]:
         """Returns the changes of the call, which has ended with a result; the calls after it see them."""
@@ -56,8 +61,13 @@ class CallFiles:
 
     async def list(self, under: str = "") -> tuple[SessionFile, ...]:
         folder = folder_path(under)
-        files = {file.path: file for file in await self._turn.store.list(folder)}
         prefix = f"{folder}/" if folder else ""
+        if self._start is not None:
+            return tuple(file for file in self._start if file.path.startswith(prefix))
+        return await self._list(folder, prefix)
+
+    async def _list(self, folder: str = "", prefix: str = "") -> tuple[SessionFile, ...]:
+        files = {file.path: file for file in await self._turn.store.list(folder)}
         apply_changes(files, (change for change in self._pending() if change.path.startswith(prefix)), self._now())
         return tuple(files[path] for path in sorted(files))
 
@@ -117,7 +127,7 @@ class CallFiles:
 
     async def _check(self, adding: Mapping[str, bytes]) -> None:
         """Refuses files beyond the limits of the session, and a name that is a file and a folder at once."""
-        sizes = {file.path: file.size for file in await self.list()}
+        sizes = {file.path: file.size for file in await self._list()}
         folders = {folder for path in (*sizes, *adding) for folder in folders_of(path)}
         for path in folders.intersection((*sizes, *adding)):
             raise FilePathInvalid(f"{path} cannot be a file and a folder at once")

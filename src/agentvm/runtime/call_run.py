@@ -6,6 +6,7 @@ A tool that fails, hangs or returns too much gives a result, never the turn's fa
 import math
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -43,6 +44,12 @@ Ended = ToolOutcome | InputRequired | ConsentRequired
 """The end of a call: its result, or the need of a person, with whose answer it is made again."""
 
 
+class ProgramTools(OtherTools, Protocol):
+    """The tools of a program, which sees the same files in each run."""
+
+    async def take_files(self, files: CallFiles) -> None: ...
+
+
 class CallRun:
     """Runs single calls of one turn."""
 
@@ -61,7 +68,7 @@ class CallRun:
         call: ToolCall,
         resumption: Resumption | None = None,
         *,
-        others: OtherTools | None = None,
+        others: ProgramTools | None = None,
         is_nested: bool = False,
     ) -> Ended:
         """Makes the call, or makes it again with the answers that it has asked for.
@@ -71,6 +78,8 @@ class CallRun:
         tool = self._tools.find(call.name)
         output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
         async with self._files.open(writes=tool is not None and tool.writes_files) as files:
+            if others is not None:
+                await others.take_files(files)
             ended = await self._run(call, replace(self._context(call, resumption, files), others=others), output_max)
             return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
 

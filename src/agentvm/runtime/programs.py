@@ -22,9 +22,11 @@ from agentvm.events.state import ToolCompleted, ToolExecuting, ToolFailedEvent
 from agentvm.events.tool import ProgramChanged
 from agentvm.model.message import ToolCall
 from agentvm.model.program import JOURNAL_MAX_BYTES, ProgramCall
+from agentvm.model.session_file import SessionFile
 from agentvm.model.wait import fingerprint_of
 from agentvm.runtime import calls
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.call_files import CallFiles
 from agentvm.runtime.call_run import Ended
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
 from agentvm.tools.base import ConsentRequired, InputRequired
@@ -74,10 +76,21 @@ class Program:
         self._accepted = accepted
         self._call = call
         self._journal = {entry.number: entry for entry in journal}
+        start = self._journal.get(0)
+        self._files = None if start is None else msgspec.convert(start.result, tuple[SessionFile, ...])
+        """The files of the session when the program began."""
+        self._is_begun = start is not None
         self._bytes = sum(len(msgspec.json.encode(entry)) for entry in journal)
         self._count = 0
         # The sandbox asks for one call at a time; code that writes to its line itself may not.
         self._one = anyio.Lock()
+
+    async def take_files(self, files: CallFiles) -> None:
+        """Notes the files that the program begins with, or shows it those that it began with in its first run."""
+        if self._files is None:
+            self._files = await files.list()
+        else:
+            files.show(self._files)
 
     async def call(self, name: str, input: dict[str, object]) -> object:
         """Returns the result of a call; `ToolFailed` for one that failed or was not made. Does not return if it has to wait."""
@@ -98,6 +111,12 @@ class Program:
 
     async def _make(self, child: ToolCall, number: int, digest: str) -> ProgramCall:
         """Makes a call that is not in the journal, and journals it."""
+        if not self._is_begun:
+            self._is_begun = True
+            start = ProgramCall(
+                turn_id=self._accepted.state.turn_id, program=self._call.id, number=0, tool="", digest="", result=self._files
+            )
+            self._steps.post(ProgramChanged(change=start))
         if child.id not in self._accepted.waits:
             told = child.input if len(msgspec.json.encode(child.input)) <= PREVIEW_CHARACTERS else {}
             self._steps.post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=told, parent_id=self._call.id))

@@ -67,8 +67,6 @@ class CodeOutcome(Record):
     exit_code: int | None
     """None for a program that was killed."""
     signal: str | None = None
-    stdout: str
-    stderr: str
     truncated: bool
     timed_out: bool
     oom: bool = False
@@ -76,6 +74,9 @@ class CodeOutcome(Record):
     usage: JobUsage
     files: list[str]
     """Files that were added, changed or deleted."""
+    # The long ones come last: the end of a result is cut off.
+    stderr: str
+    stdout: str
     value: object = None
 
 
