@@ -15,6 +15,7 @@ from agentvm.errors import WritesRefused
 from agentvm.model.ids import DEFAULT_TENANT, SessionId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
+from agentvm.runtime.accepted import Incoming
 from agentvm.runtime.recovery.progress import Done
 
 HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
@@ -48,7 +49,7 @@ async def test_one_sessions_contradiction_fails_no_other() -> None:
         session = new_session(world.image, SessionId("sess_2"), None, 1)
         await world.store.tenant(DEFAULT_TENANT).container(world.image.container_id).add_session(session)
         other = world.runtime.start_agent(DEFAULT_TENANT, world.image, session.session_id)[0]
-        accepted = await agent.receive("one", "key")
+        accepted = await agent.receive(Incoming("one", "key"))
         agent.release(accepted)
         await world.hear("turn_response")
         async with anyio.create_task_group() as tasks:
@@ -56,7 +57,7 @@ async def test_one_sessions_contradiction_fails_no_other() -> None:
             async def again() -> None:
                 # Past the check for repeated keys, as only a bug could come.
                 with pytest.raises(WritesRefused):
-                    await agent.receive("again", "key")
+                    await agent.receive(Incoming("again", "key"))
 
             tasks.start_soon(again)
             fine = await world.say(other, "two")

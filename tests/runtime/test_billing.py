@@ -14,6 +14,7 @@ from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
+from agentvm.runtime.accepted import Incoming
 from agentvm.runtime.billing import Bill, Unmetered
 from agentvm.runtime.recovery.progress import Cut, Done
 
@@ -105,7 +106,7 @@ async def test_a_turns_price_is_that_of_its_calls_and_the_ledger_has_each() -> N
     )
     async with open_world(driver, tools=[tool("look", look)], meter=till) as world:
         agent = world.start()
-        accepted = await agent.receive("go", None, UserId("alice"))
+        accepted = await agent.receive(Incoming("go", None, UserId("alice")))
         agent.release(accepted)
         end = (await world.hear("turn_response"))[-1]["data"]
         found = await entries(world)
@@ -185,7 +186,7 @@ async def test_that_a_model_is_asked_is_stored_before_it_is_and_forgotten_with_t
     driver = ScriptedDriver(lambda prompt: [Pause(gate), *reply("done")])
     async with open_world(driver, meter=Till()) as world:
         agent = world.start()
-        accepted = await agent.receive("what is asked", None, UserId("alice"))
+        accepted = await agent.receive(Incoming("what is asked", None, UserId("alice")))
         agent.release(accepted)
         await prompted(driver)
         turn_id = accepted.state.turn_id

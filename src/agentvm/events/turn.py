@@ -5,7 +5,7 @@ from typing import Literal
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.turn import TurnOutcome
+from agentvm.model.turn import OnParked, TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 
@@ -26,6 +26,7 @@ class TurnRequest(TurnEvent):
     timestamp: int
     client_key: str | None = None
     user_id: UserId | None = None
+    on_parked: OnParked | None = None
 
 
 class TurnSuspended(TurnEvent):

@@ -9,6 +9,10 @@ from agentvm.model.usage import Usage
 TurnOutcome = Literal["completed", "interrupted", "failed"]
 
 
+OnParked = Literal["supersede", "queue", "reject"]
+"""While a turn of the session waits for answers: end it, wait for it, or refuse the message."""
+
+
 class Turn(Record):
     """`outcome`, `usage` and `ended_at` are set once, when the turn ends; `attempts` counts how often it was begun."""
 
@@ -32,3 +36,5 @@ class Turn(Record):
     """Set while all its calls wait for somebody: it is not in memory, and goes on with an answer."""
     active_ms: int = 0
     """Time that it had run when it was parked."""
+    on_parked: OnParked | None = None
+    """`queue` for a turn that waits until a parked one before it has ended."""

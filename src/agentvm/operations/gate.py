@@ -66,10 +66,11 @@ async def audited(operation: Operation, context: Context) -> AsyncIterator[Outco
         raise
     finally:
         if operation.audit is not None and not context.is_dry_run:
-            await _enter(operation.audit, context, outcome.result)
+            await enter(operation.audit, context, outcome.result)
 
 
-async def _enter(action: str, context: Context, result: str) -> None:
+async def enter(action: str, context: Context, result: str) -> None:
+    """Enters an action on `context.target` in the audit log."""
     principal, now = context.principal, context.vm.clock()
     if result != "ok":
         refusal = (principal.tenant_id, principal.actor, action)

@@ -7,7 +7,9 @@ import msgspec
 from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import UserContent
+from agentvm.model.turn import OnParked
 from agentvm.operations.operation import Context, Http, OperationGroup
+from agentvm.operations.text_answer import TEXT_ANSWER_MAX, answer_open_waits, parse_answer
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Reply, Request
 
@@ -52,6 +54,8 @@ class MessageSend(Request[MessageSendReply]):
     """The sender's own name for the message: sending it again answers as the first time and begins no second turn."""
     on_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """While another turn runs: wait for it, stop it, or refuse this message."""
+    on_parked: OnParked = "supersede"
+    """While a turn of the session waits for answers: end it, wait for it, or refuse this message."""
 
     def refused(self) -> Reply:
         return MessageSendReply(agent_id=self.agent_id or "", image_id=self.image_id)
@@ -66,8 +70,27 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(context, request)
     with agent.in_use():
-        sent = await sender.send(agent, request.content, client_key=request.client_message_id, on_busy=request.on_busy)
+        if (answered := await answer_by_text(context, agent, request.content)) is not None:
+            return answered
+        sent = await sender.send(
+            agent,
+            request.content,
+            client_key=request.client_message_id,
+            on_busy=request.on_busy,
+            on_parked=request.on_parked,
+        )
         return _accepted(context, sent)
+
+
+async def answer_by_text(context: Context, agent: "Agent", content: UserContent) -> MessageSendReply | None:
+    """Answers the calls of the session that wait, if the message is such an answer, and the tenant allows that."""
+    words = parse_answer(content) if isinstance(content, str) and len(content) <= TEXT_ANSWER_MAX else None
+    if words is None or context.vm.runtime.settings_of(context.tenant_id).tools.answer_by_text == "off":
+        return None
+    turn_id = await answer_open_waits(context, agent.container_id, agent.session_id, words)
+    if turn_id is None:
+        return None
+    return MessageSendReply(agent_id=agent.agent_id, image_id=agent.image_id, turn_id=turn_id, session_id=agent.session_id)
 
 
 class MessageEdit(Request[MessageSendReply]):

@@ -16,7 +16,7 @@ from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerning
 from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.message import UserContent, UserMessage
-from agentvm.model.turn import Turn
+from agentvm.model.turn import OnParked, Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
@@ -94,6 +94,8 @@ class Accepted:
     """How long it had run when it was parked."""
     active_since: float = field(default_factory=anyio.current_time)
     """When it began to run here, in the loop's time."""
+    waits_for_parked: bool = False
+    """Whether it waits until a parked turn before it has ended."""
     stopped: bool = False
     """Whether somebody has asked to stop it."""
     acceptance: Batch | None = None
@@ -185,24 +187,37 @@ class Accepted:
         )
 
 
-def opening(
-    begun: turn.TurnState,
-    session_id: SessionId,
-    content: UserContent,
-    client_key: str | None,
-    user_id: UserId | None,
-    *,
-    rewound: SessionRewound | None,
-    queued: bool,
-) -> list[EventData]:
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message that is to begin a turn, and what is taken back of the history for it."""
+
+    content: UserContent
+    client_key: str | None = None
+    user_id: UserId | None = None
+    rewound: SessionRewound | None = None
+    on_parked: OnParked = "supersede"
+
+    @property
+    def waits_for_parked(self) -> bool:
+        return self.on_parked == "queue"
+
+
+def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *, queued: bool) -> list[EventData]:
     """The first events of a turn: what was taken back for it, the user's message, and that it is accepted."""
     turn_id, message_id, at = begun.turn_id, begun.user_message_id, begun.accepted_at
-    user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=content)
-    told: list[EventData] = [] if rewound is None else [rewound]
+    user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=incoming.content)
+    told: list[EventData] = [] if incoming.rewound is None else [incoming.rewound]
     told += (
         message.MessagePersisted(session_id=session_id, message_id=message_id, saved_at=at),
         message.UserMessageEvent(message=user),
-        turn_events.TurnRequest(turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id),
+        turn_events.TurnRequest(
+            turn_id=turn_id,
+            message_id=message_id,
+            timestamp=at,
+            client_key=incoming.client_key,
+            user_id=incoming.user_id,
+            on_parked="queue" if incoming.waits_for_parked else None,
+        ),
     )
     if queued:
         told.append(state.ConversationQueued(message_id=message_id))

@@ -1,7 +1,6 @@
 """Agent — the running instance of one session: one inbox, one turn at a time.
 
-An idle agent is two or three kilobytes: it has no task of its own; a task exists only while there are turns to
-run. Whatever goes wrong in a turn becomes that turn's terminal event; it never reaches a neighbour.
+An idle agent has two or three kilobytes and no task. A failure in a turn becomes its terminal event and touches nobody else.
 """
 
 import math
@@ -23,13 +22,13 @@ from agentvm.model.image import Image
 from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, turn
-from agentvm.runtime.accepted import Accepted, Failure, OnBusy, failure_of, opening
+from agentvm.runtime.accepted import Accepted, Failure, Incoming, OnBusy, failure_of, opening
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
-from agentvm.runtime.parking import end_parked, supersede, wake
+from agentvm.runtime.parking import clear_way, end_parked, make_way_for, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
@@ -110,13 +109,14 @@ class Agent:
         async with self.ports.sending.hold((self.tenant_id, self.session_id, client_key)):
             yield await self.container.log(self.session_id).find_turn(client_key)
 
-    async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
+    async def receive(self, said: UserContent | Incoming) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
-        await self._claim(content)
-        await end_parked(self)
+        incoming = said if isinstance(said, Incoming) else Incoming(said)
+        await self._claim(incoming.content)
+        await make_way_for(self, incoming.on_parked)
         while self._rewriting is not None:
             await self._rewriting.wait()
-        return await self._receive(content, client_key, user_id)
+        return await self._receive(incoming)
 
     def find(self, turn_id: TurnId) -> Accepted | None:
         """Returns the turn, if it runs or waits here."""
@@ -142,7 +142,7 @@ class Agent:
             rewound = wanted.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
             if wanted.content is not None:
                 await self._claim(wanted.content)
-                return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
+                return rewound, await self._receive(Incoming(wanted.content, client_key, user_id, rewound))
             move(self.state, Move.RECEIVE)
             if rewound is not None:
                 await self.writer.emit((rewound,), self.scope)
@@ -156,14 +156,12 @@ class Agent:
         most = self.ports.settings_of(self.tenant_id).limits.attachments_per_message
         await attached.claim(self.container.attachments, content, most, self.ports.clock())
 
-    async def _receive(
-        self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None = None
-    ) -> Accepted:
+    async def _receive(self, incoming: Incoming) -> Accepted:
         # Counted from here on: whoever rewrites the history must not begin while this one waits for the log.
         self._accepting += 1
         try:
-            async with self.ports.large.room(self.tenant_id, content):
-                accepted = await self._commit(content, client_key, user_id, rewound)
+            async with self.ports.large.room(self.tenant_id, incoming.content):
+                accepted = await self._commit(incoming)
         finally:
             self._accepting -= 1
         if not accepted.begun:
@@ -171,9 +169,7 @@ class Agent:
         self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
-    async def _commit(
-        self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None
-    ) -> Accepted:
+    async def _commit(self, incoming: Incoming) -> Accepted:
         log = await self.writer.log()
         move(self.state, Move.RECEIVE)
         self.ports.quarantine.check(self.tenant_id, self.session_id)
@@ -181,11 +177,12 @@ class Agent:
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         at = self.ports.clock()
         begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), at)
-        told = opening(begun, self.session_id, content, client_key, user_id, rewound=rewound, queued=self.busy)
-        accepted = self._accept(begun, user_id)
-        accepted.cursor = log.head
-        idle = self.state is AgentState.IDLE and not (self.busy or rewound or self.writer.owed) and self._accepting == 1
-        if idle and self.ports.histories.expect(self.tenant_id, self.session_id, told):
+        waits = incoming.waits_for_parked and log.parked is not None
+        told = opening(begun, self.session_id, incoming, queued=self.busy or waits)
+        accepted = self._accept(begun, incoming.user_id)
+        accepted.cursor, accepted.waits_for_parked = log.head, incoming.waits_for_parked
+        idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
+        if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, told):
             accepted.begin(self.ports.journal.post(log, told, accepted.scope))
             self._running = accepted
             self._start()
@@ -286,6 +283,7 @@ class Agent:
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
+        accepted.waits_for_parked = left.on_parked == "queue"
         accepted.active_before_ms, accepted.before_ms = left.active_ms, max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()
@@ -310,7 +308,9 @@ class Agent:
         accepted = self._running
         try:
             while accepted is not None or (self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released):
-                if accepted is None and await supersede(self):
+                if accepted is None and (way := await clear_way(self)) != "clear":
+                    if way == "parked":
+                        break
                     continue
                 accepted = accepted or self.inbox.popleft()
                 with accepted.handling(self.tenant_id):

@@ -5,16 +5,17 @@ told; the same commit unparks the turn, so that the next start takes it up shoul
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError, InvalidInput, StoreFailed
+from agentvm.errors import AgentBusy, AgentVMError, InvalidInput, StoreFailed
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
 from agentvm.model.message import ToolCall
+from agentvm.model.turn import OnParked
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.schema import misfits
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
@@ -117,27 +118,37 @@ async def _wake(agent: "Agent", turn_id: TurnId) -> None:
         agent.release(accepted)
 
 
-async def supersede(agent: "Agent") -> bool:
+async def make_way_for(agent: "Agent", on_parked: OnParked) -> None:
+    """Ends the parked turn for a message, if there is one; not for a message that waits. `AgentBusy` for `reject`."""
+    if on_parked == "supersede":
+        await end_parked(agent)
+    elif on_parked == "reject" and (await agent.writer.log()).parked is not None:
+        raise AgentBusy("A turn waits for answers; answer it, or send with onParked supersede or queue")
+
+
+async def clear_way(agent: "Agent") -> Literal["clear", "changed", "parked"]:
     """Puts the parked turn, to be ended, before the turn that waited behind it: two are never open beside each other.
 
-    Returns whether what comes next may be another than before.
+    Returns `changed` when what comes next may be another than before, `parked` when that waits until the parked turn has ended.
     """
     try:
         log = await agent.writer.log()
         if log.parked is None:
-            return False
+            return "clear"
         left = await agent.container.log(agent.session_id).find_parked()
     except AgentVMError as error:
         logger.error("parked_turn_not_ended", session_id=agent.session_id, code=error.code, error=str(error))
-        return False
+        return "clear"
     if left is None:
         log.parked = None
     elif agent.find(left.turn_id) is None:
+        if agent.inbox[0].waits_for_parked and not agent.inbox[0].stopped:
+            return "parked"
         agent.resume(left, stopped=True, suspended=True).release()
         agent.inbox.rotate(1)
     else:
-        return False
-    return True
+        return "clear"
+    return "changed"
 
 
 async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
@@ -157,6 +168,8 @@ async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
         raise StoreFailed("The store refuses writes, so the turn that waits for answers is not ended; try again later")
     move(agent.state, Move.RECEIVE)
     accepted = agent.resume(left, stopped=True, suspended=True)
+    # Before the messages that wait for its end.
+    agent.inbox.rotate(1)
     agent.release(accepted)
     await accepted.over.wait()
 

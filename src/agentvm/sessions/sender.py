@@ -10,9 +10,9 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TurnId
 from agentvm.model.message import UserContent, measure
-from agentvm.model.turn import Turn
+from agentvm.model.turn import OnParked, Turn
 from agentvm.runtime import attached
-from agentvm.runtime.accepted import Accepted, OnBusy
+from agentvm.runtime.accepted import Accepted, Incoming, OnBusy
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
@@ -59,24 +59,31 @@ class MessageSender:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
 
     async def send(
-        self, agent: Agent, content: UserContent, *, client_key: str | None = None, on_busy: OnBusy = "queue"
+        self,
+        agent: Agent,
+        content: UserContent,
+        *,
+        client_key: str | None = None,
+        on_busy: OnBusy = "queue",
+        on_parked: OnParked = "supersede",
     ) -> SentMessage:
         """Accepts the message, unless one with this key was accepted before."""
         size = self.measure(content)
         if client_key is None:
-            return await self._send(agent, content, size, None, on_busy)
+            return await self._send(agent, content, size, None, on_busy, on_parked)
         async with agent.sending(client_key) as earlier:
-            return await self._send(agent, content, size, client_key, on_busy) if earlier is None else _said(agent, earlier)
+            if earlier is not None:
+                return _said(agent, earlier)
+            return await self._send(agent, content, size, client_key, on_busy, on_parked)
 
     async def _send(
-        self, agent: Agent, content: UserContent, size: int, client_key: str | None, on_busy: OnBusy
+        self, agent: Agent, content: UserContent, size: int, client_key: str | None, on_busy: OnBusy, on_parked: OnParked
     ) -> SentMessage:
         await self._check_tokens(agent, content)
         interrupted = await agent.make_way(content, on_busy) if agent.busy else None
+        incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked)
         try:
-            accepted = await self._within_quotas(
-                agent, size, partial(agent.receive, content, client_key, self.workspace.user_id)
-            )
+            accepted = await self._within_quotas(agent, size, partial(agent.receive, incoming))
         except AgentVMError:
             # Clients were told that it is being stopped.
             agent.cancel(interrupted)

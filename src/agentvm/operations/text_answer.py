@@ -1,0 +1,59 @@
+"""Text answers — messages that answer the calls that wait, for clients that can only send messages."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agentvm.model.ids import ContainerId, SessionId, TurnId
+from agentvm.model.wait import REASON_MAX
+from agentvm.operations.gate import enter
+from agentvm.operations.tool import ToolAnswer, answer
+
+if TYPE_CHECKING:
+    from agentvm.operations.context import Context
+
+TEXT_ANSWER_MAX = REASON_MAX + 20
+"""Characters of a message that may be an answer."""
+WAITS_MAX = 100
+"""Calls that one message answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    decision: Literal["approve", "deny"]
+    of_all: bool = False
+    reason: str | None = None
+
+
+_WHOLE = {
+    "/approve": TextAnswer("approve"),
+    "/approve all": TextAnswer("approve", of_all=True),
+    "同意": TextAnswer("approve"),
+    "/deny": TextAnswer("deny"),
+    "拒绝": TextAnswer("deny"),
+}
+
+
+def parse_answer(text: str) -> TextAnswer | None:
+    """Returns the answer that a message is; None for any other message."""
+    text = text.strip()
+    if text in _WHOLE:
+        return _WHOLE[text]
+    for word in ("/deny ", "拒绝 ", "拒绝：", "拒绝:"):
+        if text.startswith(word):
+            return TextAnswer("deny", reason=text.removeprefix(word).strip()[:REASON_MAX] or None)
+    return None
+
+
+async def answer_open_waits(
+    context: "Context", container_id: ContainerId, session_id: SessionId, words: TextAnswer
+) -> TurnId | None:
+    """Answers the oldest call of the session that takes the decision, or all of them; None if there is none."""
+    waits = context.store.waits((container_id,))
+    page = await waits.list_page(session_id=session_id, state="open", after=0, limit=WAITS_MAX)
+    fitting = [wait for _, wait in page if words.decision in wait.decisions]
+    chosen = fitting if words.of_all else fitting[:1]
+    for wait in chosen:
+        given = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision=words.decision, reason=words.reason)
+        await answer(context, given)
+        await enter("wait.answer", context, "ok")
+    return chosen[0].turn_id if chosen else None
