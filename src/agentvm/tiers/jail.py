@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 from agentvm.tiers import kernel, landlock, mounts, seccomp
 from agentvm.tiers.frames import Bounds
@@ -27,6 +28,11 @@ JAILED_UID_MAX = 1000
 """The uid that a jailed program sees as its own."""
 OPEN_FILES_MAX = 256
 _PROXY_BACKLOG_MAX = 64
+LIMITED = (
+    resource.RLIMIT_CORE, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE,
+    resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_DATA,
+)  # fmt: skip
+"""Limits that a job may have."""
 COUNTED_APART_VERSION = (5, 14)
 """The kernel from which on processes are counted for each user namespace."""
 # SIOCSIFFLAGS, and IFF_UP | IFF_RUNNING.
@@ -139,9 +145,9 @@ class Jail:
             reserves=reserves,
         )
         if self.landlock:
-            # A private root holds nothing else.
-            readable = ("/",) if self.namespaces else self.readable
-            landlock.restrict(readable, folders, mounts.DEVICES, version=self.landlock, tcp=network)
+            # A private root holds nothing else, and its /dev no other device.
+            readable, devices = (("/",), ("/dev",)) if self.namespaces else (self.readable, mounts.DEVICES)
+            landlock.restrict(readable, folders, devices, version=self.landlock, tcp=network)
         self.filter(network=network, shared=total_memory or not reserves).install()
 
     def filter(self, *, network: bool, shared: bool) -> seccomp.Filter:
@@ -187,9 +193,15 @@ def _limit(bounds: Bounds, *, others: int, used_bytes: int, total_memory: bool, 
     if not total_memory:
         limits[resource.RLIMIT_DATA if reserves else resource.RLIMIT_AS] = bounds.memory_bytes + used_bytes
     for kind, value in limits.items():
-        _, hard = resource.getrlimit(kind)
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        most = min(value, hard_limit(kind))
         resource.setrlimit(kind, (most, most))
+
+
+@cache
+def hard_limit(kind: int) -> int:
+    """The launcher's own limit, which no job can raise; asked for once, before jobs are forked."""
+    _, hard = resource.getrlimit(kind)
+    return 2**63 - 1 if hard == resource.RLIM_INFINITY else hard
 
 
 def address_bytes() -> int:

@@ -82,15 +82,30 @@ class _MountAttributes(ctypes.Structure):
     _fields_ = (("set", ctypes.c_uint64), ("clear", ctypes.c_uint64), ("spread", ctypes.c_uint64), ("users", ctypes.c_uint64))
 
 
+_ARGUMENTS_MAX = 6
+_CAPABILITIES_HEADER = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
+_NO_CAPABILITIES = bytes(24)
+
+
 @cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.argtypes = _SYSCALL
+    library.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong for _ in range(4)))
+    library.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+    return library
 
 
 @cache
 def _interpreter() -> Any:
     # Without letting go of the interpreter's lock: nobody else may run between a fork and its aftermath.
-    return ctypes.PyDLL(None, use_errno=True)
+    python = ctypes.PyDLL(None, use_errno=True)
+    python.syscall.argtypes = _SYSCALL
+    return python
+
+
+# Numbers and addresses alike, converted without an object for each: every page that a job touches is copied for it.
+_SYSCALL = (ctypes.c_long, *(ctypes.c_void_p for _ in range(_ARGUMENTS_MAX)))
 
 
 def _checked(result: int, what: str) -> int:
@@ -101,9 +116,8 @@ def _checked(result: int, what: str) -> int:
 
 
 def call(number: int, *arguments: Any, what: str) -> int:
-    """A system call by its number; integers are passed as longs."""
-    longs = (ctypes.c_long(value) if isinstance(value, int) else value for value in arguments)
-    return _checked(_library().syscall(ctypes.c_long(number), *longs), what)
+    """A system call by its number, with integers and addresses."""
+    return _checked(_library().syscall(number, *arguments, *(0,) * (_ARGUMENTS_MAX - len(arguments))), what)
 
 
 def number_of(name: str) -> int:
@@ -117,10 +131,9 @@ def number_of(name: str) -> int:
 def clone(namespaces: Namespace) -> int:
     """Forks into new namespaces: 0 in the child, whose id is 1 if `PID` is among them."""
     python, number = _interpreter(), number_of("clone")
+    flags = int(namespaces) | signal.SIGCHLD
     python.PyOS_BeforeFork()
-    child = python.syscall(
-        ctypes.c_long(number), ctypes.c_long(int(namespaces) | signal.SIGCHLD), *(ctypes.c_long(0) for _ in range(4))
-    )
+    child = python.syscall(number, flags, 0, 0, 0, 0, 0)
     if child == 0:
         python.PyOS_AfterFork_Child()
     else:
@@ -133,9 +146,8 @@ def unshare(namespaces: Namespace) -> None:
 
 
 def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
-    encoded = (None if text is None else os.fsencode(text) for text in (source, target, kind))
-    result = _library().mount(*encoded, ctypes.c_ulong(int(flags)), None if options is None else os.fsencode(options))
-    _checked(result, f"mount {target}")
+    names = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
+    _checked(_library().mount(*names[:3], int(flags), names[3]), f"mount {target}")
 
 
 def unmount(target: str) -> None:
@@ -163,8 +175,7 @@ def pivot_root_here() -> None:
 
 
 def prctl(option: Prctl, value: int) -> None:
-    zeros = (ctypes.c_ulong(0) for _ in range(3))
-    _checked(_library().prctl(ctypes.c_int(option), ctypes.c_ulong(value), *zeros), option.name)
+    _checked(_library().prctl(option, value, 0, 0, 0), option.name)
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
@@ -174,8 +185,7 @@ def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
 
 def drop_capabilities() -> None:
     """Gives up every capability of this process, for good."""
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    call(number_of("capset"), ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()), what="capset")
+    call(number_of("capset"), _CAPABILITIES_HEADER, _NO_CAPABILITIES, what="capset")
 
 
 def close_all_but(kept: set[int]) -> None:

@@ -18,7 +18,7 @@ from typing import NoReturn
 from agentvm.tiers import frames, kernel, landlock, mounts, roles, seccomp
 from agentvm.tiers.cgroup import PREFIX, Groups, JobGroup
 from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
-from agentvm.tiers.jail import JOB_NAMESPACES, Jail, address_bytes, write_maps
+from agentvm.tiers.jail import JOB_NAMESPACES, LIMITED, Jail, address_bytes, hard_limit, write_maps
 from agentvm.tiers.job_process import JobPlace, become_job
 from agentvm.tiers.kernel import Namespace, Prctl
 from agentvm.tiers.scratch import make_scratch, remove
@@ -111,6 +111,8 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
 
 def _make_ready(jail: Jail, uids: UidBlock) -> None:
     """Does beforehand what would cost each job time, and clears away what another launcher has left."""
+    for kind in LIMITED:
+        hard_limit(kind)
     for network in (False, True):
         for shared in (False, True):
             jail.filter(network=network, shared=shared)
