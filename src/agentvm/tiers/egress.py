@@ -1,17 +1,18 @@
 """Egress — the only way out of a jail: a proxy in the server that lets allowed hosts through, and nothing else.
 
-The jail's first process listens inside the job's own network namespace and hands the listener out; whoever connects to it is
+The jail's own process listens inside the job's own network namespace and hands the listener out; whoever connects to it is
 that job, so there is no token. The jail has no route, no name server and no other neighbour. A host is checked against the
 job's list, resolved, and every address of it must be public or allowed by the operator; the connection goes to an address
 that was checked. `CONNECT` is for TLS, which is not opened: a host behind a shared front is as good as its neighbours there.
 """
 
+import os
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import anyio
-import anyio.abc
 import h11
 
 from agentvm.errors.tool import EgressRefused
@@ -20,6 +21,7 @@ from agentvm.model.address import IpAddress
 from agentvm.model.allowed_host import is_allowed
 from agentvm.model.public_address import AddressRules
 from agentvm.sharing.checked_address import Resolve, checked_addresses, resolve_host
+from agentvm.tiers.relay import Relay
 
 logger = get_logger(__name__)
 
@@ -53,11 +55,25 @@ class EgressSpent(Exception):
 
 async def serve_proxy(listener: int, allowed: Sequence[str], policy: EgressPolicy) -> None:
     """Serves the listener of one job until cancelled."""
-    connection = socket.socket(fileno=listener)
-    connection.setblocking(False)
     proxy = Proxy(allowed, policy)
-    async with await anyio.abc.SocketListener.from_socket(connection) as accepting:
-        await accepting.serve(proxy.serve)
+    with socket.socket(fileno=listener) as accepting:
+        accepting.setblocking(False)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                # Before it is accepted: those beyond the bound wait in the kernel, and cost the server nothing.
+                await proxy.places.acquire()
+                tasks.start_soon(proxy.serve, await _accept(accepting))
+
+
+async def _accept(accepting: socket.socket) -> socket.socket:
+    while True:
+        try:
+            client, _ = accepting.accept()
+        except BlockingIOError:
+            await anyio.wait_readable(accepting)
+        else:
+            client.setblocking(False)
+            return client
 
 
 class Proxy:
@@ -66,82 +82,76 @@ class Proxy:
     def __init__(self, allowed: Sequence[str], policy: EgressPolicy) -> None:
         self._allowed = allowed
         self._policy = policy
-        self._places = anyio.Semaphore(policy.connections)
+        self.places = anyio.Semaphore(policy.connections)
         self._moved = 0
 
-    async def serve(self, client: anyio.abc.SocketStream) -> None:
-        """One connection, from its first byte to its end."""
-        async with self._places, client:
-            try:
-                with anyio.fail_after(self._policy.idle_seconds):
-                    request, rest = await _read_head(client)
-                await self._forward(client, request, rest)
-            except EgressRefused as error:
-                await _answer(client, 403, str(error))
-            except EgressSpent:
-                logger.info("egress_spent", moved=self._moved)
-            except h11.RemoteProtocolError as error:
-                await _answer(client, 400, str(error))
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass
-            except OSError:
-                await _answer(client, 502, "The host cannot be reached")
+    async def serve(self, client: socket.socket) -> None:
+        """One connection, which holds a place, from its first byte to its end."""
+        try:
+            with client:
+                await self._serve(client)
+        finally:
+            self.places.release()
 
-    async def _forward(self, client: anyio.abc.SocketStream, request: h11.Request, rest: bytes) -> None:
+    async def _serve(self, client: socket.socket) -> None:
+        try:
+            with anyio.fail_after(self._policy.idle_seconds):
+                request, rest = await _read_head(client)
+            await self._forward(client, request, rest)
+        except EgressRefused as error:
+            await _answer(client, 403, str(error))
+        except EgressSpent:
+            logger.info("egress_spent", moved=self._moved)
+        except h11.RemoteProtocolError as error:
+            await _answer(client, 400, str(error))
+        except EOFError:
+            pass
+        except OSError:
+            await _answer(client, 502, "The host cannot be reached")
+
+    async def _forward(self, client: socket.socket, request: h11.Request, rest: bytes) -> None:
         host, port, head = _target(request)
         if not is_allowed(host, port, self._allowed):
             raise EgressRefused(f"{host[:200]}:{port} is not in network.allow of this sandbox")
         addresses = await checked_addresses(host, port, self._policy.rules, self._policy.resolve)
-        upstream = await _connect(addresses, port)
-        async with upstream:
-            if head:
-                await upstream.send(head + rest)
-            else:
-                await client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                if rest:
-                    await upstream.send(rest)
-            await self._both_ways(client, upstream)
-
-    async def _both_ways(self, client: anyio.abc.SocketStream, upstream: anyio.abc.SocketStream) -> None:
-        spent = False
-
-        async def move(source: anyio.abc.SocketStream, target: anyio.abc.SocketStream) -> None:
-            nonlocal spent
-            try:
-                while True:
-                    with anyio.fail_after(self._policy.idle_seconds):
-                        data = await source.receive(_PIECE_BYTES)
-                        self._moved += len(data)
-                        if self._moved > self._policy.most_bytes:
-                            spent = True
-                            tasks.cancel_scope.cancel()
-                            return
-                        await target.send(data)
-            except anyio.EndOfStream:
-                # The other direction may go on: a request can end before its answer.
+        with await _connect(addresses, port) as upstream:
+            if not head:
+                await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await _send(upstream, head + rest)
+            with Relay(client, upstream, self._count) as relay:
                 try:
-                    await target.send_eof()
-                except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    tasks.cancel_scope.cancel()
-            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                tasks.cancel_scope.cancel()
+                    await relay.run(self._policy.idle_seconds)
+                except OSError as error:
+                    # A side is gone, or nothing was said for long: what was said has arrived.
+                    raise EOFError from error
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(move, client, upstream)
-            tasks.start_soon(move, upstream, client)
-        if spent:
+    def _count(self, moved: int) -> None:
+        self._moved += moved
+        if self._moved > self._policy.most_bytes:
             raise EgressSpent
 
 
-async def _read_head(client: anyio.abc.SocketStream) -> tuple[h11.Request, bytes]:
+async def _read_head(client: socket.socket) -> tuple[h11.Request, bytes]:
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_MAX_BYTES)
     while True:
         event = parser.next_event()
         if isinstance(event, h11.Request):
             return event, parser.trailing_data[0]
         if event is not h11.NEED_DATA:
-            raise anyio.EndOfStream
-        parser.receive_data(await client.receive(_PIECE_BYTES))
+            raise EOFError
+        try:
+            parser.receive_data(client.recv(_PIECE_BYTES))
+        except BlockingIOError:
+            await anyio.wait_readable(client)
+
+
+async def _send(connection: socket.socket, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[connection.send(rest) :]
+        except BlockingIOError:
+            await anyio.wait_writable(connection)
 
 
 def _target(request: h11.Request) -> tuple[str, int, bytes]:
@@ -170,23 +180,41 @@ def _split(authority: str, default: int) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(digits)
 
 
-async def _connect(addresses: tuple[IpAddress, ...], port: int) -> anyio.abc.SocketStream:
-    for address in addresses[:-1]:
-        try:
-            with anyio.fail_after(CONNECT_SECONDS):
-                return await anyio.connect_tcp(str(address), port)
-        except OSError:
-            continue
-    with anyio.fail_after(CONNECT_SECONDS):
-        return await anyio.connect_tcp(str(addresses[-1]), port)
+async def _connect(addresses: tuple[IpAddress, ...], port: int) -> socket.socket:
+    """A connection to the first address that answers. The addresses were checked: nothing is looked up here."""
+    failure = OSError("no address")
+    for address in addresses:
+        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+        with ExitStack() as unless_reached:
+            connection = unless_reached.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                with anyio.fail_after(CONNECT_SECONDS):
+                    await _reach(connection, str(address), port)
+            except OSError as error:
+                failure = error
+                continue
+            unless_reached.pop_all()
+            return connection
+    raise failure
 
 
-async def _answer(client: anyio.abc.SocketStream, status: int, text: str) -> None:
+async def _reach(connection: socket.socket, address: str, port: int) -> None:
+    try:
+        connection.connect((address, port))
+    except BlockingIOError:
+        await anyio.wait_writable(connection)
+    if number := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(number, os.strerror(number))
+
+
+async def _answer(client: socket.socket, status: int, text: str) -> None:
     reason = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}[status]
     body = f"{text}\n".encode()
     head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     try:
-        await client.send(head.encode() + body)
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await _send(client, head.encode() + body)
+    except OSError:
         # Gone without waiting for the answer.
         pass

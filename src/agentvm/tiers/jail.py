@@ -113,6 +113,8 @@ class Jail:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             fcntl.ioctl(any_socket, _SET_FLAGS[0], struct.pack("16sH14s", b"lo", _SET_FLAGS[1], b""))
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # The server is woken when there is something to read, and not before.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
         listener.bind(("127.0.0.1", PROXY_PORT))
         listener.listen(_PROXY_BACKLOG_MAX)
         return listener

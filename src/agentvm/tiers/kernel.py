@@ -91,7 +91,7 @@ _NO_CAPABILITIES = bytes(24)
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.argtypes = _SYSCALL
-    library.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong for _ in range(4)))
+    library.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
     library.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
     return library
 
@@ -105,7 +105,7 @@ def _interpreter() -> Any:
 
 
 # Numbers and addresses alike, converted without an object for each: every page that a job touches is copied for it.
-_SYSCALL = (ctypes.c_long, *(ctypes.c_void_p for _ in range(_ARGUMENTS_MAX)))
+_SYSCALL: Any = (ctypes.c_long, *(ctypes.c_void_p for _ in range(_ARGUMENTS_MAX)))
 
 
 def _checked(result: int, what: str) -> int:

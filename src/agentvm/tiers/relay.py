@@ -1,0 +1,84 @@
+"""Relay — carries bytes between two sockets, both ways at once, in one task.
+
+Each direction holds one piece at a time and reads on only when that was taken, so a slow side slows its own direction and never
+the other. The end of one direction is passed on; the other may go on, since a request can end before its answer.
+"""
+
+import select
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+_PIECE_BYTES = 64 * 1024
+
+
+class _Direction:
+    def __init__(self, source: socket.socket, target: socket.socket) -> None:
+        self.source = source
+        self.target = target
+        self.held = memoryview(b"")
+        self.over = False
+
+    def move(self, count: Callable[[int], None]) -> None:
+        """Moves what can be moved now. Raises `OSError` when the target is gone."""
+        while not self.over:
+            try:
+                if self.held:
+                    self.held = self.held[self.target.send(self.held) :]
+                    continue
+                data = self.source.recv(_PIECE_BYTES)
+            except BlockingIOError:
+                return
+            count(len(data))
+            self.held = memoryview(data)
+            if not data:
+                self.over = True
+                self.target.shutdown(socket.SHUT_WR)
+
+
+class Relay:
+    """Two sockets that do not block."""
+
+    def __init__(self, one: socket.socket, other: socket.socket, count: Callable[[int], None]) -> None:
+        """`count` is told the bytes of each piece, and ends the relay by raising."""
+        self._sockets = (one, other)
+        self._directions = (_Direction(one, other), _Direction(other, one))
+        self._count = count
+        self._poll = select.epoll()
+        self._wanted = {one: 0, other: 0}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._poll.close()
+
+    async def run(self, idle_seconds: float) -> None:
+        """Carries until both directions are over. `OSError` when a side is gone, or nothing moved for so long."""
+        while True:
+            for direction in self._directions:
+                direction.move(self._count)
+            if all(direction.over for direction in self._directions):
+                return
+            self._watch()
+            with anyio.fail_after(idle_seconds):
+                await anyio.wait_readable(self._poll.fileno())
+
+    def _watch(self) -> None:
+        for side in self._sockets:
+            wanted = 0
+            for direction in self._directions:
+                if direction.source is side and not direction.held and not direction.over:
+                    wanted |= select.EPOLLIN
+                if direction.target is side and direction.held:
+                    wanted |= select.EPOLLOUT
+            if wanted != self._wanted[side]:
+                change = self._poll.modify if self._wanted[side] else self._poll.register
+                if wanted:
+                    change(side, wanted)
+                else:
+                    self._poll.unregister(side)
+                self._wanted[side] = wanted
