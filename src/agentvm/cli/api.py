@@ -148,10 +148,12 @@ class Api:
         progress.clear()
         return size
 
-    def upload(self, source: BinaryIO | bytes, operation: str, /, *, media_type: str | None = None, **fields: Any) -> Item:
+    def upload(
+        self, source: BinaryIO | bytes, operation: str, /, *path: str, media_type: str | None = None, **fields: Any
+    ) -> Item:
         """Sends a file, block by block."""
         content = source if isinstance(source, bytes) else read_blocks(source, self._progress)
-        request = self._request(operation, (), fields, LONG_TIMEOUT_SECONDS, content)
+        request = self._request(operation, path, fields, LONG_TIMEOUT_SECONDS, content)
         if media_type is not None:
             request.headers["Content-Type"] = media_type
         response = self._send(request)

@@ -143,7 +143,7 @@ async def download(context: Context, request: AttachmentDownload) -> HttpReply[A
         "ETag": f'"{attachment.digest}"',
         "Cache-Control": IMMUTABLE,
         "Vary": CREDENTIAL,
-        "Content-Disposition": _disposition(attachment),
+        "Content-Disposition": disposition(attachment.name),
         "X-Content-Type-Options": "nosniff",
         # Should a browser show it all the same, the page has no origin.
         "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -195,11 +195,11 @@ def _media_type(content_type: str) -> str:
     return check_media_type(content_type)
 
 
-def _disposition(attachment: Attachment) -> str:
-    """Always a download: the uploader decides what the file contains."""
-    if attachment.name is None:
+def disposition(name: str | None) -> str:
+    """Returns the header of a download: always one, because the uploader decides what the file contains."""
+    if name is None:
         return "attachment"
     # Without path separators: a client that saves it under this name stays in its folder.
-    name = re.sub(r"[/\\]", "_", attachment.name)
+    name = re.sub(r"[/\\]", "_", name)
     plain = "".join(letter if letter.isascii() and letter not in '"%' else "_" for letter in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -23,6 +23,7 @@ from agentvm.sessions.images import ImageLibrary
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.sender import MessageSender
+from agentvm.sessions.session_files import SessionFileLibrary
 from agentvm.sessions.transfer import SessionExport, SessionImport
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.reservation import RequestReservation
@@ -140,6 +141,10 @@ class Context:
     @property
     def attachments(self) -> AttachmentLibrary:
         return AttachmentLibrary(self.workspace)
+
+    @property
+    def session_files(self) -> SessionFileLibrary:
+        return SessionFileLibrary(self.workspace)
 
     @property
     def resources(self) -> ResourceLibrary:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agentvm.errors import NotFound
+from agentvm.errors import InvalidInput, NotFound, shorten
 from agentvm.operations.http_reply import NO_CONTENT, HttpReply
 from agentvm.operations.operation import Empty, Http, Operation
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
@@ -49,7 +49,7 @@ class HttpFace:
 
     def __init__(self, operation: Operation, http: Http) -> None:
         self.operation, self.http = operation, http
-        self.path_names: Sequence[str] = re.findall(r"\{(\w+)\}", http.path)
+        self.path_names: Sequence[str] = re.findall(r"\{(\w+)(?::path)?\}", http.path)
 
     @property
     def method(self) -> str:
@@ -57,7 +57,7 @@ class HttpFace:
 
     @property
     def path(self) -> str:
-        return self.http.path
+        return self.http.path.replace(":path}", "}")
 
     @property
     def name(self) -> str:
@@ -131,12 +131,20 @@ class HttpFace:
             raise TypeError(f"{self.operation.name} has no field {min(unknown)}")
         return HttpCall(
             method=self.method,
-            path=self.path.format_map({name: quote(value, safe="") for name, value in names}),
+            path=self.path.format_map({name: self._escaped(name, value) for name, value in names}),
             query={query[name]: _as_query(value) for name, value in values.items() if name in query},
             body={body[name]: None if value is NULL else value for name, value in values.items() if name in body}
             if self.has_body and self.http.body == "json"
             else None,
         )
+
+    def _escaped(self, name: str, value: str) -> str:
+        """The value in a URL. One that takes the rest of the path has slashes, and nothing that would lead to another route."""
+        if f"{{{name}:path}}" not in self.http.path:
+            return quote(value, safe="")
+        if not {".", ".."}.isdisjoint(value.split("/")):
+            raise InvalidInput(f"{name} must not contain `.` or `..`: {shorten(value)}")
+        return quote(value.strip("/"), safe="/")
 
     def request(self, path: Mapping[str, str], query: msgspec.Struct, body: msgspec.Struct | None) -> msgspec.Struct:
         fields: Json = {name: path[name] for name in self.path_names if name in self._all_names}

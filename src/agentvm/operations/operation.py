@@ -35,7 +35,7 @@ FileGuard = Callable[[Context, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """The route of an operation. Names in the path are fields of its request.
+    """The route of an operation. Names in the path are fields of its request; `{name:path}` takes the rest of the path.
 
     GET and DELETE take the other fields from the query, POST and PUT from the body but for those named in `query`.
     """

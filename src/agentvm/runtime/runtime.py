@@ -14,9 +14,12 @@ from agentvm.ecosystem import Ecosystem, Effector
 from agentvm.errors import AgentVMError, DriverNotFound, ShuttingDown
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.file import file_events
 from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
+from agentvm.model.session import Session
+from agentvm.model.session_file import FileDelta
 from agentvm.model.settings import Settings
 from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
 from agentvm.runtime.agent import Agent
@@ -62,6 +65,8 @@ class Runtime:
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
+        self.file_writes: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
+        """Held by requests while they look at a file of a session and change it."""
         self.replay = Replay(ports.store, ports.journal.find, ports.journal.open)
         self.histories = ports.histories
 
@@ -164,6 +169,12 @@ class Runtime:
     def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
         self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
+
+    async def change_files(self, tenant_id: TenantId, session: Session, delta: FileDelta) -> None:
+        """Stores a change of a session's files whose bytes are stored, and tells those who watch."""
+        scope = EventScope(container_id=session.container_id, image_id=session.image_id, session_id=session.session_id)
+        log = await self._ports.journal.open(tenant_id, session.container_id, session.session_id)
+        await self._ports.journal.emit(log, file_events(delta), scope)
 
     async def keep_house(self) -> None:
         """Does the periodic work, until cancelled."""

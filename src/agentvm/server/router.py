@@ -1,6 +1,7 @@
 """Router — finds the handler of a path and a method.
 
-A template's segment is a word or a name in braces. Words win over names, so `/v1/sessions/search` is not a session.
+A template's segment is a word or a name in braces. Words win over names, so `/v1/sessions/search` is not a session. A last
+segment `{name:path}` takes all that is left.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -48,6 +49,7 @@ class Match:
 class _Node:
     words: dict[str, "_Node"] = field(default_factory=dict)
     name: "_Node | None" = None
+    rest: "_Node | None" = None
     template: str = ""
     names: tuple[str, ...] = ()
     routes: dict[str, HttpRoute] = field(default_factory=dict)
@@ -74,7 +76,11 @@ class Router:
         node, names = self._root, []
         for segment in (segment for segment in route.path.split("/") if segment):
             if segment.startswith("{"):
-                names.append(segment[1:-1].partition(":")[0])
+                name, _, kind = segment[1:-1].partition(":")
+                names.append(name)
+                if kind == "path":
+                    node.rest = node = node.rest or _Node()
+                    continue
                 if node.name is None:
                     node.name = _Node()
                 node = node.name
@@ -94,10 +100,11 @@ def _find(node: _Node, segments: list[str], index: int, values: list[str]) -> _N
     word = node.words.get(segments[index])
     if word is not None and (found := _find(word, segments, index + 1, values)) is not None:
         return found
-    if node.name is None:
-        return None
-    values.append(segments[index])
-    if (found := _find(node.name, segments, index + 1, values)) is not None:
-        return found
-    values.pop()
-    return None
+    if node.name is not None:
+        values.append(segments[index])
+        if (found := _find(node.name, segments, index + 1, values)) is not None:
+            return found
+        values.pop()
+    if node.rest is not None:
+        values.append("/".join(segments[index:]))
+    return node.rest

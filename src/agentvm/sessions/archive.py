@@ -74,7 +74,7 @@ def session_file(number: int) -> str:
     return f"sessions/{number:06}.jsonl"
 
 
-class _Sink:
+class ZipSink:
     """The output of the ZIP, which cannot seek, like a socket."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class ArchiveWriter:
     """Writes members one after the other; `take` returns the bytes so far."""
 
     def __init__(self) -> None:
-        self._sink = _Sink()
+        self._sink = ZipSink()
         self._zip = zipfile.ZipFile(self._sink, "w", allowZip64=False)  # type: ignore[call-overload]  # It needs no more.
         self._files: list[File] = []
 

@@ -20,6 +20,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, T
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
+from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId
@@ -175,12 +176,14 @@ class World:
             asked_at=2,
             expires_at=2**50,
         )
+        (digest,) = await home.files(wait.session_id).put_all((b"notes",), 2)
         write = SessionWrite(
             tenant_id=account.tenant_id,
             container_id=wait.container_id,
             session_id=wait.session_id,
             now=2,
             waits=[wait],
+            files=[FileDelta(changes=(FileChange(path="notes.txt", digest=digest, size=5),), at=2)],
         )
         await self.vm.store.commit([write])
         file = BytesIO(f"file of {account.slug}".encode())

@@ -10,7 +10,7 @@ import pytest
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
-from agentvm.model.ids import ContainerId
+from agentvm.model.ids import ContainerId, SessionId
 from agentvm.operations.http_face import HttpFace
 from agentvm.server.http import FACES
 from agentvm.storage.resources import Search
@@ -105,6 +105,7 @@ PLAIN = {
     "digest": f"sha256:{'0' * 64}",
     "key": "defaults.maxTokens",
     "call_id": "c1",
+    "path": "notes.txt",
 }
 
 
@@ -171,6 +172,7 @@ def without_names(reply: Reply, account: Account | None) -> tuple[int, bytes]:
 async def snapshot(world: World, account: Account) -> tuple[object, ...]:
     """All that others must not change; last the audit log."""
     accounts = world.vm.tenancy.store.accounts(account.tenant_id)
+    home = world.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private"))
     return (
         await world.vm.tenancy.store.directory.get_tenant(account.tenant_id),
         await accounts.users.list(),
@@ -181,7 +183,8 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.ledger.wallet(),
         await world.vm.resources.store.resources(account.tenant_id).search(Search(scope="own")),
         await world.vm.tenancy.store.tenant(account.tenant_id).sessions(None).list(SessionQuery(archived=None)),
-        await world.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).attachments.list(),
+        await home.attachments.list(),
+        await home.files(SessionId(account.session_id)).list(),
         await world.vm.tenancy.store.read_settings(),
         await accounts.audit.list(),
     )
@@ -189,9 +192,8 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
 
 async def test_every_route_that_is_served_is_asked_below() -> None:
     async with open_world() as world:
-        served = {
-            f"{route.method} {route.path}" for route in world.app.http.routes if route.is_gated and route.method != "HEAD"
-        }
+        routes = [route for route in world.app.http.routes if route.is_gated and route.method != "HEAD"]
+        served = {f"{route.method} {route.path.replace(':path}', '}')}" for route in routes}
         assert served == {route.name for route in FACES}
 
 

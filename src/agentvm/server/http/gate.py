@@ -51,7 +51,7 @@ class HttpGate:
         bound = face.http.max_body_bytes
         for method in (face.method, "HEAD") if face.http.head else (face.method,):
             handler = functools.partial(self.serve, face)
-            yield HttpRoute(method, face.path, handler, BODY_MAX_BYTES if bound is None else bound, is_gated=True)
+            yield HttpRoute(method, face.http.path, handler, BODY_MAX_BYTES if bound is None else bound, is_gated=True)
 
     async def serve(self, face: HttpFace, request: HttpRequest) -> HttpResponse:
         principal = await self._admit(request)
