@@ -10,39 +10,58 @@ from tests.resources.test_intake import dump
 from agentvm.errors import AccessDenied
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, canonical, digest_of
+from agentvm.model.tool_settings import ToolSearchSettings
 from agentvm.resources import shipped
 from agentvm.resources.folder import FolderItem, write_folder
 from agentvm.resources.intake import publish_bundle
 from agentvm.resources.shipped import AUTHOR, HOME, bundle_of, load, publish_shipped
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.storage.resources import Search
+from agentvm.tools.base import CallableTool
+from agentvm.tools.builtin.ask_user import AskUser
+from agentvm.tools.builtin.files import FILE_TOOLS
+from agentvm.tools.builtin.run_code import CODE_TOOLS
+from agentvm.tools.builtin.web_fetch import WebFetch
+from agentvm.tools.builtin.web_search import WebSearch
+from agentvm.tools.safe_http import SafeHttp
 
 AGENTS = ("assistant", "translator", "summariser", "coding-helper")
 
 # A released version never changes. Who changes one gives it the next number, in its resource.json, and puts its digest here;
 # so does who changes a description or a tag. An agent whose prompt has a new version gets one too, or it keeps the old prompt.
 RELEASED = {
-    "agents/assistant@1.0.0": "643e72187f087c57",
     "agents/assistant-zh@1.0.0": "95938c1976fe6b89",
-    "agents/coding-helper@1.0.0": "dd95c47cfb975216",
-    "agents/coding-helper-zh@1.0.0": "092ad5c2588d0bfc",
-    "agents/summariser@1.0.0": "f55fc1b45a221697",
+    "agents/assistant@1.0.0": "643e72187f087c57",
+    "agents/coding-helper-zh@1.1.0": "e622fe2b8347fd53",
+    "agents/coding-helper@1.1.0": "d3ae621b8f5c5182",
     "agents/summariser-zh@1.0.0": "19ecbd8c936e97db",
-    "agents/translator@1.0.0": "999d563967bc7f94",
+    "agents/summariser@1.0.0": "f55fc1b45a221697",
     "agents/translator-zh@1.0.0": "c254ca2bd18bd73e",
-    "prompts/assistant@1.0.0": "4dbf8d058dd289ec",
+    "agents/translator@1.0.0": "999d563967bc7f94",
     "prompts/assistant-zh@1.0.0": "1b77c3b0e2795be2",
-    "prompts/coding-helper@1.0.0": "fd6a2756e978757e",
-    "prompts/coding-helper-zh@1.0.0": "63709b3da48cd38b",
-    "prompts/plain-speech@1.0.0": "92e87df885f66792",
+    "prompts/assistant@1.0.0": "4dbf8d058dd289ec",
+    "prompts/coding-helper-zh@1.1.0": "8b3afd6fe695e868",
+    "prompts/coding-helper@1.1.0": "a86ef6f26b354114",
     "prompts/plain-speech-zh@1.0.0": "502648a7df9a37d9",
-    "prompts/summariser@1.0.0": "cd415db0fcb1d55f",
+    "prompts/plain-speech@1.0.0": "92e87df885f66792",
     "prompts/summariser-zh@1.0.0": "12d76336fca578a4",
-    "prompts/translator@1.0.0": "bc500dcfc5775075",
+    "prompts/summariser@1.0.0": "cd415db0fcb1d55f",
     "prompts/translator-zh@1.0.0": "3fdbb45074b30a1b",
+    "prompts/translator@1.0.0": "bc500dcfc5775075",
     "sandboxes/default@1.0.0": "b4f7a90deda841cb",
+    "tools/ask_user@1.0.0": "8a9860076d05d626",
     "tools/calculator@1.0.0": "557ec86f37742774",
     "tools/current_time@1.0.0": "505b2279f32ca30b",
+    "tools/edit_file@1.0.0": "3b2876c9562d6d5a",
+    "tools/find_files@1.0.0": "923e6602fea0ccd2",
+    "tools/list_files@1.0.0": "222a8d60d4ea2b12",
+    "tools/read_file@1.0.0": "405323b92f0e8e89",
+    "tools/run_python@1.0.0": "63e8f31861fb62bf",
+    "tools/run_shell@1.0.0": "19b8792a996847f8",
+    "tools/search_files@1.0.0": "856cc5cb82804a15",
+    "tools/web_fetch@1.0.0": "0fba6a5ecd89544a",
+    "tools/web_search@1.0.0": "e19f385bbf22e20a",
+    "tools/write_file@1.0.0": "e6415d85bf0f2a52",
 }
 
 
@@ -72,14 +91,28 @@ def test_each_agent_has_its_prompt_in_both_languages() -> None:
             assert ("prompts", one) in named
 
 
-def test_the_tools_are_those_that_are_built_in() -> None:
+def test_the_tools_are_those_that_are_built_in_but_for_other_names_of_the_same() -> None:
     contents = {item.content["entry"]: item.content for item in load() if item.type == "tools"}
-    specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)}
-    assert contents.keys() == specs.keys()
-    for name, spec in specs.items():
-        assert contents[name]["description"] == spec.description
-        assert contents[name]["inputSchema"] == spec.input_schema
-        assert contents[name]["runtime"] == "builtin"
+    engine = ToolSearchSettings(engine="searxng", url="https://search.example")
+    others: list[CallableTool] = [AskUser(), WebFetch(SafeHttp()), WebSearch(engine, SafeHttp()), *FILE_TOOLS]
+    specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)} | {tool.spec.name: tool.spec for tool in others}
+    specs |= {spec.name: spec for spec, _ in CODE_TOOLS}
+    assert specs.keys() - contents.keys() == {"read", "write", "edit", "sh"}
+    for name, content in contents.items():
+        assert content["description"] == specs[name].description
+        assert content["inputSchema"] == specs[name].input_schema
+        assert content["runtime"] == "builtin"
+
+
+async def test_a_helper_for_programmers_writes_files_and_runs_code() -> None:
+    async with open_world() as world:
+        await publish_shipped(world.centre)
+        for name in ("coding-helper", "coding-helper-zh"):
+            rendered = (await world.resolve(f"resource://agents/{name}")).rendered
+            assert isinstance(rendered, dict)
+            tools = {tool["name"] for tool in rendered["tools"]}
+            assert tools >= {"read_file", "write_file", "edit_file", "run_python", "run_shell"}
+            assert not tools & {"web_fetch", "web_search"}
 
 
 async def test_everybody_finds_and_uses_them() -> None:
