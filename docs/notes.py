@@ -69,8 +69,9 @@ EVENT_NOTES: dict[str, str] = {
     "conversation_responding": "The model writes text. Once per text block.",
     "conversation_end": "The turn completed or was interrupted. A failed turn has `error_occurred` instead.",
     "tool_planned": "The model begins to ask for a tool.",
-    "tool_executing": "Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it.",
-    "tool_completed": "A tool gave its result.",
+    "tool_executing": "Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it. "
+    "With `parentId` a program makes the call, and `input` is there unless it is long.",
+    "tool_completed": "A tool gave its result; with `parentId` to a program, and a long one is cut here.",
     "tool_failed": "A tool failed. The model is told, and the turn goes on.",
     "system_error": "A command failed. Goes to the connection that sent it, before the reply.",
     "error_received": "The turn failed. First of three error events.",

@@ -63,6 +63,8 @@ class Screen:
             case "tool_use_stop":
                 self._inputs[str(data.get("toolCallId"))] = data.get("input")
                 self._progress(f"{one_line(str(data.get('toolName')))}…")
+            case "tool_executing" if data.get("parentId"):
+                self._inputs[str(data.get("toolId"))] = data.get("input")
             case "tool_completed":
                 self._tool(data, str(data.get("result")))
             case "tool_failed":

@@ -299,4 +299,6 @@ class Metrics:
             count.failed += 1
         else:
             count.completed += 1
-        self.tool_time.observe_ms(event.timestamp - self._find(event).tools_from)
+        if data.parent_id is None:
+            # The time of a program's calls is in that of the program.
+            self.tool_time.observe_ms(event.timestamp - self._find(event).tools_from)

@@ -43,9 +43,10 @@ class CallStep(Record):
 
 
 class ToolStep(Record):
-    """One tool call. It starts when the message that requests it is complete."""
+    """One tool call. It starts when the message that requests it is complete, or when the program `parent_id` makes it."""
 
     tool_id: str
+    parent_id: str | None = None
     name: str
     started_at: int | None = None
     ended_at: int | None = None
@@ -203,6 +204,8 @@ class _TimelineBuilder:
                 self._speak(at)
                 if isinstance(data, stream.ToolUseStart):
                     self.tools[data.tool_call_id] = ToolStep(tool_id=data.tool_call_id, name=data.tool_name)
+            case state.ToolExecuting(tool_id=tool_id, tool_name=name, parent_id=str() as program):
+                self.tools.setdefault(tool_id, ToolStep(tool_id=tool_id, parent_id=program, name=name, started_at=at))
             case stream.MessageDelta(usage=usage) if self._call in self.calls:
                 self._note_call(usage=usage)
             case stream.MessageStop(stop_reason=reason):
@@ -251,6 +254,8 @@ class _TimelineBuilder:
     def _finish_tool(self, tool_id: str, name: str, text: str | None, at: int) -> None:
         tool = self.tools.get(tool_id) or ToolStep(tool_id=tool_id, name=name)
         self.tools[tool_id] = msgspec.structs.replace(tool, ended_at=at, error=text)
+        if tool.parent_id is not None:
+            return
         self._running -= 1
         self.pass_to(at, "tools" if self._running > 0 else "other")
 

@@ -33,7 +33,7 @@ _CODES = frozenset(BY_CODE) | {"timeout"}
 class _RunningTrace:
     """The state of a running turn."""
 
-    __slots__ = ("accepted_at", "calls", "dropped", "error", "moments", "now", "tools", "tools_from")
+    __slots__ = ("accepted_at", "begun", "calls", "dropped", "error", "moments", "now", "tools", "tools_from")
 
     def __init__(self, accepted_at: int) -> None:
         self.accepted_at = accepted_at
@@ -41,6 +41,8 @@ class _RunningTrace:
         self.now: TracedCall | None = None
         self.tools: list[TracedTool] = []
         self.tools_from = accepted_at
+        self.begun: dict[str, int] = {}
+        """Beginnings of calls that programs make."""
         self.moments: list[tuple[str, int, dict[str, Plain]]] = []
         self.error: str | None = None
         self.dropped = 0
@@ -82,6 +84,7 @@ class Tracing:
             state.ConversationResponding: self._on_token,
             state.ConversationThinking: self._on_token,
             state.ConversationEnd: self._on_conversation_end,
+            state.ToolExecuting: self._on_executing,
             state.ToolCompleted: self._on_tool,
             state.ToolFailedEvent: self._on_tool,
             error.ErrorReceived: self._on_error,
@@ -161,6 +164,10 @@ class Tracing:
         if now is not None and data.reason == "interrupted" and now.stopped_at == event.timestamp:
             now.interrupted = True
 
+    def _on_executing(self, event: Event, data: state.ToolExecuting) -> None:
+        if data.parent_id is not None and len(begun := self._find(event).begun) < STEPS_MAX:
+            begun[data.tool_id] = event.timestamp
+
     def _on_tool(self, event: Event, data: state.ToolCompleted | state.ToolFailedEvent) -> None:
         running = self._find(event)
         if len(running.tools) >= STEPS_MAX:
@@ -168,7 +175,8 @@ class Tracing:
             return
         name = data.tool_name if data.tool_name in self._tools() else OTHER
         failed = isinstance(data, state.ToolFailedEvent)
-        running.tools.append(TracedTool(data.tool_id, name, running.tools_from, event.timestamp, failed=failed))
+        began_at = running.begun.pop(data.tool_id, running.tools_from)
+        running.tools.append(TracedTool(data.tool_id, name, began_at, event.timestamp, failed=failed))
 
     def _on_error(self, event: Event, data: error.ErrorReceived) -> None:
         if event.scope.turn_id not in self._unstored:
