@@ -43,6 +43,7 @@ from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.metered_jobs import MeteredJobs
+from agentvm.tools.remote_server import open_remote_server
 from agentvm.vm import AgentVM, system_clock
 from agentvm.wiring import (
     Services,
@@ -122,7 +123,7 @@ async def _open_resources(store: Store, clock: Clock, new_id: NewId) -> Resource
 def _jobs(services: Services, store: Store, clock: Clock) -> MeteredJobs:
     settings = services.settings
     return MeteredJobs(
-        tiers=TiersOnDemand(lambda: settings.config, clock),
+        tiers=TiersOnDemand(lambda: settings.config, clock, open_remote_server),
         store=store,
         quotas=services.tenancy.quotas,
         clock=clock,

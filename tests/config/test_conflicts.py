@@ -5,6 +5,7 @@ import pytest
 from agentvm.config.build import conflicts
 from agentvm.config.catalogue import Value
 from agentvm.config.layers import Layer, LayerName, SettingValue, merge
+from agentvm.model.secret import Secret
 
 
 def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
@@ -45,3 +46,18 @@ def test_one_fault_hides_no_other() -> None:
 def test_what_is_changed_at_run_time_has_no_line() -> None:
     (fault,) = told({"llm.provider": "nosuch"}, "override")
     assert fault.startswith("llm.provider: it is 'nosuch'")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://worker.example", "http://127.0.0.1:8080", "http://[::1]:80", "http://10.1.2.3", "http://localhost"]
+)
+def test_another_server_is_asked_over_tls_or_on_a_private_address(url: str) -> None:
+    assert told({"tools.remote.url": url, "tools.remote.key": Secret("k")}) == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://worker.example", "http://8.8.8.8", "ftp://a", "https://user@host", "worker", "http://[x"]
+)
+def test_a_key_is_never_sent_unprotected(url: str) -> None:
+    (fault,) = told({"tools.remote.url": url})
+    assert "tools.remote.url" in fault

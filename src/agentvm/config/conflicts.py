@@ -8,7 +8,7 @@ from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import shorten
 from agentvm.model.address import is_loopback, parse_network
 from agentvm.model.headers import parse_headers
-from agentvm.model.public_address import AddressRules
+from agentvm.model.public_address import AddressRules, is_public, parse_host
 from agentvm.model.settings import (
     LlmSettings,
     OidcConfig,
@@ -18,6 +18,7 @@ from agentvm.model.settings import (
     SystemSettings,
 )
 from agentvm.model.tier import TIERS
+from agentvm.model.tier_settings import RemoteSettings
 from agentvm.model.tool_settings import ToolSettings
 
 Fault = tuple[str, str]
@@ -61,11 +62,33 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
         yield "tools.search.apiKey", f"{tools.search.engine} needs a key"
     elif tools.search.engine == "searxng" and tools.search.url is None:
         yield "tools.search.url", "searxng needs its address"
+    yield from _remote(tools.remote)
     if tools.mcp_servers:
         # Few servers have some; the others need not read the grammar of tools to start.
         from agentvm.tools.mcp.settings import server_faults as mcp_server_faults  # noqa: PLC0415
 
         yield from mcp_server_faults(tools.mcp_servers)
+
+
+def _remote(remote: RemoteSettings) -> Iterator[Fault]:
+    if remote.url is None:
+        if remote.key is not None:
+            yield "tools.remote.url", "it is missing; without it no other server is asked"
+        return
+    try:
+        parts = urlsplit(remote.url)
+        host, wrong = parts.hostname or "", parts.scheme not in ("http", "https") or bool(parts.username)
+    except ValueError:
+        host, wrong = "", True
+    if wrong or not host:
+        yield "tools.remote.url", "it is not an address such as https://worker.example"
+    elif parts.scheme == "http" and not _is_private(host):
+        yield "tools.remote.url", "the key would be sent unprotected; use https, or a private address"
+
+
+def _is_private(name: str) -> bool:
+    host = parse_host(name)
+    return name == "localhost" or (host is not None and host.address is not None and not is_public(host.address))
 
 
 def provider_names(llm: LlmSettings) -> tuple[str, ...]:

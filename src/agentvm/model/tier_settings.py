@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from agentvm.model.secret import Secret
 from agentvm.model.setting import Group, Text, setting
 from agentvm.model.tier import TierName, TierRules, Wall
 
@@ -25,6 +26,19 @@ class DockerSettings(Group):
     ] = field(default_factory=dict)
     runtime: Annotated[
         Text | None, setting("Runtime of containers; `runsc` is gVisor.", "restart", unset="the engine's default")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RemoteSettings(Group):
+    """Another AgentVM that runs jobs: the tier `remote`."""
+
+    url: Annotated[
+        Text | None,
+        setting("Address of another AgentVM that runs jobs.", "restart", url=True, unset="no tier `remote`"),
+    ] = None
+    key: Annotated[
+        Secret | None, setting("API key of that server, with the permission `tools:invoke`.", "restart", unset="no key")
     ] = None
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from agentvm.model.policy import Policy
 from agentvm.model.secret import Secret
 from agentvm.model.setting import Count, Group, PositiveSeconds, Text, setting
-from agentvm.model.tier_settings import DockerSettings, TierSettings
+from agentvm.model.tier_settings import DockerSettings, RemoteSettings, TierSettings
 
 SearchEngine = Literal["searxng", "brave", "tavily"]
 McpSharing = Literal["server", "tenant", "user"]
@@ -118,6 +118,7 @@ class ToolSettings(Group):
     packages: PackageSettings = PackageSettings()
     tiers: TierSettings = field(default_factory=TierSettings)
     docker: DockerSettings = field(default_factory=DockerSettings)
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
     prewarm: Mapping[
         str, Annotated[Count, setting("Paused containers that are kept ready, by name of an image.", "restart", unset="none")]
     ] = field(default_factory=dict)

@@ -64,6 +64,8 @@ class Http:
     max_body_bytes: int | None = None
     max_values: int | None = None
     """How many values its JSON may hold."""
+    attended: bool = False
+    """Cancelled when its client goes away: nobody else would take the result."""
     guard: FileGuard | None = None
     receiving: Callable[[Context], AbstractContextManager[Callable[[int], None]]] | None = None
     """Entered before a file is read and left when the request is answered; yields another guard."""

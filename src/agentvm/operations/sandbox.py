@@ -13,7 +13,7 @@ from agentvm.model.base import Record
 from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Placed
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
-from agentvm.resources.sandbox import SandboxLimits
+from agentvm.resources.sandbox import ENV_VALUE_MAX, SandboxLimits
 from agentvm.tools.sandbox_jobs import (
     FileContent,
     SandboxSpec,
@@ -33,6 +33,8 @@ BODY_MAX_BYTES = 32 * 1024 * 1024
 VALUES_MAX = 100_000
 
 Argument = Annotated[str, msgspec.Meta(max_length=128 * 1024)]
+VariableName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+VariableText = Annotated[str, msgspec.Meta(max_length=ENV_VALUE_MAX)]
 
 
 class SandboxFound(Record):
@@ -73,6 +75,7 @@ class SandboxRun(Request[SandboxOutcome]):
     argv: Annotated[tuple[Argument, ...], msgspec.Meta(max_length=1_000)] = ()
     input: dict[str, Any] | None = None
     stdin: str = ""
+    env: dict[VariableName, VariableText] = msgspec.field(default_factory=dict)
     files: dict[str, FileContent] = msgspec.field(default_factory=dict)
     executable: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
@@ -82,7 +85,7 @@ class SandboxRun(Request[SandboxOutcome]):
 @operation(
     "sandbox.run",
     needs="tools:invoke",
-    http=Http("POST", "/v1/sandboxes/run", max_body_bytes=BODY_MAX_BYTES, max_values=VALUES_MAX),
+    http=Http("POST", "/v1/sandboxes/run", max_body_bytes=BODY_MAX_BYTES, max_values=VALUES_MAX, attended=True),
     audit="sandbox.run",
     raises=(TierUnavailable, TierBroken, WorkspaceFull, QuotaExceeded, ServerBusy, ResourceNotFound),
 )
@@ -114,6 +117,8 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
     files = {**spec.files, **bytes_of(request.files)}
     if engine != "command" and not request.code and not (engine == "python" and "main.py" in files):
         raise InvalidInput("`code` is missing; only Python can do with a file main.py instead")
+    if name := next((name for name, text in request.env.items() if "\0" in text), None):
+        raise InvalidInput(f"env.{name} holds a NUL, which no variable can")
     limits = limits_of(spec.limits, request.limits)
     check_files(files, limits)
     return Job(
@@ -122,7 +127,7 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
         argv=request.argv,
         input=request.input,
         stdin=request.stdin.encode(),
-        env=spec.env,
+        env={**request.env, **spec.env},
         files=files,
         executable=frozenset(request.executable),
         limits=limits,

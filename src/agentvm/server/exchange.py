@@ -3,10 +3,14 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+
+from agentvm.errors import AgentVMError
+
+T = TypeVar("T")
 
 # ASGI messages are untyped dictionaries.
 Message = dict[str, Any]
@@ -68,6 +72,35 @@ class HttpRequest:
                 raise HttpError(413)
             more = message.get("more_body", False)
             yield body
+
+    async def wait_gone(self) -> None:
+        """Waits until the client is gone, after the whole body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            await anyio.lowlevel.checkpoint()
+
+
+async def attended(request: HttpRequest, work: Awaitable[T]) -> T:
+    """Does work for as long as the client waits for it: cancelled when it goes, and then `PeerGone`."""
+    outcome: list[T] = []
+    failure: AgentVMError | None = None
+
+    async def watch() -> None:
+        await request.wait_gone()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        try:
+            outcome.append(await work)
+        except AgentVMError as error:
+            # Not through the task group, which would wrap it.
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if not outcome:
+        raise PeerGone
+    return outcome[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

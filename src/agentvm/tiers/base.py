@@ -9,6 +9,10 @@ from agentvm.model.tier import Job, JobResult, Offer, TierName
 HostCalls = Callable[[str, dict[str, object]], Awaitable[object]]
 """Carries out a call of a function of the server by jailed code. Returns JSON; an `AgentVMError` is told to the code."""
 
+RemoteAsk = Callable[[str, str, bytes, float], Awaitable[tuple[int, bytes]]]
+"""Asks another AgentVM: method, path, JSON, and the seconds it may take. Returns the status and the body, which is bounded;
+a failure of the connection is a `ToolFailed`."""
+
 
 class Process(Protocol):
     """A program that lives on and is talked to by lines or bytes: an MCP server over stdio."""

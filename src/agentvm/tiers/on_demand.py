@@ -15,14 +15,17 @@ from agentvm.model.money import to_nano
 from agentvm.model.settings import Settings
 
 if TYPE_CHECKING:
+    from agentvm.tiers.opening import Connect
     from agentvm.tiers.scheduler import Scheduler
 
 
 class TiersOnDemand:
     """The tiers of a server that is running."""
 
-    def __init__(self, settings: Callable[[], Settings], clock: Clock) -> None:
+    def __init__(self, settings: Callable[[], Settings], clock: Clock, connect: "Connect | None" = None) -> None:
+        """`connect` opens the connection to the server of `tools.remote`."""
         self._settings = settings
+        self._connect = connect
         self._clock = clock
         self._wanted = anyio.Event()
         self._ready = anyio.Event()
@@ -50,7 +53,7 @@ class TiersOnDemand:
 
     async def _serve(self) -> None:
         opening, scheduler = _module("agentvm.tiers.opening"), _module("agentvm.tiers.scheduler")
-        async with opening.open_tiers(self._settings(), self._clock) as opened:
+        async with opening.open_tiers(self._settings(), self._clock, self._connect) as opened:
             self._scheduler = scheduler.Scheduler(
                 opened.tiers,
                 slots=opened.slots,

@@ -3,25 +3,29 @@
 import hashlib
 import platform
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentvm.model.ids import Clock
 from agentvm.model.public_address import AddressRules
 from agentvm.model.settings import MEMORY, Settings
 from agentvm.model.tier import TierName
+from agentvm.model.tier_settings import RemoteSettings
 from agentvm.model.tool_settings import PackageSettings
-from agentvm.tiers.base import Tier
+from agentvm.tiers.base import RemoteAsk, Tier
 from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, open_container_tier
 from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.isolate import WORKERS_MAX, open_isolate_tier
 from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.layers import LayerSettings
 from agentvm.tiers.process import open_process_tier
+from agentvm.tiers.remote import RemoteTier
 from agentvm.tiers.slots import default_slots
 
+Connect = Callable[[RemoteSettings], AbstractAsyncContextManager[RemoteAsk]]
 UID_COUNT_MAX = 16_384
 """Uids from `tools.uids` on that jobs may have."""
 
@@ -35,7 +39,7 @@ class OpenTiers:
 
 
 @asynccontextmanager
-async def open_tiers(settings: Settings, clock: Clock) -> AsyncIterator[OpenTiers]:
+async def open_tiers(settings: Settings, clock: Clock, connect: Connect | None = None) -> AsyncIterator[OpenTiers]:
     """Yields the tiers, which keep packages in the data directory. When the context is left, no process of them is left."""
     tools = settings.tools
     launcher = LauncherSettings(rootfs=tools.rootfs, first_uid=tools.uids, uids=UID_COUNT_MAX)
@@ -48,6 +52,9 @@ async def open_tiers(settings: Settings, clock: Clock) -> AsyncIterator[OpenTier
         tiers: list[Tier] = [isolate, process]
         if (containers := container_settings(settings)) is not None:
             tiers.append(await stack.enter_async_context(open_container_tier(containers, clock)))
+        if tools.remote.url is not None and connect is not None:
+            ask = await stack.enter_async_context(connect(tools.remote))
+            tiers.append(RemoteTier(ask, urlsplit(tools.remote.url).hostname or ""))
         slots: dict[TierName, int] = {"isolate": WORKERS_MAX, "process": tools.slots or default_slots(), "container": SLOTS_MAX}
         yield OpenTiers(tuple(tiers), slots)
 

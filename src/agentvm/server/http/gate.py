@@ -24,7 +24,7 @@ from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
-from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
 from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
 from agentvm.server.http.stream import Streams
 from agentvm.server.origin import refusal
@@ -127,7 +127,8 @@ class HttpGate:
             else:
                 body = decode_body(content, face)
             del content
-            return await face.operation.function(context, face.request(path, query, body))
+            work = face.operation.function(context, face.request(path, query, body))
+            return await (attended(request, work) if face.http.attended else work)
         except HttpError as error:
             outcome.result = f"refused:{error.status}"
             raise

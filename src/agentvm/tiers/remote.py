@@ -1,0 +1,193 @@
+"""Remote tier — jobs on another AgentVM: a machine as a wall. It is asked as any client asks it, with a key of its own.
+
+The job's deadline goes along, and a job that is cancelled closes its connection, which ends it there. Whatever comes back is
+bounded and checked as if a stranger had sent it. When the connection drops, the job fails with that reason: nobody knows how
+far it came, so it is not run again.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+import msgspec
+
+from agentvm.errors import ToolFailed, shorten
+from agentvm.errors.tool import EgressRefused, TierBroken, TierUnavailable
+from agentvm.model.base import Record
+from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierName, Wall
+from agentvm.tiers.base import HostCalls, Process, RemoteAsk
+
+OFFER_SECONDS = 30.0
+"""Time for which the other server's answer is believed."""
+PROBE_SECONDS = 5.0
+START_MS = 50.0
+GRACE_SECONDS = 10.0
+"""Time that the other server has for its answer after the job's deadline."""
+PERMISSION = "tools:invoke"
+_ENGINES = frozenset({"python", "python-subset", "shell", "shell-subset", "javascript", "command"})
+_WALLS: frozenset[Wall] = frozenset({"machine", "process", "seccomp", "rlimits"})
+
+
+class _FileData(Record):
+    data: bytes
+
+
+class _Usage(Record):
+    cpu_ms: int = 0
+    max_rss_bytes: int = 0
+
+
+class RemoteOutcome(Record):
+    """The reply of the other server, as far as it is used."""
+
+    duration_ms: int
+    exit_code: int | None = None
+    signal: str | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    timed_out: bool = False
+    oom: bool = False
+    usage: _Usage = _Usage()
+    value: object = None
+    files: dict[str, str | _FileData] = msgspec.field(default_factory=dict)
+    deleted: tuple[str, ...] = ()
+    executable: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+class _Identity(Record):
+    permissions: tuple[str, ...]
+
+
+class RemoteTier:
+    """The sandboxes of another server."""
+
+    name: TierName = "remote"
+
+    def __init__(self, ask: RemoteAsk, host: str) -> None:
+        self._ask = ask
+        self._host = host
+        self._offer: Offer | None = None
+        self._offered = -math.inf
+
+    async def offer(self) -> Offer:
+        if self._offer is None or anyio.current_time() - self._offered > OFFER_SECONDS:
+            self._offer, self._offered = await self._probe(), anyio.current_time()
+        return self._offer
+
+    async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
+        if job.network or job.functions or job.packages:
+            raise TierUnavailable("The tier remote has no network, no packages and no functions of this server")
+        body = msgspec.json.encode(_request(job))
+        try:
+            status, reply = await self._ask("POST", "/v1/sandboxes/run", body, job.limits.wall_ms / 1000 + GRACE_SECONDS)
+        except EgressRefused:
+            raise
+        except ToolFailed as error:
+            raise _lost(f"The server {self._host}, which ran the job, is gone: {error}") from None
+        if status != 200:
+            raise _refusal(self._host, status, reply)
+        return _result(job, self._decoded(reply))
+
+    def open(self, job: Job) -> AbstractAsyncContextManager[Process]:
+        """Refused: programs that live on run on the tier process."""
+        raise TierUnavailable("The tier remote runs no programs that are talked to")
+
+    async def _probe(self) -> Offer:
+        try:
+            status, reply = await self._ask("GET", "/v1/auth/whoami", b"", PROBE_SECONDS)
+        except ToolFailed as error:
+            return Offer(tier="remote", missing=f"tools.remote: {error}")
+        if status != 200:
+            return Offer(tier="remote", missing=f"tools.remote: {_refusal(self._host, status, reply)}")
+        try:
+            permissions = msgspec.json.decode(reply, type=_Identity).permissions
+        except msgspec.MsgspecError:
+            return Offer(tier="remote", missing=f"tools.remote.url: {self._host} is no AgentVM")
+        if PERMISSION not in permissions:
+            return Offer(tier="remote", missing=f"tools.remote.key has not the permission {PERMISSION} at {self._host}")
+        enforces = Enforces(memory="each", disk="total", processes="total")
+        return Offer(tier="remote", engines=_ENGINES, walls=_WALLS, enforces=enforces, start_ms=START_MS)
+
+    def _decoded(self, reply: bytes) -> RemoteOutcome:
+        try:
+            return msgspec.json.decode(reply, type=RemoteOutcome)
+        except msgspec.MsgspecError as error:
+            raise _lost(f"The server {self._host} sent no result of a job: {error}") from None
+
+
+def _lost(text: str) -> TierBroken:
+    error = TierBroken(text)
+    error.started = True
+    return error
+
+
+def _refusal(host: str, status: int, reply: bytes) -> TierUnavailable:
+    """The error of the other server: it has refused the job, so nothing was run; from 500 on nobody knows."""
+    try:
+        error = msgspec.json.decode(reply, type=dict[str, dict[str, object]])["error"]
+        text = f"{error.get('code')}: {error.get('message')}"
+    except (msgspec.MsgspecError, KeyError):
+        text = f"status {status}"
+    failed = status >= 500
+    broken = TierBroken(f"The server {host} {'failed' if failed else 'refused'}: {text[:300]}")
+    broken.started = failed
+    return broken
+
+
+def _request(job: Job) -> dict[str, object]:
+    limits = job.limits
+    return {
+        "engine": job.engine,
+        "code": job.code,
+        "argv": job.argv,
+        "input": job.input,
+        "stdin": job.stdin.decode(errors="replace"),
+        "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
+        "files": {path: {"data": base64.b64encode(data).decode()} for path, data in job.files.items()},
+        "executable": sorted(job.executable),
+        "limits": {
+            "timeoutMs": limits.wall_ms,
+            "memoryBytes": limits.memory_bytes,
+            "cpuSeconds": limits.cpu_seconds,
+            "processes": limits.processes,
+            "fileBytes": limits.disk_bytes,
+            "outputBytes": limits.output_bytes,
+        },
+    }
+
+
+def _result(job: Job, outcome: RemoteOutcome) -> JobResult:
+    limits = job.limits
+    files = {path: content.encode() if isinstance(content, str) else content.data for path, content in outcome.files.items()}
+    output = outcome.stdout.encode(), outcome.stderr.encode()
+    _check(files, outcome.deleted, job)
+    return JobResult(
+        exit_code=outcome.exit_code,
+        signal=outcome.signal,
+        stdout=output[0][: limits.output_bytes],
+        stderr=output[1][: limits.output_bytes],
+        truncated=outcome.truncated or sum(map(len, output)) > 2 * limits.output_bytes,
+        timed_out=outcome.timed_out,
+        oom=outcome.oom,
+        duration_ms=max(0, min(outcome.duration_ms, limits.wall_ms + round(GRACE_SECONDS * 1000))),
+        usage=JobUsage(cpu_ms=max(0, outcome.usage.cpu_ms), max_rss_bytes=max(0, outcome.usage.max_rss_bytes)),
+        value=outcome.value,
+        files=files,
+        deleted=outcome.deleted,
+        executable=frozenset(outcome.executable) & files.keys(),
+        left_out=outcome.left_out,
+    )
+
+
+def _check(files: Mapping[str, bytes], deleted: tuple[str, ...], job: Job) -> None:
+    for path in files:
+        if not {"", ".", ".."}.isdisjoint(path.split("/")) or "\0" in path:
+            raise _lost(f"The other server sent a file that is in no workspace: {shorten(path)!r}")
+    if len(files) > job.limits.files or sum(map(len, files.values())) > job.limits.disk_bytes:
+        raise _lost("The other server sent more files than the workspace holds")
+    if strange := next((path for path in deleted if path not in job.files), None):
+        raise _lost(f"The other server deleted a file that was not there: {shorten(strange)!r}")
