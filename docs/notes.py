@@ -39,6 +39,7 @@ EVENT_NOTES: dict[str, str] = {
     "tool_waiting": "A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with "
     "`tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied.",
     "tool_answered": "A wait ended. `decision` is also `expired`, or `superseded` when the user went on.",
+    "tool_progress": "A call goes on. Four a second are sent at most; of what comes between, the last.",
     "tool_started": "A call begins that has waited, or that must not run twice. It is stored before the call is made.",
     "tool_wait_expired": "Nobody has answered until `expiresAt`: the call is not made, and the turn goes on.",
     "tool_denied": "A call is not made, because a rule or a person says so. `reason` is what the model is told.",

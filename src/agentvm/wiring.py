@@ -37,6 +37,7 @@ from agentvm.tenants.people import StatusCheckingMeter, Stop
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tenants.tool_metering import ToolMetering
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
@@ -214,6 +215,7 @@ async def open_monitored_runtime(
             settings=settings.settings_of,
             cost=services.prices.cost,
             meter=services.metering,
+            tool_meter=ToolMetering(services.tenancy.quotas),
             choose=services.tenancy.own_keys.choose,
             admit_bytes=services.tenancy.admit_bytes,
             effectors=(

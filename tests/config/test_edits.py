@@ -93,7 +93,8 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         check_tenant({"llm.apiKey": Secret("k")}, system)
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
-        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.attachmentBytes",
+        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.toolCalls",
+        "limits.toolParallel", "limits.toolSeconds", "limits.attachmentBytes",
         "limits.importBytes", "limits.sessionFiles", "limits.sessionFilesBytes", "limits.attachmentsPerMessage",
         "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",

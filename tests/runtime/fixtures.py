@@ -44,7 +44,7 @@ from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter
-from agentvm.runtime.call_run import run_call
+from agentvm.runtime.call_run import run_once
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.ports import Cost
@@ -119,7 +119,8 @@ async def run_tool(tools: ToolSet, name: str = "given", output_max: int = 1_000,
     """Runs one call outside of a turn."""
     with anyio.fail_after(5):
         context = CallContext(key="turn_1/c", caller=Caller("acme", "ann"), deadline=anyio.current_time() + 5)
-        ended = await run_call(tools, ToolCall(id="c", name=name, input=arguments), context, output_max=output_max)
+        call = ToolCall(id="c", name=name, input=arguments)
+        ended = await run_once(tools, call, context, Limits(tool_output=output_max))
     assert isinstance(ended, ToolOutcome)
     return ended
 

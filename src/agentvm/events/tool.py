@@ -2,6 +2,7 @@
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import TurnId, UserId
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
 from agentvm.model.wait import AnswerDecision, Question, WaitChange, WaitDecision, WaitId, WaitKind
@@ -81,6 +82,39 @@ class ProgramChanged(EventData):
     category = "turn"
     told = False
     change: ProgramChange
+
+
+class ToolProgress(ToolStateEvent):
+    """A call goes on. Four a second are sent at most; `total` is missing if the tool does not know it."""
+
+    type = "tool_progress"
+    turn_id: TurnId
+    tool_id: str
+    tool_name: str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class ToolAbandoned(EventData):
+    """A tool went on after it was cancelled, and is not waited for: counted, and not stored."""
+
+    type = "tool_abandoned"
+    source = "agent"
+    category = "turn"
+    told = False
+    tool_id: str
+    tool_name: str
+
+
+class ToolCharged(EventData):
+    """A call has used a sandbox: entered into the ledger together with its result."""
+
+    type = "tool_charged"
+    source = "agent"
+    category = "turn"
+    told = False
+    entry: LedgerEntry
 
 
 class WaitChanged(EventData):

@@ -61,6 +61,7 @@ METRICS: dict[str, QuotaWindow | None] = {
     "containers": None,
     "images_per_container": None,
     "running_agents": None,
+    "running_tools": None,
     "queued_messages": None,
     "tokens_per_day": "day",
     "tokens_per_month": "month",

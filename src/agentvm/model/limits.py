@@ -51,7 +51,13 @@ class Limits(Group):
         Annotated[float, Meta(ge=0, le=36_500)],
         setting("Time that events can be replayed from a cursor; for messages see `retention`."),
     ] = 7.0
-    tool_output: Annotated[Amount, setting("Characters of a tool's result that are kept.", tenant="lower")] = 100_000
+    tool_output: Annotated[Amount, setting("Characters of a tool's result that the model is told.", tenant="lower")] = 100_000
+    tool_calls: Annotated[Count, setting("Tool calls of one turn.", tenant="lower")] = 200
+    tool_parallel: Annotated[Count, setting("Tool calls of one turn that run at the same time.", tenant="lower")] = 8
+    tool_seconds: Annotated[
+        PositiveSeconds,
+        setting("Time of one tool call whose progress moves its deadline, and of all tool calls of a turn.", tenant="lower"),
+    ] = 600.0
     log_bytes: Annotated[Amount, setting("Size of the event log of all sessions; the oldest events are deleted first.")] = (
         10 * 1024**3
     )

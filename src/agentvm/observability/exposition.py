@@ -79,7 +79,7 @@ def _turns(metrics: Metrics) -> Iterator[Metric]:
     ran = (
         ((name, outcome), count)
         for name, tool in metrics.tools.items()
-        for outcome, count in (("completed", tool.completed), ("failed", tool.failed))
+        for outcome, count in (("completed", tool.completed), ("failed", tool.failed), ("abandoned", tool.abandoned))
     )
     yield _counter("agentvm_tool_runs", "Tools that ran, by name and outcome.", ("tool", "outcome"), ran)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from agentvm.errors import BY_CODE
-from agentvm.events import error, lifecycle, state, stream, turn
+from agentvm.events import error, lifecycle, state, stream, tool, turn
 from agentvm.events.base import Event, EventData
 from agentvm.model.ids import Clock, TurnId
 from agentvm.model.ledger import LedgerEntry
@@ -71,10 +71,10 @@ class ModelCount:
 class ToolCount:
     """The counters of one tool."""
 
-    __slots__ = ("completed", "failed")
+    __slots__ = ("abandoned", "completed", "failed")
 
     def __init__(self) -> None:
-        self.completed = self.failed = 0
+        self.completed = self.failed = self.abandoned = 0
 
 
 class _RunningTurn:
@@ -139,6 +139,7 @@ class Metrics:
             state.ConversationEnd: self._on_conversation_end,
             state.ToolCompleted: self._on_tool,
             state.ToolFailedEvent: self._on_tool,
+            tool.ToolAbandoned: self._on_abandoned,
             error.ErrorReceived: self._on_error,
             lifecycle.ProviderFallback: self._on_fallback,
         }
@@ -288,13 +289,20 @@ class Metrics:
 
     # --- tools
 
-    def _on_tool(self, event: Event, data: state.ToolCompleted | state.ToolFailedEvent) -> None:
-        name = data.tool_name if data.tool_name in self._tool_names() else OTHER
+    def _tool_count(self, tool_name: str) -> ToolCount:
+        name = tool_name if tool_name in self._tool_names() else OTHER
         count = self.tools.get(name)
         if count is None:
             if len(self.tools) >= LABELS_MAX:
                 name = OTHER
             count = self.tools.setdefault(name, ToolCount())
+        return count
+
+    def _on_abandoned(self, event: Event, data: tool.ToolAbandoned) -> None:
+        self._tool_count(data.tool_name).abandoned += 1
+
+    def _on_tool(self, event: Event, data: state.ToolCompleted | state.ToolFailedEvent) -> None:
+        count = self._tool_count(data.tool_name)
         if isinstance(data, state.ToolFailedEvent):
             count.failed += 1
         else:

@@ -7,6 +7,7 @@ value would cause is counted before it is done.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from agentvm.errors import shorten
@@ -64,15 +65,24 @@ def check_schema(member: str, schema: Mapping[str, object], *, of_object: bool =
 
 def misfits(member: str, schema: Mapping[str, object], value: object) -> list["Misfit"]:
     """Returns the faults of a value, at most `MISFITS_MAX`; empty if it fits. The schema has been checked."""
-    check_json(value, "The value")
-    validator = _compile(member, schema)
-    _check_work(member, schema, value)
-    faults: list[Misfit] = []
-    for error in validator.iter_errors(value):
-        faults.append(_misfit(error))
-        if len(faults) >= MISFITS_MAX:
-            break
-    return faults
+    return SchemaCheck(member, schema).misfits(value)
+
+
+class SchemaCheck:
+    """A schema that many values are checked against: it is compiled once."""
+
+    __slots__ = ("_member", "_schema", "_validator")
+
+    def __init__(self, member: str, schema: Mapping[str, object]) -> None:
+        self._member = member
+        self._schema = schema
+        self._validator = _compile(member, schema)
+
+    def misfits(self, value: object) -> list["Misfit"]:
+        """Returns the faults of a value, at most `MISFITS_MAX`; empty if it fits."""
+        check_json(value, "The value")
+        _check_work(self._member, self._schema, value)
+        return [_misfit(error) for error in islice(self._validator.iter_errors(value), MISFITS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)

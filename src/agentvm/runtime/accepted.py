@@ -46,6 +46,8 @@ class Accepted:
     state: turn.TurnState
     scope: EventScope
     bill: Bill
+    tool_seconds: float = 0.0
+    """Time of the turn's tools since this process has it."""
     released: bool = False
     cursor: int = 0
     """The event before its first."""

@@ -89,7 +89,7 @@ class Answering:
         now = self._accepted.state
         self._tainted = self._tainted or _is_tainted(history)
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
-        budget.check(self._limits, done, self._cost)
+        budget.check(self._limits, done, self._cost + self._accepted.bill.tool_cost, self._accepted.tool_seconds)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:

@@ -6,6 +6,7 @@ commit is lost the entry is posted again with the turn's end; the ledger takes e
 asked is entered by the next one: see `agentvm.runtime.recovery.settlement`.
 """
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import QuotaWarning
+from agentvm.events.tool import ToolCharged
 from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
@@ -63,6 +65,20 @@ class Unmetered:
         """A hold without reserved amounts."""
 
 
+class ToolMeter(Protocol):
+    """Bounds what the tools of a tenant use."""
+
+    def running(self, tenant_id: TenantId) -> AbstractAsyncContextManager[None]:
+        """Holds one of the tenant's calls at a time; waits while as many run as its quota allows."""
+
+
+class UnmeteredTools:
+    """Lets every tool run: for a runtime without accounts."""
+
+    def running(self, tenant_id: TenantId) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
 class Bill:
     """The account of one turn, or of one call beside the turns."""
 
@@ -76,6 +92,8 @@ class Bill:
         self.user_id = user_id
         self.price = 0
         """Amounts of all calls of the turn so far, also of those before a restart."""
+        self.tool_cost = 0
+        """Price of the jobs of tools since this process has the turn."""
         self.entries: list[LedgerEntry] = []
         self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked] = []
         """The calls that ended, in case the commit they were in was lost."""
@@ -107,6 +125,13 @@ class Bill:
     def enter(self, told: Events) -> Events:
         """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""
         return tuple([self._enter(data) if data.category == "turn" else data for data in told])
+
+    def charge(self, entry: LedgerEntry) -> ToolCharged:
+        """The entry of a tool's job, to be committed with the result of its call."""
+        self.price += entry.price or 0
+        self.tool_cost += entry.price or 0
+        self.entries.append(entry)
+        return ToolCharged(entry=entry)
 
     def close(self) -> None:
         """A call that was admitted and never begun used nothing."""

@@ -9,8 +9,11 @@ from agentvm.model.money import dollars
 from agentvm.runtime.recovery.progress import Done
 
 
-def check(limits: Limits, done: Done, cost: int) -> None:
-    """`TurnLimitReached` when the turn must not call the model again; `cost` is that of its usage, in nano-USD."""
+def check(limits: Limits, done: Done, cost: int, tool_seconds: float = 0.0) -> None:
+    """`TurnLimitReached` when the turn must not call the model again; `cost` is that of its usage, in nano-USD.
+
+    `tool_seconds` is the time of its tools since this process has the turn.
+    """
     if done.steps >= limits.steps:
         raise TurnLimitReached(f"The turn was stopped after {done.steps} model calls, the most that one turn may make")
     if done.usage.total >= limits.turn_tokens:
@@ -20,6 +23,10 @@ def check(limits: Limits, done: Done, cost: int) -> None:
     if cost >= limits.turn_cost_nano:
         most = dollars(limits.turn_cost_nano)
         raise TurnLimitReached(f"The turn was stopped because it has cost {dollars(cost)}; one turn may cost {most}")
+    if len(done.call_ids) >= limits.tool_calls:
+        raise TurnLimitReached(f"The turn was stopped after {len(done.call_ids)} tool calls, the most that one turn may make")
+    if tool_seconds >= limits.tool_seconds:
+        raise TurnLimitReached(f"The turn was stopped because its tools have run for {tool_seconds:.0f} seconds")
     name, times = done.most_repeated
     if times >= limits.repeats:
         raise TurnLimitReached(f"The turn was stopped because the model called {name} {times} times with the same input")

@@ -3,40 +3,56 @@
 A tool that fails, hangs or returns too much gives a result, never the turn's failure.
 """
 
-import math
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import Protocol
 
 import anyio
 import msgspec
 
-from agentvm.errors import ToolFailed
+from agentvm.errors import AgentVMError, ToolFailed
+from agentvm.events.base import Event, EventData
+from agentvm.events.tool import ToolAbandoned, ToolProgress
 from agentvm.log import get_logger
-from agentvm.model.message import ToolCall, repair_text
+from agentvm.model.ledger import LedgerEntry
+from agentvm.model.limits import Limits
+from agentvm.model.message import ToolCall
 from agentvm.model.tier import Placed, Unplaced
-from agentvm.resources.schema import misfits
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles, TurnFiles
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.tasks import open_tasks
+from agentvm.runtime.tool_results import ResultKeeper, cut
+from agentvm.runtime.tool_task import ProgressReports, ToolTask
 from agentvm.runtime.tools import Tool, ToolSet
+from agentvm.storage.attachments import Upload
 from agentvm.tools.base import (
     RESULT_MAX_BYTES,
     CallContext,
     Caller,
+    CallProgress,
     CallResult,
     ConsentRequired,
     InputRequired,
     OtherTools,
+    Outcome,
     ResultFile,
     ResultImage,
-    ResultLink,
-    ResultPart,
     ResultText,
     Resumption,
 )
+
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
+RESULTS_FOLDER = ".results"
+"""The folder of long results among the files of a session."""
+MESSAGE_MAX = 500
+"""Characters of the message of one report of progress."""
 
 logger = get_logger(__name__)
 
@@ -59,6 +75,9 @@ class CallRun:
         self._accepted = accepted
         self._tools = tools
         self._limits = ports.settings_of(log.tenant_id).limits
+        self._slots = anyio.Semaphore(self._limits.tool_parallel)
+        self._made = len(accepted.state.call_ids) - len(accepted.state.pending)
+        """Calls of the turn so far."""
         self._files = TurnFiles(ports, log, accepted.bill.user_id)
         self.placed: dict[str, Placed | Unplaced] = {}
         """The tiers that ran the code of calls, or why none did."""
@@ -73,104 +92,268 @@ class CallRun:
     ) -> Ended:
         """Makes the call, or makes it again with the answers that it has asked for.
 
-        `others` are the tools that its program may call. A nested call, which a program makes, has its result whole.
+        `others` are the tools that its program may call. A nested call, which a program makes, has its result whole, and runs
+        within the bounds of its program.
         """
         tool = self._tools.find(call.name)
-        output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
-        async with self._files.open(writes=tool is not None and tool.writes_files) as files:
-            if others is not None:
-                await others.take_files(files)
-            ended = await self._run(call, replace(self._context(call, resumption, files), others=others), output_max)
-            return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
-
-    async def _run(self, call: ToolCall, context: CallContext, output_max: int) -> Ended:
+        if tool is None:
+            return _unknown(self._tools, call)
+        self._made += 1
+        if self._made > self._limits.tool_calls:
+            return ToolOutcome(f"The call was not made: a turn makes {self._limits.tool_calls} tool calls at most.", True)
         try:
-            return await run_call(self._tools, call, context, output_max=output_max)
-        except Exception:  # Protects the turn: the model can go on without this result.
-            logger.exception("tool_crashed", tool=call.name, session_id=self._log.session_id)
-            return ToolOutcome(f"{call.name} failed because of an internal error", True)
+            if faults := self._tools.misfits(call):
+                raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
+            one = self._one(tool, call, RESULT_MAX_BYTES if is_nested else self._limits.tool_output)
+            async with self._bounds(is_nested), self._files.open(writes=tool.writes_files) as files:
+                if others is not None:
+                    await others.take_files(files)
+                ended = await one.run(files, resumption, others)
+                return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
+        except AgentVMError as error:
+            return ToolOutcome(cut(str(error), self._limits.tool_output), True)
 
-    def _context(self, call: ToolCall, resumption: Resumption | None, files: CallFiles) -> CallContext:
+    def _one(self, tool: Tool, call: ToolCall, output_max: int) -> "_Call":
+        placed = partial(self.placed.__setitem__, call.id)
+        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed)
+
+    @asynccontextmanager
+    async def _bounds(self, is_nested: bool) -> AsyncIterator[None]:
+        if is_nested:
+            yield
+            return
+        async with self._slots, self._ports.tool_meter.running(self._log.tenant_id):
+            yield
+
+    async def keep(self, call: ToolCall, value: object) -> ToolOutcome:
+        """Returns the outcome of a call that a client has answered: its result is kept as that of any tool."""
+        tool = self._tools.find(call.name)
+        if tool is None:
+            return _unknown(self._tools, call)
+        try:
+            async with self._files.open(writes=False) as files:
+                outcome = await self._one(tool, call, self._limits.tool_output).keep(_result_of(value), files)
+                return replace(outcome, files=files.keep())
+        except AgentVMError as error:
+            return ToolOutcome(cut(str(error), self._limits.tool_output), True)
+
+
+class _Call:
+    """One call while it runs."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        log: SessionLog,
+        accepted: Accepted,
+        tool: Tool,
+        call: ToolCall,
+        output_max: int,
+        placed: Callable[[Placed | Unplaced], None],
+    ) -> None:
+        self._ports = ports
+        self._log = log
+        self._accepted = accepted
+        self._tool = tool
+        self._call = call
+        self._output_max = output_max
+        self._placed = placed
+        self._limits = ports.settings_of(log.tenant_id).limits
+        self._reports = ProgressReports(self._tell_progress)
+        self._entries: list[LedgerEntry] = []
+        self._is_over = False
+
+    async def run(self, files: CallFiles, resumption: Resumption | None, others: OtherTools | None) -> Ended:
+        tool, limits = self._tool, self._limits
+        context = self._context(files, resumption, others)
+        task: ToolTask[Outcome] = ToolTask(
+            self._call.name,
+            partial(_make, tool, self._call, context),
+            timeout_seconds=tool.timeout_seconds,
+            seconds_max=limits.tool_seconds,
+            on_abandoned=self._tell_abandoned,
+        )
+        self._extend = task.extend
+        try:
+            async with self._closing():
+                outcome = await task.run(self._ports.tasks)
+                return self._charged(await self.keep(outcome, files)) if isinstance(outcome, CallResult) else outcome
+        except AgentVMError as error:
+            return self._charged(ToolOutcome(cut(str(error), limits.tool_output), True))
+        except TimeoutError:
+            seconds = min(tool.timeout_seconds, limits.tool_seconds)
+            return self._charged(ToolOutcome(f"{self._call.name} did not finish within {seconds:g} seconds", True))
+
+    async def keep(self, result: CallResult, files: CallFiles) -> ToolOutcome:
+        """Returns the outcome of a result. What is too long for the model is kept whole among the files of the session."""
+        keeper = ResultKeeper(
+            name=self._call.name,
+            output_max=self._output_max,
+            file_max_bytes=self._limits.attachment_bytes,
+            store=self._store_file,
+            spill=partial(self._spill, files),
+            output_schema=self._tool.output_schema,
+        )
+        return await keeper.keep(result)
+
+    async def _spill(self, files: CallFiles, body: bytes) -> str | None:
+        name = _FOREIGN.sub("_", self._call.id)[:100]
+        try:
+            return f"/workspace/{(await files.write(f'{RESULTS_FOLDER}/{name}', body)).path}"
+        except AgentVMError as error:
+            logger.info("result_not_spilled", tool=self._call.name, error=str(error))
+            return None
+
+    @asynccontextmanager
+    async def _closing(self) -> AsyncIterator[None]:
+        """Ends what belongs to the call: its progress, and the account of what it used if nobody takes its outcome."""
+        began = anyio.current_time()
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            self._post(*(self._accepted.bill.charge(entry) for entry in self._entries))
+            raise
+        finally:
+            self._is_over = True
+            self._reports.close()
+            self._accepted.tool_seconds += anyio.current_time() - began
+
+    def _context(self, files: CallFiles, resumption: Resumption | None, others: OtherTools | None) -> CallContext:
         """The key is the same after a restart: a server can recognise a call that is made again."""
         return CallContext(
-            key=f"{self._accepted.state.turn_id}/{call.id}",
+            key=f"{self._accepted.state.turn_id}/{self._call.id}",
             caller=Caller(self._log.tenant_id, self._accepted.bill.user_id or ""),
-            deadline=anyio.current_time() + self._tools.timeout_seconds(call.name),
+            deadline=anyio.current_time() + min(self._tool.timeout_seconds, self._limits.tool_seconds),
+            progress=self._hear_progress,
             resumption=resumption,
+            charge=self._charge,
             session=self._log.session_id,
+            placed=self._placed,
+            others=others,
             files=files,
-            placed=partial(self.placed.__setitem__, call.id),
         )
 
+    async def _store_file(self, data: bytes, media_type: str, name: str | None) -> str:
+        """Stores a file before the message that refers to it; a file that no message refers to is collected later."""
+        log, user_id = self._log, self._accepted.bill.user_id
+        files = self._ports.store.tenant(log.tenant_id).container(log.container_id).attachments
+        await self._ports.admit_bytes(log.tenant_id, user_id, len(data))
+        upload = Upload(media_type=media_type, name=name, uploaded_by=user_id)
+        attachment, _ = await files.add(BytesIO(data), upload, self._ports.clock())
+        return attachment.digest
 
-async def run_call(tools: ToolSet, call: ToolCall, context: CallContext, *, output_max: int) -> Ended:
-    """Runs a call; of its result at most `output_max` characters are kept."""
+    def _hear_progress(self, progress: CallProgress) -> None:
+        if not self._is_over:
+            self._extend()
+            self._reports.report(progress)
+
+    def _tell_progress(self, progress: CallProgress) -> None:
+        told = ToolProgress(
+            turn_id=self._accepted.state.turn_id,
+            tool_id=self._call.id,
+            tool_name=self._call.name,
+            progress=progress.progress,
+            total=progress.total,
+            message=None if progress.message is None else cut(progress.message, MESSAGE_MAX),
+        )
+        self._post(told)
+
+    def _tell_abandoned(self) -> None:
+        data = ToolAbandoned(tool_id=self._call.id, tool_name=self._call.name)
+        scope, at = self._accepted.scope, self._ports.clock()
+        self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self._log.tenant_id)])
+
+    def _post(self, *events: EventData) -> None:
+        if events:
+            self._ports.journal.post(self._log, events, self._accepted.scope)
+
+    def _charge(self, entry: LedgerEntry) -> None:
+        entry = self._of_turn(entry)
+        if not self._is_over:
+            self._entries.append(entry)
+            return
+        # Of a tool that was abandoned: its turn may have ended.
+        ledger = self._ports.store.accounts(self._log.tenant_id).ledger
+        self._ports.tasks.start_soon(ledger.add, [entry])
+
+    def _of_turn(self, entry: LedgerEntry) -> LedgerEntry:
+        """Returns the entry with its turn. The second job of a call has a key of its own."""
+        log, scope, number = self._log, self._accepted.scope, len(self._entries)
+        return msgspec.structs.replace(
+            entry,
+            key=entry.key if not number else f"{entry.key}#{number + 1}",
+            container_id=log.container_id,
+            image_id=scope.image_id or entry.image_id,
+            session_id=log.session_id,
+            turn_id=self._accepted.state.turn_id,
+        )
+
+    def _charged(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Returns the outcome with the ledger's entries, which are committed with it."""
+        return replace(outcome, charges=tuple(self._accepted.bill.charge(entry) for entry in self._entries))
+
+
+def _unknown(tools: ToolSet, call: ToolCall) -> ToolOutcome:
+    names = ", ".join(tools.names) or "none"
+    return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
+
+
+async def _make(tool: Tool, call: ToolCall, context: CallContext) -> Outcome:
+    if tool.call is not None:
+        return await tool.call(call.input, context)
+    return _result_of(await tool.run(call.input))
+
+
+def _result_of(value: object) -> CallResult:
+    """Returns a result; any JSON value is one, and a function may give pictures and files as a `CallResult`."""
+    return (
+        value if isinstance(value, CallResult) else CallResult(type="text" if isinstance(value, str) else "json", value=value)
+    )
+
+
+async def run_once(tools: ToolSet, call: ToolCall, context: CallContext, limits: Limits) -> Ended:
+    """Makes a call outside a conversation: pictures and files of its result are named, since there is nowhere to store them."""
     tool = tools.find(call.name)
     if tool is None:
-        names = ", ".join(tools.names) or "none"
-        return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
-    if tool.call is not None and (faults := misfits("input", tool.spec.input_schema, call.input)):
-        return ToolOutcome(_cut(f"The input does not fit: {'; '.join(map(str, faults))}", output_max), True)
+        return _unknown(tools, call)
+    keeper = ResultKeeper(
+        name=call.name,
+        output_max=limits.tool_output,
+        file_max_bytes=limits.attachment_bytes,
+        store=_store_nowhere,
+        spill=_spill_nowhere,
+        output_schema=tool.output_schema,
+    )
     try:
-        with anyio.fail_after(tool.timeout_seconds):
-            return await _outcome(tool, call, context, output_max)
-    except ToolFailed as error:
-        return ToolOutcome(_cut(str(error), output_max), True)
+        if faults := tools.misfits(call):
+            raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
+        async with open_tasks() as tasks:
+            task: ToolTask[Outcome] = ToolTask(
+                call.name,
+                partial(_make, tool, call, context),
+                timeout_seconds=tool.timeout_seconds,
+                seconds_max=limits.tool_seconds,
+                on_abandoned=tasks.cancel_scope.cancel,
+            )
+            outcome = await task.run(tasks)
+        return await keeper.keep(_named_files(outcome)) if isinstance(outcome, CallResult) else outcome
+    except AgentVMError as error:
+        return ToolOutcome(cut(str(error), limits.tool_output), True)
     except TimeoutError:
         return ToolOutcome(f"{call.name} did not finish within {tool.timeout_seconds:g} seconds", True)
-    except SystemExit:
-        # It would end the server.
-        return ToolOutcome(f"{call.name} tried to end its process", True)
-    except anyio.get_cancelled_exc_class():
-        if anyio.current_effective_deadline() == -math.inf:
-            raise
-        # Not the turn was cancelled, but something the tool waited for; passed on, it would end the calls beside it.
-        return ToolOutcome(f"{call.name} was cancelled from within", True)
 
 
-async def _outcome(tool: Tool, call: ToolCall, context: CallContext, output_max: int) -> Ended:
-    if tool.call is None:
-        return limit_result(call.name, await tool.run(call.input), output_max)
-    outcome = await tool.call(call.input, context)
-    if isinstance(outcome, CallResult):
-        return limit_result(call.name, _shown(outcome), output_max)
-    return outcome
+def _named_files(result: CallResult) -> CallResult:
+    parts = tuple(
+        ResultText(text=f"[{part.media_type}, {len(part.data)} bytes]") if isinstance(part, ResultImage | ResultFile) else part
+        for part in result.parts
+    )
+    return msgspec.structs.replace(result, parts=parts)
 
 
-def _shown(outcome: CallResult) -> object:
-    """Returns the JSON value that the model is told; `ToolFailed` for a result that is an error."""
-    match outcome:
-        case CallResult(type="text" | "json", value=value):
-            return value
-        case CallResult(type="content", parts=parts):
-            return "\n".join(map(_shown_part, parts))
-        case CallResult(value=value):
-            raise ToolFailed(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+async def _store_nowhere(data: bytes, media_type: str, name: str | None) -> str:
+    raise ToolFailed("a file outside a conversation")
 
 
-def _shown_part(part: ResultPart) -> str:
-    match part:
-        case ResultText(text=text):
-            return text
-        case ResultLink(uri=uri):
-            return uri
-        case ResultImage(data=data, media_type=media_type) | ResultFile(data=data, media_type=media_type):
-            return f"[{media_type}, {len(data)} bytes: only text is passed to the model]"
-
-
-def limit_result(name: str, result: object, output_max: int) -> ToolOutcome:
-    """Returns at most `output_max` characters of a result. Whether it is JSON is checked here: it could fail the turn."""
-    if isinstance(result, str):
-        return ToolOutcome(_cut(result, output_max), False)
-    try:
-        body = msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError) as error:
-        return ToolOutcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
-    return ToolOutcome(result if len(body) <= output_max else _cut(body.decode(), output_max), False)
-
-
-def _cut(text: str, output_max: int) -> str:
-    """Returns as much of the text as is kept, as text that JSON can carry; a note says what is missing."""
-    if len(text) <= output_max:
-        return repair_text(text)
-    return f"{repair_text(text[:output_max])}\n[cut off: the result has {len(text)} characters]"
+async def _spill_nowhere(body: bytes) -> str | None:
+    return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from agentvm.events.tool import ToolCharged
 from agentvm.model.message import (
     ContentOutput,
     DeniedOutput,
@@ -59,6 +60,8 @@ class ToolOutcome:
     """Parts that are the result instead of `result`; their bytes are stored."""
     files: tuple[FileChange, ...] = ()
     """Changes of the session's files, which are stored with the result."""
+    charges: tuple[ToolCharged, ...] = ()
+    """Entries of the ledger, which are committed with the result."""
 
     @property
     def output(self) -> ToolOutput:

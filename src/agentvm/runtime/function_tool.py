@@ -18,6 +18,7 @@ from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.errors.validation import explain
 from agentvm.model.tool import Effect, World, default_repeat
 from agentvm.runtime.tools import TIMEOUT_SECONDS, Tool
+from agentvm.tools.base import CallResult
 
 Function = Callable[..., Any]
 
@@ -120,7 +121,12 @@ async def _run(function: Function, arguments: type[msgspec.Struct], given: dict[
     called = {name: getattr(values, name) for name in values.__struct_fields__}
     if inspect.iscoroutinefunction(function):
         running: Awaitable[object] = function(**called)
-        return msgspec.to_builtins(await running)
+        return _shown(await running)
     # Abandoned when its time is up: a thread cannot be stopped.
     result = await anyio.to_thread.run_sync(partial(function, **called), abandon_on_cancel=True)
-    return msgspec.to_builtins(result)
+    return _shown(result)
+
+
+def _shown(result: object) -> object:
+    """Returns any JSON value of a function; pictures and files are a `CallResult`."""
+    return result if isinstance(result, CallResult) else msgspec.to_builtins(result)

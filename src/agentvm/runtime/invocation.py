@@ -12,7 +12,7 @@ from agentvm.model.message import ToolCall
 from agentvm.model.policy import Approval
 from agentvm.model.settings import Settings
 from agentvm.model.tier import Placed, Unplaced
-from agentvm.runtime.call_run import run_call
+from agentvm.runtime.call_run import run_once
 from agentvm.runtime.calls import NOBODY_TO_ASK, ToolOutcome
 from agentvm.runtime.policy import CallFacts, PolicyLayer, decide
 from agentvm.runtime.tools import ToolSet, ToolSource
@@ -60,7 +60,7 @@ class Invoker:
             placed=placed.append,
         )
         began = time.monotonic()
-        ended = await run_call(tools, call, context, output_max=self.settings.limits.tool_output)
+        ended = await run_once(tools, call, context, self.settings.limits)
         outcome = ended if isinstance(ended, ToolOutcome) else ToolOutcome(NOBODY_TO_ASK, True)
         duration_ms = round((time.monotonic() - began) * 1000)
         return Invocation(outcome=outcome, policy=policy, placed=placed[-1], duration_ms=duration_ms)

@@ -16,7 +16,7 @@ from agentvm.model.image import Image
 from agentvm.model.settings import Settings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import AttachmentMemory
-from agentvm.runtime.billing import Meter
+from agentvm.runtime.billing import Meter, ToolMeter, UnmeteredTools
 from agentvm.runtime.busy_agents import BusyAgents
 from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
@@ -92,6 +92,7 @@ class Ports:
     cost: Cost
     meter: Meter
     admit_bytes: AdmitBytes = admit_all
+    tool_meter: ToolMeter = field(default_factory=UnmeteredTools)
     attachment_memory: AttachmentMemory = field(default_factory=AttachmentMemory)
     """Memory of attachments in prompts."""
     large: LargeMessages = field(default_factory=LargeMessages)

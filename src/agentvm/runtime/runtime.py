@@ -23,7 +23,7 @@ from agentvm.model.session_file import FileDelta
 from agentvm.model.settings import Settings
 from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.billing import Meter, Unmetered
+from agentvm.runtime.billing import Meter, ToolMeter, Unmetered, UnmeteredTools
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.histories import Histories
@@ -296,6 +296,19 @@ async def _keep(recovery: Recovery, runtime: Runtime, tasks: anyio.abc.TaskGroup
 
 
 @asynccontextmanager
+async def _housekeeping(recovery: Recovery, runtime: Runtime) -> AsyncIterator[None]:
+    """Keeps a runtime in order; leaving stops every agent."""
+    async with open_tasks() as tasks:
+        tasks.start_soon(_keep, recovery, runtime, tasks)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await runtime.drain(grace=0)
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def open_runtime(
     *,
     store: Store,
@@ -306,6 +319,7 @@ async def open_runtime(
     settings: Settings | SettingsOf,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
+    tool_meter: ToolMeter | None = None,
     choose: Choose | None = None,
     admit_bytes: AdmitBytes = admit_all,
     effectors: Sequence[Effector] = (),
@@ -331,6 +345,7 @@ async def open_runtime(
             settings_of=settings if callable(settings) else lambda tenant_id: settings,
             cost=cost,
             meter=meter or Unmetered(),
+            tool_meter=tool_meter or UnmeteredTools(),
             histories=histories,
             admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
@@ -338,11 +353,5 @@ async def open_runtime(
         recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)
         if not recovers_later:
             await _recover(recovery, runtime)
-        async with open_tasks() as housekeeping:
-            housekeeping.start_soon(_keep, recovery, runtime, housekeeping)
-            try:
-                yield runtime
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await runtime.drain(grace=0)
-                housekeeping.cancel_scope.cancel()
+        async with _housekeeping(recovery, runtime):
+            yield runtime

@@ -9,7 +9,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import FilesChanged
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.tool import ProgramChanged, ToolPlaced, WaitChanged
+from agentvm.events.tool import ProgramChanged, ToolCharged, ToolPlaced, WaitChanged
 from agentvm.events.turn import (
     ModelAsked,
     ModelCalled,
@@ -217,8 +217,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     """The rows of a session that these events change; `fold` is the part of its log that is complete."""
     if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
-    messages: list[Message] = []
-    turns: list[Turn] = []
+    messages, turns = list[Message](), list[Turn]()
     ledger: list[LedgerEntry] = []
     asked: list[AskedCall] = []
     answered: list[str] = []
@@ -241,6 +240,8 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
             case ModelCalled(entry=entry, asked=asked_key):
                 ledger += [] if entry is None else [entry]
                 answered += [] if asked_key is None else [asked_key]
+            case ToolCharged(entry=charged):
+                ledger.append(charged)
             case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
                 rewind = Rewinding(rewind_id, taken, at)
             case _:

@@ -25,7 +25,7 @@ from agentvm.model.tier import Placed
 from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
 from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.call_run import CallRun, Ended, limit_result
+from agentvm.runtime.call_run import CallRun, Ended
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
@@ -51,7 +51,6 @@ class CallRunner:
         self._accepted = accepted
         self._tools = tools
         self._tainted = tainted
-        self._limits = ports.settings_of(log.tenant_id).limits
         self._call_run = CallRun(ports, log, accepted, tools)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
         self._policy: dict[str, str] = {}
@@ -98,9 +97,8 @@ class CallRunner:
         if wait is not None:
             self._policy.setdefault(call.id, wait.why)
             action = calls.resume(call, wait, repeatable=self._tools.may_repeat(call.name))
-            # The result of a client is no shorter than that of a tool.
             if isinstance(action, ToolOutcome) and not action.is_error:
-                return limit_result(call.name, action.result, self._limits.tool_output)
+                return await self._call_run.keep(call, action.result)
             return action
         if pending.problem is not None:
             return ToolOutcome(pending.problem, True)

@@ -20,6 +20,7 @@ from agentvm.model.message import ToolCall
 from agentvm.model.tool import Effect, ToolRuntime, World
 from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
+from agentvm.resources.schema import SchemaCheck
 from agentvm.runtime.policy import CallFacts
 from agentvm.sharing.cache import Cache
 from agentvm.tools.base import CallableTool, CallContext, Outcome
@@ -70,6 +71,8 @@ class Tool:
     """Returns the tool in the sandbox of an image, for one that runs in it."""
     why_missing: Callable[[], Awaitable[str | None]] | None = None
     """Returns why this machine cannot run the tool, with the remedy; models are told only of tools that it can run."""
+    output_schema: Mapping[str, object] | None = None
+    """The schema that results must fit."""
 
 
 class ToolSet:
@@ -80,6 +83,7 @@ class ToolSet:
         self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
         self._tools: Mapping[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
+        self._inputs: dict[str, SchemaCheck] = {}
 
     async def __aenter__(self) -> "ToolSet":
         """Returns the tools that this machine can run."""
@@ -118,6 +122,13 @@ class ToolSet:
             asks=tool.asks,
             input=call.input,
         )
+
+    def misfits(self, call: ToolCall) -> list[str]:
+        """Returns the faults of a call's input, each with its path; `AgentVMError` for an input that cannot be checked."""
+        check = self._inputs.get(call.name)
+        if check is None:
+            check = self._inputs[call.name] = SchemaCheck("input", self._tools[call.name].spec.input_schema)
+        return [str(misfit) for misfit in check.misfits(call.input)]
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
@@ -244,12 +255,17 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
             spec=told, run=_never, timeout_seconds=lasts, runtime="client", version=version, asks=asks, waits_for="client"
         )
     made = make(spec)
-    return None if made is None else tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
+    if made is None:
+        return None
+    resolved = spec.get("resolved")
+    target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
+    tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
+    schema = target.get("outputSchema")
+    return replace(tool, output_schema=schema if isinstance(schema, Mapping) else None)
 
 
 def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
     """Returns a tool of `agentvm.tools` as turns call it."""
-
     return Tool(
         spec=made.spec,
         run=_never,

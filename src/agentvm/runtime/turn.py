@@ -173,6 +173,7 @@ def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int,
         else state.ToolCompleted(tool_id=call.id, tool_name=call.name, result=result)
     )
     return now, (
+        *outcome.charges,
         stream.ToolResultEvent(tool_call_id=call.id, result=result, is_error=outcome.is_error),
         message.ToolResultMessageEvent(message=record),
         *file_events(FileDelta(message_id=message_id, changes=outcome.files, at=at)),

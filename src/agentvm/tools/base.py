@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import repair_text
 from agentvm.model.session_file import SessionFile
 from agentvm.model.tier import Placed, Unplaced
@@ -181,6 +182,8 @@ class CallContext:
     """Told the tier that runs the code of the call, or why none does."""
     session: str = ""
     """The session of the call; empty for a call without one."""
+    charge: Callable[[LedgerEntry], None] | None = None
+    """Takes the ledger's entry of a job, to commit it with the result of the call."""
     secrets: "CallSecrets | None" = None
     """The secrets that the tool names; None for a tool that names none."""
     others: OtherTools | None = None

@@ -27,6 +27,10 @@ def _no_rules(tenant_id: TenantId) -> TierRules:
     return TierRules()
 
 
+Charge = Callable[[LedgerEntry], None]
+"""Takes the entry of a job, to store it with something else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredJobs:
     """The jobs of a server."""
@@ -45,8 +49,13 @@ class MeteredJobs:
             return None
         return "; ".join(offer.missing or f"the tier {offer.tier} has no {engine}" for offer in offers)
 
-    async def run(self, owner: JobOwner, need: Need, job: Job, calls: HostCalls | None = None) -> tuple[Placed, JobResult]:
-        """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it."""
+    async def run(
+        self, owner: JobOwner, need: Need, job: Job, calls: HostCalls | None = None, charge: Charge | None = None
+    ) -> tuple[Placed, JobResult]:
+        """Runs a job that has a key. `QuotaExceeded` when no time is left, `TierUnavailable` when nothing here can run it.
+
+        `charge` takes the entry for the ledger; without it the entry is stored here.
+        """
         scheduler = await self.tiers.scheduler()
         # Before anything is reserved: what cannot be run costs nothing.
         rules = self.rules(owner.tenant_id)
@@ -61,7 +70,11 @@ class MeteredJobs:
             # Of a job that was lost nobody knows more than when it began.
             wall_ms = round((time.monotonic() - began) * 1000) if result is None else result.duration_ms
             with anyio.CancelScope(shield=True):
-                await self._enter(owner, job.key, wall_ms, placed, result)
+                entry = self._entry(owner, job.key, wall_ms, placed, result)
+                if charge is None:
+                    await self.store.accounts(owner.tenant_id).ledger.add([entry])
+                else:
+                    charge(entry)
                 hold.settle(wall_ms)
         return placed, result
 
@@ -69,17 +82,17 @@ class MeteredJobs:
         """Runs the job of a tool call, whose record gets the verdict on each tier."""
         owner = JobOwner(tenant_id=TenantId(context.caller.tenant_id), user_id=UserId(context.caller.user_id) or None)
         try:
-            placed, result = await self.run(owner, need, job, calls)
+            placed, result = await self.run(owner, need, job, calls, context.charge)
         except TierUnavailable as error:
             context.placed(Unplaced(reason=str(error), why=_verdicts(error)))
             raise
         context.placed(placed)
         return result
 
-    async def _enter(self, owner: JobOwner, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> None:
-        """Adds the job to the ledger, whatever it came to."""
+    def _entry(self, owner: JobOwner, key: str, wall_ms: int, placed: Placed | None, result: JobResult | None) -> LedgerEntry:
+        """Returns the job for the ledger, whatever it came to."""
         price = 0 if placed is None else placed.price * wall_ms // 1000
-        entry = LedgerEntry(
+        return LedgerEntry(
             key=key,
             at=self.clock(),
             tenant_id=owner.tenant_id,
@@ -96,7 +109,6 @@ class MeteredJobs:
             wall_ms=wall_ms,
             cpu_ms=0 if result is None else result.usage.cpu_ms,
         )
-        await self.store.accounts(owner.tenant_id).ledger.add([entry])
 
 
 def _verdicts(error: TierUnavailable) -> tuple[tuple[str, str], ...]:
