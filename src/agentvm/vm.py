@@ -35,6 +35,7 @@ from agentvm.runtime.policy import layers_of
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.consents import Consents
 from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
@@ -155,6 +156,8 @@ class AgentVM:
     """Code in sandboxes, within quotas."""
     clock: Clock
     new_id: NewId
+    consents: Consents | None = None
+    """Users allow this server to act for them on MCP servers."""
     tool_sets: ToolSets | None = None
     """Reads the tools of sets when they are published."""
     first_key: Secret | None = None

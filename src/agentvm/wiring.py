@@ -44,7 +44,10 @@ from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
+from agentvm.tools.mcp.consent import CALLBACK
+from agentvm.tools.mcp.credentials import SealedCredentials
 from agentvm.tools.mcp.pool import McpPool
+from agentvm.tools.mcp.servers import OAuthSettings
 from agentvm.tools.mcp.setup import ServerPrograms, make_servers
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import SafeHttp
@@ -174,9 +177,20 @@ async def open_tools(
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())
     programs = ServerPrograms(tiers=jobs.tiers, resources=resources, grants=grants)
-    mcp = make_servers(settings, http=http, pool=pool, programs=programs)
+    mcp = make_servers(settings, http=http, pool=pool, programs=programs, oauth=_mcp_sign_in(services, clock))
     factory = ToolFactory(http=http, jobs=jobs, grants=grants, mcp=mcp)
     return ServerTools((*tools, *own_tools), make=factory.make), ToolSets(http=http, mcp=mcp)
+
+
+def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
+    tenancy, config = services.tenancy, services.settings.config
+    address = config.system.public_url or f"http://localhost:{config.system.port}"
+    return OAuthSettings(
+        credentials=SealedCredentials(store=tenancy.store, vault=tenancy.vault, clock=clock),
+        redirect_uri=f"{address.rstrip('/')}{CALLBACK}",
+        clock=lambda: clock() / 1000,
+        anonymous=not config.authenticates,
+    )
 
 
 def _code_tool(made: RunCode) -> Tool:

@@ -306,6 +306,8 @@ def _remedy(code: str, details: object) -> str:
     """The next step for errors whose message does not name one."""
     if code == Unauthenticated.code:
         return KEY_REMEDY
+    if code == "mcp_consent_required" and isinstance(details, dict):
+        return f"Sign in there, then try again: {plain(str(details.get('url')))}"
     if code == QuotaExceeded.code and isinstance(details, dict) and isinstance(details.get("resetAt"), int):
         return f"The limit resets at {when(details['resetAt'])} UTC."
     return ""

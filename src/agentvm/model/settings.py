@@ -181,6 +181,16 @@ class SystemSettings(Group):
     ] = "on"
     log_file_bytes: Annotated[Amount, setting("Size at which a log file is rotated.")] = 10 * 1024**2
     log_files: Annotated[Count, setting("Number of log files that are kept; the oldest is deleted first.")] = 5
+    public_url: Annotated[
+        Text | None,
+        setting(
+            "Address at which browsers reach this server, for the pages that it sends people to.",
+            "restart",
+            url=True,
+            variable="AVM_PUBLIC_URL",
+            unset="`http://localhost` and the port",
+        ),
+    ] = None
     allow_origins: Annotated[
         tuple[Text, ...],
         setting(

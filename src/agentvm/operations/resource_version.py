@@ -15,7 +15,7 @@ from agentvm.protocol.records import ResourceRecord
 from agentvm.protocol.requests import Request
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
-from agentvm.tools.sets import ToolChange
+from agentvm.resources.tool_set import ToolChange
 
 operation = OperationGroup("resources")
 

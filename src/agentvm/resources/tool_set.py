@@ -1,8 +1,11 @@
 """Tool sets — the tools of one resource, each as an image has it: with a name, a description, schemas and a pin of its own."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import msgspec
+
+from agentvm.model.base import Record
 from agentvm.model.resource import is_reference
 from agentvm.model.tool import Effect
 from agentvm.resources.kind import JsonObject
@@ -11,6 +14,16 @@ from agentvm.resources.tool import SETS, model_name
 _EFFECTS: tuple[Effect, ...] = ("read", "write", "destructive")
 _SHARED = ("world", "repeat", "ask", "timeoutMs", "secrets", "resourceId", "permissions", "resolved")
 """Members that a set has for all of its tools."""
+
+
+class ToolChange(Record):
+    """The difference of one tool between two readings of a set; `lines` has what was removed and added, by member."""
+
+    name: str
+    change: Literal["added", "removed", "changed", "same"]
+    pin: str | None = None
+    """Digest that the tool of an MCP server has now."""
+    lines: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def names_source(content: object) -> bool:

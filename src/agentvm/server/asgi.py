@@ -19,6 +19,7 @@ from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Messag
 from agentvm.server.http import FACES, documents
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
+from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.origin import refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
@@ -48,7 +49,7 @@ class Application:
         """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
-        self.http = ManagementApi([*public_routes(vm), *documents(), *gated], self._refuse_forwarded)
+        self.http = ManagementApi([*public_routes(vm), *callback_routes(vm), *documents(), *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property

@@ -17,12 +17,12 @@ from agentvm.resources.kinds import KINDS, why_idle
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
 from agentvm.resources.tool import SETS
-from agentvm.resources.tool_set import names_source
+from agentvm.resources.tool_set import ToolChange, names_source
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.tools.base import Caller
-from agentvm.tools.sets import FrozenSet, ToolChange, compare
+from agentvm.tools.sets import FrozenSet, compare
 
 Warned = tuple[str, ...]
 """Sentences about parts of a published content that this server does not act upon."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -10,11 +10,11 @@ from anyio.to_thread import run_sync
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import McpConsentRequired
-from agentvm.model.base import Record
 from agentvm.model.resource import digest_of, some_of
 from agentvm.resources.kind import JsonObject, accept
 from agentvm.resources.tool import FrozenTool, ToolContent, Tools
 from agentvm.resources.tool_entry import parse_http, parse_mcp, parse_openapi
+from agentvm.resources.tool_set import ToolChange
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.listing import ListedTool, clean, clean_schema, difference
 from agentvm.tools.mcp.servers import McpServers
@@ -30,16 +30,6 @@ class FrozenSet:
 
     content: JsonObject
     notes: tuple[str, ...] = ()
-
-
-class ToolChange(Record):
-    """The difference of one tool between two readings of a set; `lines` has what was removed and added, by member."""
-
-    name: str
-    change: Literal["added", "removed", "changed", "same"]
-    pin: str | None = None
-    """Digest that the tool of an MCP server has now."""
-    lines: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ToolChange, ...]:

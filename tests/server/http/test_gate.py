@@ -18,6 +18,7 @@ from agentvm.server.http import FACES
 from agentvm.server.http.api import PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.storage.sql.accounts import Accounts
+from agentvm.tools.mcp.consent import CALLBACK
 
 
 async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> None:
@@ -26,8 +27,10 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             f"{route.method} {route.path}" for route in world.app.http.routes if route.is_gated and route.method != "HEAD"
         }
         assert served == {one.name for one in FACES}
-        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs"} == PUBLIC
-        for path in PUBLIC:
+        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK} == PUBLIC
+        # A callback has a state, or is refused.
+        assert (await world.ask("GET", CALLBACK, key="")).status == 400
+        for path in PUBLIC - {CALLBACK}:
             assert (await world.ask("GET", path, key="")).status in (200, 426)
 
 

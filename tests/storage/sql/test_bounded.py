@@ -33,6 +33,7 @@ EXCUSED = {
     "DELETE FROM resource_words": "the words of one resource, which has a bounded text",
     "DELETE FROM resource_tags WHERE resource_key = ?": "the tags of one resource",
     "DELETE FROM image_refs WHERE position": "the lock of one image",
+    "DELETE FROM mcp_connections": "the connections of one user, some hundreds at most",
     "DELETE FROM secret_grants": "the grants of one tenant, a thousand at most",
     "UPDATE sessions {}": "one session of an import",
     "UPDATE arriving_messages {}": "one session of an import",

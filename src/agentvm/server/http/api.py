@@ -7,8 +7,9 @@ from typing import Final
 from agentvm.server.errors import explain, request_id_of
 from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
 from agentvm.server.router import HttpRoute, Router
+from agentvm.tools.mcp.consent import CALLBACK
 
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"})
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK})
 """Paths that are served without the gate."""
 
 Before = Callable[[HttpRequest], None]

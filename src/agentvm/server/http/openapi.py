@@ -27,6 +27,7 @@ from agentvm.model.base import Record
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server.errors import Failure, status_of
+from agentvm.tools.mcp.consent import CALLBACK
 from agentvm.version import VERSION
 
 Json = dict[str, Any]
@@ -203,12 +204,14 @@ def _public(schemas: _Schemas) -> Json:
 
     status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health))
     busy: Json = {"description": "No new work is accepted", "headers": _REQUEST_ID, "content": status}
+    page: Json = {"text/html": {"schema": {"type": "string"}}}
     same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
     return {
         "/health": read("server_health", "Check that the server is alive, and its version", health),
         "/ready": read("server_ready", "Check whether the server accepts new work", status, _503=busy),
         "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
-        "/docs": read("server_docs", "This document for people", {"text/html": {"schema": {"type": "string"}}}, _304=same),
+        CALLBACK: read("server_mcp_callback", "Page for users who sign in to an MCP server", page),
+        "/docs": read("server_docs", "This document for people", page, _304=same),
     }
 
 

@@ -78,6 +78,11 @@ class WaitStore:
         rows = await self._read(f"{where} ORDER BY w.wait_key LIMIT :limit", **values)
         return tuple((row[0], _decode(row[1:])) for row in rows)
 
+    async def list_newest(self, limit: int) -> tuple[ToolWait, ...]:
+        """Returns open waits, those that began last first."""
+        where = "w.answered_at IS NULL ORDER BY w.wait_key DESC LIMIT :limit"
+        return tuple(_decode(row[1:]) for row in await self._read(where, limit=limit))
+
     async def is_remembered(self, image_id: ImageId, session_id: SessionId, tool: str, version: str) -> bool:
         """Tells whether an approval of this version of the tool was remembered for the session or the image."""
         where = f"{_REMEMBERED} LIMIT 1"

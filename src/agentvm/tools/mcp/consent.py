@@ -4,13 +4,19 @@ Everything is kept by (tenant, user, server): the SDK's own storage has no such 
 token to another. There is no credential of the operator that could stand in for a missing one.
 """
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
+from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 from agentvm.tools.base import Caller
 
+CALLBACK = "/v1/mcp/callback"
+"""The page that an authorization server sends users back to."""
 CONSENT_SECONDS = 60 * 60
 """Time that a user has to consent; then he is asked anew."""
 
@@ -22,6 +28,19 @@ class TokenScope:
     caller: Caller
     server: str
     """The server's address."""
+
+    @classmethod
+    def of(cls, tenant_id: str, user_id: str, server: str) -> "TokenScope":
+        return cls(Caller(tenant_id, user_id), server)
+
+
+def new_state(tenant_id: str) -> str:
+    """Returns the state of a new consent: nobody can guess it, and the callback finds the tenant by it."""
+    return f"{secrets.token_urlsafe(32)}.{tenant_id}"
+
+
+def tenant_of(state: str) -> str:
+    return state.partition(".")[2]
 
 
 class McpCredentials(Protocol):
@@ -36,8 +55,21 @@ class McpCredentials(Protocol):
     async def put_pending(self, state: str, pending: bytes, expires_at: float) -> None:
         """Keeps a wait for consent until a time (seconds since 1970)."""
 
+    async def find_pending(self, state: str) -> bytes | None:
+        """Returns a wait that has not expired."""
+
     async def take_pending(self, state: str) -> bytes | None:
         """Returns and removes a wait that has not expired: a state is used once."""
+
+
+class McpGrant(Record):
+    """All that is kept of a consent; sealed by the store."""
+
+    tokens: dict[str, object] | None = None
+    expires_at: float | None = None
+    client: dict[str, object] | None = None
+    metadata: dict[str, object] | None = None
+    resource_metadata: dict[str, object] | None = None
 
 
 class PendingConsent(Record):
@@ -63,6 +95,20 @@ class PendingConsent(Record):
         return TokenScope(Caller(self.tenant_id, self.user_id), self.server)
 
 
+def read_pending(stored: bytes | None, issuer: str | None) -> PendingConsent:
+    """Returns a wait for consent; `InvalidInput` if there is none, or if it waits for another authorization server."""
+    if stored is None:
+        raise InvalidInput("This consent has expired, or was used already; make the call again")
+    pending = msgspec.json.decode(stored, type=PendingConsent)
+    if (issuer is None and pending.issuer_required) or (issuer is not None and not _same(issuer, pending.issuer)):
+        raise InvalidInput("This consent was given by another authorization server than the one that was asked")
+    return pending
+
+
+def _same(issuer: str, expected: str | None) -> bool:
+    return expected is not None and issuer.rstrip("/") == expected.rstrip("/")
+
+
 class MemoryCredentials:
     """A store in memory, for tests and embedders without a database. The clock gives seconds since 1970."""
 
@@ -84,6 +130,10 @@ class MemoryCredentials:
         now = self._clock()
         self._pending = {key: value for key, value in self._pending.items() if value[1] > now}
         self._pending[state] = (pending, expires_at)
+
+    async def find_pending(self, state: str) -> bytes | None:
+        pending, expires_at = self._pending.get(state, (None, 0.0))
+        return pending if expires_at > self._clock() else None
 
     async def take_pending(self, state: str) -> bytes | None:
         pending, expires_at = self._pending.pop(state, (None, 0.0))

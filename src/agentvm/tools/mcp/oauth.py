@@ -9,7 +9,8 @@ import base64
 import hashlib
 import secrets
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 
 import httpx2
 import msgspec
@@ -26,24 +27,22 @@ from pydantic import AnyUrl, BaseModel
 
 from agentvm.errors import InvalidInput, ToolFailed, shorten
 from agentvm.errors.tool import McpConsentRequired
-from agentvm.model.base import Record
 from agentvm.tools.base import Caller, sound
-from agentvm.tools.mcp.consent import CONSENT_SECONDS, McpCredentials, PendingConsent, TokenScope
+from agentvm.tools.mcp.consent import (
+    CONSENT_SECONDS,
+    McpCredentials,
+    McpGrant,
+    PendingConsent,
+    TokenScope,
+    new_state,
+    read_pending,
+)
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
 
 _TOKEN_MAX_BYTES = 256 * 1024
+_REVOCATION_SECONDS = 5.0
 _EARLY_SECONDS = 30.0
 """Time before its end at which a token is renewed."""
-
-
-class McpGrant(Record):
-    """All that is kept of a consent; sealed by the store."""
-
-    tokens: dict[str, object] | None = None
-    expires_at: float | None = None
-    client: dict[str, object] | None = None
-    metadata: dict[str, object] | None = None
-    resource_metadata: dict[str, object] | None = None
 
 
 class _Storage:
@@ -133,7 +132,7 @@ class McpOAuth:
         client, metadata = context.client_info, context.oauth_metadata
         if client is None:
             raise ToolFailed(f"{shorten(scope.server)} does not say who AgentVM is to it")
-        verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+        verifier, state = secrets.token_urlsafe(64), new_state(scope.caller.tenant_id)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         base, _, query = url.partition("?")
         # The SDK's own state and challenge stand in the address; their secrets would be lost with this process.
@@ -162,20 +161,16 @@ class McpOAuth:
         if page.scheme != "https" and not self._http.allows_plain(page):
             raise ToolFailed("The MCP server sends people to a page that is not https")
 
-    async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller) -> TokenScope:
+    async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> TokenScope:
         """Exchanges the code that a callback brought, and stores the tokens.
 
-        `caller` is the person at the browser: somebody else's consent must not end up with whoever sent him the link.
+        `caller` is the person at the browser, if that is known: somebody else's consent must not end up with whoever sent
+        him the link.
         """
-        blob = await self._credentials.take_pending(state)
-        if blob is None:
-            raise InvalidInput("This consent has expired, or was used already; make the call again")
-        pending = msgspec.json.decode(blob, type=PendingConsent)
+        pending = read_pending(await self._credentials.take_pending(state), issuer)
         scope = pending.token_scope
-        if caller != scope.caller:
+        if caller is not None and caller != scope.caller:
             raise InvalidInput("This consent was asked of another user")
-        if (issuer is None and pending.issuer_required) or (issuer is not None and not _same(issuer, pending.issuer)):
-            raise InvalidInput("This consent was given by another authorization server than the one that was asked")
         tokens = await self._exchange(pending, code)
         storage = _Storage(scope, self._credentials, self._clock)
         await storage.keep(
@@ -222,17 +217,39 @@ class McpOAuth:
             tokens.scope = pending.scope
         return tokens
 
-    async def forget(self, scope: TokenScope) -> None:
-        """Forgets a user's consent; the next call asks again."""
+    async def forget(self, scope: TokenScope) -> bool:
+        """Forgets a user's consent, so that the next call asks again; revokes its tokens where that is offered."""
+        grant = await _Storage(scope, self._credentials, self._clock).grant()
         await self._credentials.forget(scope)
+        endpoint = (grant.metadata or {}).get("revocation_endpoint")
+        tokens = grant.tokens or {}
+        token = tokens.get("refresh_token") or tokens.get("access_token")
+        if endpoint and token and grant.client:
+            form = {"token": str(token), "client_id": str(grant.client.get("client_id") or "")}
+            request = Outgoing(
+                method="POST",
+                url=parse_url(str(endpoint)),
+                headers=(("Content-Type", "application/x-www-form-urlencoded"),),
+                content=urllib.parse.urlencode(form).encode(),
+            )
+            with suppress(ToolFailed):
+                await self._http.send(request, max_bytes=_TOKEN_MAX_BYTES, timeout_seconds=_REVOCATION_SECONDS)
+        return bool(tokens)
+
+
+class UserRequired(httpx2.Auth):
+    """Refuses the sign-in of a caller without a user: no other credential stands in for a missing one."""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        response = yield request
+        if response.status_code in (401, 403):
+            raise ToolFailed(
+                f"{request.url.host} wants its users to sign in, and this call is not made for a user; use the key of one"
+            )
 
 
 def expiry(expires_in: int | None, now: float) -> float | None:
     return None if expires_in is None else now + max(0.0, expires_in - _EARLY_SECONDS)
-
-
-def _same(issuer: str, expected: str | None) -> bool:
-    return expected is not None and issuer.rstrip("/") == expected.rstrip("/")
 
 
 def _dumped(model: BaseModel) -> dict[str, object]:

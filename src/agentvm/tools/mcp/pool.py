@@ -164,6 +164,11 @@ class McpPool:
             self._broken_until[key] = now + BROKEN_SECONDS
             logger.warning("mcp.server_broken", server=key.server, seconds=BROKEN_SECONDS)
 
+    def drop(self, key: PoolKey) -> None:
+        """Ends a connection, if there is one."""
+        if key in self._entries:
+            self._close(key)
+
     def _close(self, key: PoolKey) -> None:
         connection = self._entries.pop(key).connection
         if connection is not None:

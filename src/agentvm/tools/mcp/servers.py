@@ -6,7 +6,7 @@ on. Nothing of the `mcp` package is imported before the first call.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,14 @@ import httpx2
 from anyio.to_thread import run_sync
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import ToolFailed
+from agentvm.errors import InvalidInput, ToolFailed
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.resources.schema import misfits
 from agentvm.resources.tool_entry import McpEntry
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome, TraitsOfTool, error_result
-from agentvm.tools.mcp.consent import McpCredentials, TokenScope
+from agentvm.tools.mcp.consent import McpCredentials, PendingConsent, TokenScope, read_pending
 from agentvm.tools.mcp.listing import ListedTool, Listing, ListReading, examine
 from agentvm.tools.mcp.pool import EVERYBODY, IDLE_SECONDS, McpPool, PoolKey
 from agentvm.tools.mcp.settings import McpServerSettings
@@ -32,6 +32,7 @@ from agentvm.tools.secrets import Grantee
 
 if TYPE_CHECKING:
     from agentvm.tools.mcp.connection import McpConnection
+    from agentvm.tools.mcp.oauth import McpOAuth
     from agentvm.tools.mcp.stdio import StdioProcess
 
 LIST_MIN_SECONDS = 60.0
@@ -65,6 +66,8 @@ class OAuthSettings:
     clock: Callable[[], float]
     """Seconds since 1970."""
     client_metadata_url: str | None = None
+    anonymous: bool = False
+    """Whether callers without a user may sign in, because the server has no users: all of them are one."""
 
 
 @dataclass(slots=True)
@@ -145,16 +148,42 @@ class McpServers:
         return McpConnection(key.server, dial, shared=shared, on_list_changed=lambda: self._changed(key.server))
 
     async def _auth(self, settings: OAuthSettings, scope: TokenScope) -> httpx2.Auth:
+        from agentvm.tools.mcp.oauth import UserRequired  # noqa: PLC0415
+
+        if not scope.caller.user_id and not settings.anonymous:
+            return UserRequired()
+        return await (await self._sign_in(settings)).auth(scope)
+
+    async def _sign_in(self, settings: OAuthSettings) -> "McpOAuth":
+        await run_sync(import_module, "agentvm.tools.mcp.oauth")
         from agentvm.tools.mcp.oauth import McpOAuth  # noqa: PLC0415
 
-        oauth = McpOAuth(
+        return McpOAuth(
             settings.credentials,
             self._http,
             redirect_uri=settings.redirect_uri,
             client_metadata_url=settings.client_metadata_url,
             clock=settings.clock,
         )
-        return await oauth.auth(scope)
+
+    async def consent(self, state: str, issuer: str | None) -> PendingConsent:
+        """Returns the consent that a callback is about; `InvalidInput` if there is none, or not for this issuer."""
+        return read_pending(None if self._oauth is None else await self._oauth.credentials.find_pending(state), issuer)
+
+    async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> TokenScope:
+        """Exchanges the code of a callback; see `McpOAuth.finish`."""
+        if self._oauth is None:
+            raise InvalidInput("Nobody signs in to MCP servers here")
+        return await (await self._sign_in(self._oauth)).finish(state=state, code=code, issuer=issuer, caller=caller)
+
+    async def disconnect(self, scope: TokenScope) -> bool:
+        """Forgets the tokens of a user for a server, and ends the connection that has them."""
+        if self._oauth is None:
+            return False
+        forgotten = await (await self._sign_in(self._oauth)).forget(scope)
+        caller = scope.caller
+        self._pool.drop(PoolKey(scope.server, (caller.tenant_id, caller.user_id), caller.tenant_id))
+        return forgotten
 
     async def list_tools(self, entry: McpEntry, caller: Caller) -> Listing:
         """Returns the tools that a server offers to a caller now: for publishing, and for pinning."""
@@ -214,6 +243,9 @@ class McpTool(TraitsOfTool):
         if context.secrets is not None:
             # The process has them since it began: a grant that was taken back ends that, and results do not show them.
             await context.secrets.for_code(await self.servers.hosts(self.entry))
+        if context.resumption is not None and not context.resumption.answers:
+            # After a consent: its state is ours, and no business of the server.
+            context = replace(context, resumption=None)
         try:
             async with self.servers.lease(self.entry, context.caller) as connection:
                 listing = await self.servers.listing(connection, self.entry, context.caller)

@@ -1,4 +1,4 @@
-"""Accounts — tenants, their users, keys, quotas, secrets, grants, audit log and money.
+"""Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, audit log and money.
 
 `store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
 cross tenants, and only `store.directory` answers them: which tenants there are, and which tenant a key belongs to. A deleted
@@ -8,6 +8,7 @@ tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time r
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.connections import ConnectionStore
 from agentvm.storage.sql.accounts.grants import GrantStore
 from agentvm.storage.sql.accounts.keys import KeyStore
 from agentvm.storage.sql.accounts.ledger import LedgerStore
@@ -26,6 +27,7 @@ class Accounts:
         self.quotas = QuotaStore(database, tenant_id)
         self.secrets = SecretStore(database, tenant_id)
         self.grants = GrantStore(database, tenant_id)
+        self.connections = ConnectionStore(database, tenant_id)
         self.audit = AuditStore(database, tenant_id)
         self.ledger = LedgerStore(database, tenant_id)
         self.asked = AskedStore(database, tenant_id)

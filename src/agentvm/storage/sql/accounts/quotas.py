@@ -48,6 +48,7 @@ SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (se
      + (SELECT {total(f"length(sealed) + octet_length(name) + {ROW_BYTES}")} FROM secrets WHERE tenant_id = ?1)
      + (SELECT {total(f"octet_length(secret) + octet_length(tool) + length(hosts) + {ROW_BYTES}")}
         FROM secret_grants WHERE tenant_id = ?1)
+     + (SELECT {total(f"length(sealed) + octet_length(server) + {ROW_BYTES}")} FROM mcp_connections WHERE tenant_id = ?1)
      + (SELECT {total(f"length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}")}
         FROM setting_changes WHERE scope = ?1)
      + (SELECT {total(f"octet_length(target) + {ROW_BYTES}")} FROM audit WHERE tenant_id = ?1)

@@ -1,0 +1,60 @@
+"""Consents — users allow AgentVM to act for them on MCP servers; calls that have waited for it go on."""
+
+from dataclasses import dataclass
+
+from agentvm.errors import InvalidInput
+from agentvm.model.ids import TenantId, UserId
+from agentvm.model.wait import WaitAnswer
+from agentvm.runtime.runtime import Runtime
+from agentvm.storage.sql.store import Store
+from agentvm.tools.base import Caller
+from agentvm.tools.mcp.consent import PendingConsent, TokenScope
+from agentvm.tools.mcp.credentials import digest_state
+from agentvm.tools.mcp.servers import McpServers
+
+WAITS_MAX = 1_000
+"""Newest waits of a tenant among which those for a consent are looked for: a consent is asked for an hour at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consents:
+    """The consents of all users of a server."""
+
+    store: Store
+    runtime: Runtime
+    servers: McpServers
+
+    async def show(self, state: str, issuer: str | None) -> tuple[PendingConsent, str]:
+        """Returns the consent that a state belongs to, and the name of the user who needs it.
+
+        `InvalidInput` for a state that was used or has expired, and for the callback of another authorization server.
+        """
+        pending = await self.servers.consent(state, issuer)
+        if not pending.user_id:
+            return pending, "everybody who uses this server"
+        user = await self.store.accounts(TenantId(pending.tenant_id)).users.get(UserId(pending.user_id))
+        if user is None:
+            raise InvalidInput("This consent was asked for by a user who is gone")
+        return pending, user.display_name or user.external_id
+
+    async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> PendingConsent:
+        """Exchanges the code of a callback, and lets every call that has waited for this consent go on.
+
+        `caller` is the person at the browser, if it is known who that is.
+        """
+        pending = await self.servers.consent(state, issuer)
+        tenant_id = TenantId(pending.tenant_id)
+        connections = self.store.accounts(tenant_id).connections
+        # Other calls of the user may wait for the same server, each with its own state.
+        states = await connections.states(pending.user_id, pending.server)
+        await self.servers.finish(state=state, code=code, issuer=issuer, caller=caller)
+        await connections.drop_consents(pending.user_id, pending.server)
+        for wait in await self.store.tenant(tenant_id).waits(None).list_newest(WAITS_MAX):
+            if wait.kind == "consent" and wait.state is not None and digest_state(wait.state) in states:
+                by = UserId(pending.user_id) if pending.user_id else None
+                await self.runtime.answer_wait(tenant_id, wait, WaitAnswer(decision="approve"), by)
+        return pending
+
+    async def disconnect(self, tenant_id: TenantId, user_id: str, server: str) -> bool:
+        """Forgets the tokens of a user for a server, and revokes them where that is offered; False if there are none."""
+        return await self.servers.disconnect(TokenScope.of(tenant_id, user_id, server))
