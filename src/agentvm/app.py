@@ -28,7 +28,6 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Tool
 from agentvm.sessions.background import BackgroundWork
-from agentvm.sessions.consents import Consents
 from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
@@ -108,7 +107,6 @@ async def open_agentvm(
             retainer=open_retainer(settings, store, clock, runtime, monitor),
             tiers=jobs.tiers,
             jobs=jobs,
-            consents=Consents(store=store, runtime=runtime, servers=tool_sets.mcp),
             tool_sets=tool_sets,
         )
         await _start_tasks(vm, services.ended, background, stack)

@@ -156,8 +156,6 @@ class AgentVM:
     """Code in sandboxes, within quotas."""
     clock: Clock
     new_id: NewId
-    consents: Consents | None = None
-    """Users allow this server to act for them on MCP servers."""
     tool_sets: ToolSets | None = None
     """Reads the tools of sets when they are published."""
     first_key: Secret | None = None
@@ -174,6 +172,12 @@ class AgentVM:
     def config(self) -> ServerConfig:
         """The effective configuration: most settings can change while the server runs."""
         return self.settings.config
+
+    @property
+    def consents(self) -> Consents | None:
+        """The consents of users to MCP servers; None for a server that calls none."""
+        sets = self.tool_sets
+        return None if sets is None else Consents(store=self.store, runtime=self.runtime, servers=sets.mcp)
 
     @property
     def hindrance(self) -> str | None:

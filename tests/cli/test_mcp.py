@@ -8,6 +8,6 @@ async def test_connections_are_listed_and_ended() -> None:
         assert await desk.record("mcp", "list") == []
         assert "No connections to MCP servers." in (await desk.avm("mcp", "list")).err
         unknown = await desk.avm("mcp", "list", "--user", "nobody")
-        assert (unknown.code, "User not found: nobody" in unknown.err) == (1, True)
+        assert (unknown.code, "User not found: nobody" in unknown.err) == (5, True)
         refused = await desk.avm("mcp", "disconnect", URL, "--yes")
-        assert (refused.code, "There is no connection to https://mcp.example/mcp" in refused.err) == (1, True)
+        assert (refused.code, "There is no connection to https://mcp.example/mcp" in refused.err) == (5, True)

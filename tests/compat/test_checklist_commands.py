@@ -171,7 +171,7 @@ async def test_item_31_creating_an_image_fills_in_what_is_missing() -> None:
         full = await alice.request(
             "image_create_request",
             containerId="c1",
-            config={"name": "Chat", "description": "d", "systemPrompt": "be nice", "mcpServers": {"fs": {"command": "x"}}},
+            config={"name": "Chat", "description": "d", "systemPrompt": "be nice", "mcpServers": {}},
         )
         assert full["record"].keys() >= RECORD | {"description", "systemPrompt"}
         assert (full["record"]["name"], full["record"]["description"]) == ("Chat", "d")

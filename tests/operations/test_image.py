@@ -323,10 +323,9 @@ async def test_those_who_ask_at_once_get_no_more_images_than_the_limit() -> None
 
 async def test_what_a_build_ignores_is_said_in_the_reply() -> None:
     async with open_desk() as desk:
-        config = {"temprature": 1, "mcpServers": {"fs": {"command": "x"}}, "variables": {"a": 1}}
+        config = {"temprature": 1, "mcpServers": {}, "variables": {"a": 1}}
         made = await desk.ask("image_create", containerId="c1", config=config)
         assert made["warnings"] == [
-            "config.mcpServers is ignored: this server does not run MCP servers yet",
             "config.temprature is ignored: there is no such field",
             "variables have no effect: they are values for prompts that are named by a resource:// URI",
         ]

@@ -19,7 +19,7 @@ def ignored(name: str, **data: object) -> tuple[str, ...]:
         ("image_create", {"containerId": "c", "config": None}, ()),
         ("image_create", {"containerId": "c"}, ()),
         ("image_create", {"containerId": "c", "config": {"temprature": 1}}, ("config.temprature",)),
-        ("image_create", {"containerId": "c", "apiKey": "sk", "config": {"mcpServers": {}}}, ("apiKey", "config.mcpServers")),
+        ("image_create", {"containerId": "c", "apiKey": "sk", "config": {"mcpServer": {}}}, ("apiKey", "config.mcpServer")),
         ("image_build", {"containerId": "c", "definition": {"name": "d", "apiKey": "sk"}}, ("definition.apiKey",)),
         ("image_build", {"containerId": "c", "definition": "d", "config": {"x": 1}}, ("config.x",)),
         ("image_update", {"imageId": "i", "updates": {"name": "n", "mcpServers": {}}}, ("updates.mcpServers",)),

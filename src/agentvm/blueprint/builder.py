@@ -18,7 +18,7 @@ from agentvm.blueprint.templates import READ_PERMISSION
 from agentvm.drivers.models import Models
 from agentvm.errors import DriverNotFound, InvalidInput, ToolNotFound, shorten
 from agentvm.errors.resource import PromptUnresolved, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
-from agentvm.model.definition import Definition, Rendered
+from agentvm.model.definition import DEFAULT_TOOLS, Definition, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.principal import Principal
@@ -47,6 +47,8 @@ _LACKING = "set them as variables of the config; for an existing image with imag
 Args = Mapping[str, object]
 Names = tuple[str, ...]
 Specs = tuple[dict[str, object], ...]
+ToolsOfServers = Callable[[Mapping[str, object]], Awaitable[tuple[Specs, Names]]]
+"""Returns the tools of MCP servers, and sentences about those that cannot be used."""
 Pins = Mapping[str, VersionId]
 """The versions of URIs, as written, that are known and not looked up."""
 
@@ -65,6 +67,8 @@ class ImageBuilder:
     own_keys: OwnKeys
     tools: Names
     missing: Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+    tools_of_servers: ToolsOfServers
+    """Reads the tools of the MCP servers that a config of AgentX 1.x names."""
 
     async def build(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
         """Applies the config, resolves every reference, and checks that this server can run the result.
@@ -72,6 +76,10 @@ class ImageBuilder:
         `source` is not needed when `config.definition` is a URI.
         """
         frozen = await self.freeze(source, config, pins)
+        if config.mcp_servers:
+            specs, notes = await self.tools_of_servers(config.mcp_servers)
+            extended = _with_tools(frozen.definition, specs, self.tools)
+            frozen = replace(frozen, definition=extended, warnings=(*frozen.warnings, *notes))
         await self.check(frozen.definition)
         missing = await self.missing(frozen.definition.tools or ())
         warnings = tuple(f"{name} cannot run on this machine, and models do not see it: {why}" for name, why in missing.items())
@@ -126,6 +134,20 @@ def check_tools(definition: Definition, tools: Sequence[str]) -> None:
     unknown = [name for name in definition.tools or () if not is_reference(name) and name not in known]
     if unknown:
         raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(tools)}")
+
+
+def _with_tools(definition: Definition, specs: Specs, taken: Names) -> Definition:
+    """Returns the definition with further tools after its own."""
+    names = list(DEFAULT_TOOLS if definition.tools is None else definition.tools)
+    added: list[dict[str, object]] = []
+    for spec in specs:
+        names.append(_distinct(str(spec["name"]), {*names, *taken}))
+        added.append({**spec, "name": names[-1]})
+    rendered = definition.rendered or Rendered()
+    rendered = msgspec.structs.replace(rendered, tools=(*rendered.tools, *added))
+    extended = msgspec.structs.replace(definition, tools=tuple(names), rendered=rendered)
+    check_size(extended, what="The definition with the tools of its MCP servers")
+    return extended
 
 
 def locked_roots(image: Image) -> dict[str, Locked]:

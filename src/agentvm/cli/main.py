@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "secret": ("agentvm.cli.secret:secret", "Store secrets of a tenant on the server."),
     "sandbox": ("agentvm.cli.sandbox:sandbox", "Run code in sandboxes of the server."),
     "tool": ("agentvm.cli.tool:tool", "List tools and call one of them."),
-    "mcp": ("agentvm.cli.mcp:mcp", "List the MCP servers that you are signed in to, and sign out."),
+    "mcp": ("agentvm.cli.mcp:mcp", "List the MCP servers that you are signed in to."),
     "waits": ("agentvm.cli.waits:waits", "List tool calls that wait for an approval or an answer."),
     "answer": ("agentvm.cli.waits:answer", "Approve, edit or deny a tool call that waits."),
     "image": ("agentvm.cli.image:image", "Build, list, upgrade and delete images of agents."),

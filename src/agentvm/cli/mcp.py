@@ -11,7 +11,7 @@ user_option = click.option("--user", metavar="USER", help="Another user, by id o
 
 @click.group()
 def mcp() -> None:
-    """MCP servers that you are signed in to."""
+    """List the MCP servers that you are signed in to."""
 
 
 @mcp.command("list")
@@ -28,7 +28,7 @@ def list_connections(api: Api, show: Show, user: str | None) -> None:
 @yes_option
 @tenant_command
 def disconnect(api: Api, show: Show, server: str, user: str | None, yes: bool) -> None:
-    """Disconnect from SERVER, given by its address: tokens are revoked and forgotten."""
+    """Sign out of SERVER, given by its address."""
     confirm(f"Disconnect from {plain(server)}?", yes=yes)
     api.call("mcp.disconnect", server=server, user=user)
     show.done(f"Disconnected from {plain(server)}.")

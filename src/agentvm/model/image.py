@@ -1,6 +1,6 @@
 """Image — the immutable build of a definition and a config; a conversation in the words of 1.x clients."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,6 +30,8 @@ class ImageConfig(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    mcp_servers: dict[str, Any] | None = None
+    """MCP servers in the form of AgentX 1.x, by name: an address, or a command that the operator allows."""
 
 
 class Image(Record):

@@ -21,7 +21,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _REMEDIES = {
     "apiKey": "keys of providers are stored with `avm secret set provider.<name>`",
-    "mcpServers": "this server does not run MCP servers yet",
+    "mcpServers": "MCP servers are named in the config of a new image",
 }
 
 

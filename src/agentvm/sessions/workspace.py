@@ -1,12 +1,12 @@
 """Workspace — one principal at work in one tenant: the store it may use, and the parts of the server that use cases need."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agentvm.blueprint.builder import ImageBuilder
 from agentvm.blueprint.definition import Definitions
 from agentvm.blueprint.templates import Templates
-from agentvm.errors import ContainerForbidden, ImageNotFound, SessionNotFound
+from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput, SessionNotFound
 from agentvm.events.base import EventData, EventScope
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId, check_container_id
 from agentvm.model.image import Image
@@ -19,6 +19,7 @@ from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import TenantStore
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.tools.base import Caller
 from agentvm.tools.sets import ToolSets
 
 
@@ -62,7 +63,13 @@ class Workspace:
             own_keys=self.tenancy.own_keys,
             tools=self.runtime.tools.names(self.tenant_id),
             missing=self.runtime.tools.missing,
+            tools_of_servers=self._tools_of_servers,
         )
+
+    async def _tools_of_servers(self, servers: Mapping[str, object]) -> tuple[tuple[dict[str, object], ...], tuple[str, ...]]:
+        if self.tool_sets is None:
+            raise InvalidInput("This server calls no MCP servers")
+        return await self.tool_sets.unpinned(servers, Caller(self.tenant_id, self.user_id or ""))
 
     def container_id(self, name: str) -> ContainerId:
         """Returns the id that a request names, whether or not the container exists. `ContainerForbidden` for others' names."""

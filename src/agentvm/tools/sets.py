@@ -12,12 +12,13 @@ from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.model.resource import digest_of, some_of
 from agentvm.resources.kind import JsonObject, accept
-from agentvm.resources.tool import FrozenTool, ToolContent, Tools
+from agentvm.resources.tool import FrozenTool, ToolContent, Tools, model_name
 from agentvm.resources.tool_entry import parse_http, parse_mcp, parse_openapi
-from agentvm.resources.tool_set import ToolChange
+from agentvm.resources.tool_set import ToolChange, expand
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.listing import ListedTool, clean, clean_schema, difference
 from agentvm.tools.mcp.servers import McpServers
+from agentvm.tools.mcp.settings import legacy_entries
 from agentvm.tools.openapi import DOCUMENT_MAX_BYTES, read_openapi
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
 
@@ -87,6 +88,21 @@ class ToolSets:
         if len(notes) > NOTES_MAX:
             notes[NOTES_MAX:] = [f"{len(notes) - NOTES_MAX} more are left out"]
         return FrozenSet({**raw, "frozen": msgspec.to_builtins(source.tools)}, tuple(notes))
+
+    async def unpinned(self, servers: Mapping[str, object], caller: Caller) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+        """Returns the tools of servers that an image of AgentX 1.x names, and what was left out.
+
+        Nobody has published them, so they are not pinned, and count as tools that write to the world: their use is asked about.
+        """
+        specs: list[JsonObject] = []
+        notes: list[str] = []
+        for name, entry in legacy_entries(servers, self.mcp.settings).items():
+            content = {"description": f"MCP server {name}", "runtime": "mcp", "entry": entry}
+            frozen = await self.freeze(content, caller)
+            whole = {**frozen.content, "name": model_name(name), "uri": f"mcp:{name}"}
+            specs += [{member: value for member, value in spec.items() if member != "pin"} for spec in expand(whole)]
+            notes += [f"mcpServers.{name}: {note}" for note in frozen.notes]
+        return tuple(specs), tuple(notes)
 
     async def _openapi(self, content: ToolContent) -> _Source:
         entry = parse_openapi(content.entry)

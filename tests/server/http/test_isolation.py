@@ -39,6 +39,7 @@ BODIES: dict[str, object] = {
     "q": "x",
     "messageId": "x",
     "secret": "API_KEY",
+    "server": "https://mcp.example/mcp",
     "tool": "calculator",
     "as": "header",
     "hosts": ["api.example.org"],

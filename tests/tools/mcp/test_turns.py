@@ -221,3 +221,47 @@ async def test_a_set_that_was_stored_without_its_tools_does_nothing_and_says_so(
         made = await desk.ask("image_create", containerId="c1", config={"tools": ["resource://tools/old"]})
         assert "avm resource pin" in made["warnings"][0]
         assert made["record"]["config"]["tools"] == []
+
+
+async def test_the_servers_of_a_1x_image_are_called_after_an_approval() -> None:
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "web__echo", {"text": "hi"})), reply("done")))
+    mcp = McpWeb()
+    async with web(mcp) as server, desk_with(driver) as desk:
+        command = {"command": PROGRAM[0], "args": [*PROGRAM[1:], "good"]}
+        servers = {"web": {"type": "http", "url": server.url("/mcp")}, "local": {"type": "stdio", **command}}
+        image = await desk.create_image(mcpServers=servers)
+        assert image["config"]["tools"][:4] == ["current_time", "calculator", "web__echo", "local__add"]
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("turn_parked")
+        (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+        assert (wait["kind"], len(mcp.calls)) == ("approval", 0)
+        about = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"]}
+        # The server may change its tools as it likes: nobody has pinned them.
+        mcp.tools[0] = {**mcp.tools[0], "description": "Otherwise."}
+        await desk.ask("tool_answer", **about, decision="approve")
+        await desk.hear("turn_response")
+        assert [call["name"] for call in mcp.calls] == ["echo"]
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "why"),
+    [
+        ({"command": "npx", "args": ["-y", "x"]}, "mcp_command_not_allowed", "is not allowed for MCP servers"),
+        ({"command": PROGRAM[0], "args": ["-I", "server.py"]}, "mcp_command_not_allowed", "is not allowed"),
+        ({"command": PROGRAM[0], "args": ["-I", "server.py good"]}, "mcp_command_not_allowed", "is not allowed"),
+        ({"command": f"{PROGRAM[0]} -I server.py good"}, "mcp_command_not_allowed", "is not allowed"),
+        ({"command": PROGRAM[0], "args": [*PROGRAM[1:], "good", ""]}, "mcp_command_not_allowed", "is not allowed"),
+        ({"command": PROGRAM[0], "args": [*PROGRAM[1:], "good"], "env": {"A": "1"}}, "mcp_command_not_allowed", "variables"),
+        ({"url": "https://a.example/mcp", "headers": {"A": "1"}}, "mcp_command_not_allowed", "headers"),
+        ({"type": "sse", "url": "https://a.example/sse"}, "mcp_command_not_allowed", "sse"),
+        ({"url": "https://a.example/mcp", "command": "x"}, "mcp_command_not_allowed", "not both"),
+        ({"type": "sdk", "name": "x"}, "invalid_input", "mcpServers"),
+        ({"url": "https://a.example/mcp", "disabled": True}, "invalid_input", "disabled"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "resource_invalid", "cannot be asked for its tools"),
+        ("https://a.example/mcp", "invalid_input", "mcpServers"),
+    ],
+)  # fmt: skip
+async def test_a_server_of_a_1x_image_that_cannot_be_called_is_refused(server: object, code: str, why: str) -> None:
+    async with desk_with() as desk:
+        refused = await desk.ask("image_create", containerId="c1", config={"mcpServers": {"x": server}})
+        assert (refused["errorCode"], why in refused["error"]) == (code, True), refused

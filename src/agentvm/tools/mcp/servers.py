@@ -91,7 +91,7 @@ class McpServers:
         oauth: OAuthSettings | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
-        self._http, self._pool, self._launch, self._settings = http, pool, launch, settings
+        self._http, self._pool, self._launch, self.settings = http, pool, launch, settings
         self._sandbox, self._oauth, self._clock = sandbox, oauth, clock
         self._lists: Cache[tuple[str, object], _Read] = Cache(LISTS_MAX)
         self._reading: KeyedLock[PoolKey] = KeyedLock()
@@ -109,13 +109,13 @@ class McpServers:
                 return PoolKey(f"stdio:{entry.server}", (caller.tenant_id, caller.user_id), caller.tenant_id)
 
     def _server(self, server_id: str) -> McpServerSettings:
-        if server_id not in self._settings:
+        if server_id not in self.settings:
             raise ToolFailed(f"There is no MCP server {server_id} here; an operator can set it up in tools.mcpServers")
-        return self._settings[server_id]
+        return self.settings[server_id]
 
     def secrets(self, entry: McpEntry) -> tuple[str, ...]:
         """Returns the names of the secrets that a program finds in its environment."""
-        return () if entry.server is None or entry.server not in self._settings else self._settings[entry.server].secrets
+        return () if entry.server is None or entry.server not in self.settings else self.settings[entry.server].secrets
 
     async def hosts(self, entry: McpEntry) -> tuple[str, ...]:
         """Returns the hosts that a program can reach."""

@@ -77,7 +77,7 @@ def allowed_server(argv: Sequence[str], servers: Mapping[str, McpServerSettings]
     )
 
 
-class LegacyServer(Record):
+class LegacyServer(Record, forbid_unknown_fields=True):
     """An entry of `mcpServers` in the configuration of a 1.x image."""
 
     type: Literal["stdio", "http", "streamable-http", "sse"] | None = None
