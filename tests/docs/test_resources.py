@@ -41,7 +41,8 @@ async def test_the_agentxjs_block_works_with_a_client_of_the_same_surface(
     monkeypatch.setenv("no_proxy", "*")
     (script,) = blocks(PAGE, "js")
     async with fresh_runtime("local") as (_, url):
-        said = "calculator, current_time\nYou sell tea for Acme.\n"
+        tools = sorted(item.name for item in load() if item.type == "tools")
+        said = f"{', '.join(tools)}\nYou sell tea for Acme.\n"
         assert await run_js(node, tmp_path, script.text.replace(f"{SOCKET}/ws", url)) == (0, said, "")
 
 
