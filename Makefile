@@ -11,7 +11,7 @@ ARGS ?=
 PIP := .venv/bin/python -m pip --disable-pip-version-check
 # Errors only: a hundred lines about packages would hide those that matter.
 INSTALL := $(PIP) install --quiet --quiet --require-hashes --only-binary :all:
-CODE := $(wildcard src tests bench examples docs)
+CODE := $(wildcard src tests bench examples docs console/*.py)
 COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS) pyproject.toml
 
@@ -19,16 +19,19 @@ COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 
 LOCKED := $(PYTHON) -c 'import fcntl, os, sys; lock = os.open(".make.lock", os.O_CREAT | os.O_RDWR, 0o644); \
 	os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
 
-.PHONY: help setup setup-test serve test check fix coverage bench simulate lock clean python weights
+.PHONY: help setup setup-test console serve test check fix coverage bench simulate lock clean python weights
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: python ## Create .venv with the locked packages and fetch the weights of the embedded model
-	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve weights
+	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve .venv/.console weights
 
 setup-test: setup
 	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.test
+
+console: python ## Build the web console again
+	@rm -f .venv/.console; $(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve .venv/.console
 
 serve: setup ## Set up and run the server; options for it: make serve ARGS="--port 8080"
 	@.venv/bin/python -m compileall -q src || true
@@ -45,6 +48,7 @@ check: setup-test ## Lint, format, types and import contracts
 	.venv/bin/ruff format --check --quiet $(CODE)
 	.venv/bin/mypy $(CODE)
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
+	.venv/bin/python console/build.py --check
 
 fix: setup-test ## Let ruff repair and format the code
 	.venv/bin/ruff check --fix $(CODE)
@@ -62,13 +66,14 @@ simulate: setup-test ## Run the server under random faults on virtual time: make
 lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer versions: make lock ARGS=--upgrade
 	$(PIP) install --quiet --only-binary :all: --group lock
 	.venv/bin/$(COMPILE) --group build --output-file requirements/serve.txt
+	.venv/bin/$(COMPILE:pyproject.toml=) --group pyproject.toml:console --output-file requirements/console.txt
 	.venv/bin/$(COMPILE) --extra otel --group build --constraint requirements/serve.txt --output-file requirements/otel.txt
 	.venv/bin/$(COMPILE) --extra isolate --group build --constraint requirements/serve.txt --output-file requirements/isolate.txt
 	.venv/bin/$(COMPILE) --extra otel --extra isolate --group build --group test --group check --constraint requirements/otel.txt \
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made
-	rm -rf .venv .cache .hypothesis dist build .make.lock .coverage .coverage.*
+	rm -rf .venv .cache .hypothesis dist build .make.lock .coverage .coverage.* console/node_modules src/agentvm/server/_console
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of setup. Only the targets above run them, holding the lock.
@@ -92,6 +97,13 @@ python:
 .venv/.serve: .venv/.packages pyproject.toml
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
+
+# The pages that `/` serves. Without Node from the registry the server runs all the same, and `/` says how to build them.
+.venv/.console: requirements/console.txt console/package-lock.json console/index.html console/vite.config.ts \
+		$(shell find console/src console/public -type f) | .venv/.packages
+	@echo "Building the web console"
+	@$(INSTALL) -r requirements/console.txt && .venv/bin/python console/build.py && touch $@ \
+		|| echo "warning: the web console is not built; make console tries again" >&2
 
 .venv/.test: requirements/test.txt .venv/.packages
 	@echo "Installing the packages for tests and checks"

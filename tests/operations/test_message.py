@@ -6,7 +6,7 @@ import pytest
 from tests.operations.fixtures import ask_at_once, open_desk
 
 from agentvm.drivers.base import UserEntry
-from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text
+from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text, reply
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.limits import Limits
 from agentvm.storage.sql.store import TenantStore
@@ -284,3 +284,31 @@ async def test_a_message_takes_as_much_storage_as_it_has_bytes(content: object) 
         refused = await desk.ask("message_send", imageId=image_id, content=content)
         assert refused["errorCode"] == "quota_exceeded"
         assert "errorCode" not in await desk.ask("message_send", imageId=image_id, content="ж" * 30_000)
+
+
+async def test_a_session_alone_says_whom_a_message_or_a_stop_is_for() -> None:
+    gate = anyio.Event()
+    async with open_desk(ScriptedDriver(lambda prompt: [*reply("Hello")[:2], Pause(gate)])) as desk:
+        image = await desk.create_image()
+        other = (await desk.ask("session_create", imageId=image["imageId"]))["session"]["sessionId"]
+        sent = await desk.ask("message_send", sessionId=other, content="Hello")
+        assert (sent["imageId"], sent["sessionId"]) == (image["imageId"], other)
+        await desk.hear("message_start")
+        stopped = await desk.ask("agent_interrupt", sessionId=other)
+        assert stopped["agentId"] == sent["agentId"]
+        assert (await desk.hear("turn_response"))[-1]["data"]["outcome"] == "interrupted"
+        assert (await desk.ask("message_send", sessionId="sess_none", content="Hello"))["errorCode"] == "session_not_found"
+
+
+async def test_a_client_that_reads_a_session_in_the_middle_of_an_answer_subscribes_to_all_of_it() -> None:
+    gate = anyio.Event()
+    async with open_desk(ScriptedDriver(lambda prompt: [*reply("Hello")[:3], Pause(gate), *reply("Hello")[3:]])) as desk:
+        image = await desk.create_image()
+        sent = await desk.ask("message_send", imageId=image["imageId"], content="Hello")
+        await desk.hear("text_delta")
+        history = await desk.ask("session_history", sessionId=sent["sessionId"])
+        assert [message["role"] for message in history["messages"]] == ["user"]
+        assert history["logCursor"] == sent["cursor"]
+        gate.set()
+        end = (await desk.hear("turn_response"))[-1]
+        assert (await desk.ask("session_history", sessionId=sent["sessionId"]))["logCursor"] == end["cursor"]

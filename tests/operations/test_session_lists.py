@@ -24,6 +24,8 @@ async def test_sessions_are_listed_found_and_read() -> None:
         assert [one["content"] for one in page["items"]] == ["hello", "上海天气 <b>"]
         newest = (await world.ask("GET", f"/v1/sessions/{session_id}/messages?order=newest&limit=1", key=world.acme.admin)).body
         assert ([one["content"] for one in newest["items"]], newest["total"]) == (["third"], 3)
+        assert "logCursor" in newest
+        assert "logCursor" not in page
 
 
 async def test_a_session_is_renamed_pinned_archived_and_marked() -> None:

@@ -21,6 +21,7 @@ async def test_turns_are_listed_newest_first_page_by_page() -> None:
         found = await turns(world, session)
         assert [turn["outcome"] for turn in found] == ["completed"] * 3
         assert [turn["usage"]["outputTokens"] for turn in found] == [3, 2, 1]
+        assert [(turn["model"], turn.get("price")) for turn in found] == [("scripted", 0)] * 3
         page = (await world.ask("GET", f"/v1/turns?session={session}&limit=2&tenant=acme")).body
         rest = (await world.ask("GET", f"/v1/turns?session={session}&limit=2&cursor={page['nextCursor']}&tenant=acme")).body
         assert page["items"] + rest["items"] == found

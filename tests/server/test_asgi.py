@@ -30,7 +30,7 @@ async def test_a_server_is_ready_until_it_drains_and_stays_healthy() -> None:
     [
         ("GET", "/nope", 404, "not_found"),
         ("GET", "/ws", 426, "upgrade_required"),
-        ("GET", "/", 404, "not_found"),
+        ("POST", "/", 405, "method_not_allowed"),
         ("POST", "/health", 405, "method_not_allowed"),
         ("GET", "/health/../../etc/passwd", 404, "not_found"),
     ],

@@ -31,6 +31,17 @@ class LedgerEntry(Record):
     cpu_ms: int = 0
 
 
+TIER_DRIVER = "tier"
+"""The driver in the entry of a job in a sandbox; its model is the name of the tier."""
+
+
+class TurnCharge(Record):
+    """The price of a turn so far, and the model that answered last. `price` is None where no price is known."""
+
+    price: int | None = None
+    model: str | None = None
+
+
 class Planned(Record):
     """A model call that is about to be made, and the most tokens it can use."""
 

@@ -132,10 +132,10 @@ class AgentInterrupt(Request[AgentInterruptReply]):
 
 @operation("agent.interrupt", needs=USE, command=True)
 async def interrupt(context: Context, request: AgentInterrupt) -> AgentInterruptReply:
-    """Stop the current turn of an image or of an agent; queued messages run on.
+    """Stop the current turn of an image, an agent or a session; queued messages run on.
 
     Emits `interrupted` before the reply. The reply about an image without an agent has no `agentId`. Fails with
-    `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.
+    `agent_not_found`, and with `invalid_input` when none of them is given.
     """
     agent = await _addressee(context, request)
     if agent is None:
@@ -148,6 +148,9 @@ async def interrupt(context: Context, request: AgentInterrupt) -> AgentInterrupt
 
 async def _addressee(context: Context, request: AgentInterrupt) -> "Agent | None":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
+    if request.session_id and not request.image_id and not request.agent_id:
+        _, session = await context.workspace.session(request.session_id)
+        request = msgspec.structs.replace(request, image_id=session.image_id)
     if request.image_id:
         found = await context.workspace.find_image(request.image_id)
         if found is None:

@@ -175,6 +175,9 @@ async def _listen(context: Context, session_id: SessionId) -> None:
 
 async def _addressee(context: Context, request: MessageSend) -> "Agent":
     runtime, tenant_id = context.vm.runtime, context.tenant_id
+    if request.session_id and not request.image_id and not request.agent_id:
+        _, session = await context.workspace.session(request.session_id)
+        request = msgspec.structs.replace(request, image_id=session.image_id)
     if request.image_id:
         # No read for an agent in memory: it knows its image, and the commit finds out what is gone.
         awake = runtime.roster.awake(tenant_id, request.image_id, request.session_id)
@@ -184,8 +187,8 @@ async def _addressee(context: Context, request: MessageSend) -> "Agent":
         store, image = await context.workspace.image(request.image_id)
         session_id = request.session_id or image.session_id
         if request.session_id:
-            session = await store.get_session(request.session_id)
-            if session is None or session.image_id != image.image_id:
+            own = await store.get_session(request.session_id)
+            if own is None or own.image_id != image.image_id:
                 raise SessionNotFound(request.session_id)
         # Joined before the agent starts, so that its sender hears `agent_registered`.
         context.listen(image.container_id, session_id)

@@ -143,13 +143,18 @@ async def search(context: Context, request: SessionSearch) -> SessionSearchReply
 
 
 class SessionHistoryReply(Reply):
-    """`nextCursor` goes on in the same order, `previousCursor` in the other."""
+    """`nextCursor` goes on in the same order, `previousCursor` in the other.
+
+    A first page has `logCursor`: whoever subscribes after it gets every event that the messages do not show, those of a
+    running turn from its beginning.
+    """
 
     session_id: SessionId
     messages: tuple[Message, ...]
     total: int
     next_cursor: str | None = None
     previous_cursor: str | None = None
+    log_cursor: str | None = None
 
 
 class SessionHistory(Request[SessionHistoryReply]):
@@ -178,6 +183,9 @@ async def history(context: Context, request: SessionHistory) -> SessionHistoryRe
     query = MessageQuery(
         order=request.order, cursor=request.cursor, around=request.around, rewind=request.rewind, limit=request.limit
     )
+    is_first = request.cursor is None and request.around is None and request.rewind is None
+    # Before the messages: what is stored in between is told twice, not never.
+    log_cursor = str(await context.sessions.log_cursor(request.session_id)) if is_first else None
     page = await read_page(context.room, partial(context.sessions.messages, request.session_id), query)
     return SessionHistoryReply(
         session_id=request.session_id,
@@ -185,6 +193,7 @@ async def history(context: Context, request: SessionHistory) -> SessionHistoryRe
         total=page.total,
         next_cursor=page.next,
         previous_cursor=page.previous,
+        log_cursor=log_cursor,
     )
 
 

@@ -8,6 +8,7 @@ from agentvm.errors import ContainerForbidden, NotFound
 from agentvm.events.base import Event
 from agentvm.model.base import record_from
 from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.ledger import TurnCharge
 from agentvm.model.tier import TierName
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
@@ -40,8 +41,15 @@ class TurnList(PageRequest):
     until: str | None = None
 
 
+class TurnRow(Turn):
+    """A turn in a list. `price` is what it costs the tenant, in nano-USD; `model` answered last."""
+
+    price: int | None = None
+    model: str | None = None
+
+
 @operation("turn.list", needs=READ, http=Http("GET", "/v1/turns", id="turns_list_some"), raises=(ContainerForbidden,))
-async def list_all(context: Context, request: TurnList) -> Page[Turn]:
+async def list_all(context: Context, request: TurnList) -> Page[TurnRow]:
     """List turns.
 
     Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running,
@@ -57,7 +65,13 @@ async def list_all(context: Context, request: TurnList) -> Page[Turn]:
     until = to_ms(request.until, "until")
     query = record_from(TurnQuery, request, since=since, until=until, now=now, after=request.cursor)
     page = await (await context.sessions.within(request.container_id)).turns(query)
-    return Page(items=page.items, next_cursor=page.next)
+    charges = await context.accounts.ledger.charges([turn.turn_id for turn in page.items])
+    rows = tuple(
+        record_from(TurnRow, turn, price=charge.price, model=charge.model)
+        for turn in page.items
+        for charge in (charges.get(turn.turn_id, TurnCharge()),)
+    )
+    return Page(items=rows, next_cursor=page.next)
 
 
 class TurnShow(Request[Timeline]):

@@ -61,7 +61,7 @@ class Agent:
         self._rested.set()
         self._ended: anyio.Event | None = None
         self.container = ports.store.tenant(tenant_id).container(image.container_id)
-        self.writer = EventWriter(ports, tenant_id, image.container_id, session_id, self.scope, self._open)
+        self.writer = EventWriter(ports, tenant_id, image.container_id, session_id, self.scope, self.open_turns)
         self._rewriting: anyio.Event | None = None
         self._suspending = False
         self.used_at = anyio.current_time()
@@ -120,7 +120,7 @@ class Agent:
 
     def find(self, turn_id: TurnId) -> Accepted | None:
         """Returns the turn, if it runs or waits here."""
-        return next((accepted for accepted in self._open() if accepted.state.turn_id == turn_id), None)
+        return next((accepted for accepted in self.open_turns() if accepted.state.turn_id == turn_id), None)
 
     async def rewrite(
         self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None
@@ -296,7 +296,7 @@ class Agent:
         bill = Bill(self.ports.meter, self.ports.clock, self.tenant_id, user_id, scope)
         return Accepted(begun, scope, bill, request_id=concerned().get("request_id"))
 
-    def _open(self) -> Iterator[Accepted]:
+    def open_turns(self) -> Iterator[Accepted]:
         """Yields the turns that run or wait."""
         yield from self.inbox if self._running is None else (self._running, *self.inbox)
 

@@ -16,7 +16,7 @@ from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import file_events
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, UserId
+from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileDelta
@@ -132,6 +132,14 @@ class Runtime:
         """The agent of a session of the image, by default of its default session."""
         found = self.roster.get(tenant_id, image.container_id, session_id or image.session_id)
         return found if found is not None and found.image_id == image.image_id else None
+
+    async def log_cursor(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> int:
+        """Returns a cursor after which are all events of running turns, and all that are told from now on."""
+        head = (await self._ports.journal.open(tenant_id, container_id, session_id)).committed
+        present = self.roster.get(tenant_id, container_id, session_id)
+        turns = present.open_turns() if isinstance(present, Agent) else ()
+        # A turn from before a restart has no cursor: it tells again what it had told of an unfinished message.
+        return min((accepted.cursor for accepted in turns if not accepted.resumed), default=head)
 
     async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
         """Ends its turns, then the agent, and tells so; with `ends_parked` a parked turn, too. Stopping twice is as once."""

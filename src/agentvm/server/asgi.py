@@ -13,6 +13,7 @@ from agentvm.log import concerning
 from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
+from agentvm.server.console import console_routes
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import request_id_of, status_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Message, Receive, Send
@@ -49,7 +50,8 @@ class Application:
         """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
-        self.http = ManagementApi([*public_routes(vm), *callback_routes(vm), *documents(), *gated], self._refuse_forwarded)
+        public = [*public_routes(vm), *callback_routes(vm), *documents(), *console_routes()]
+        self.http = ManagementApi([*public, *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property

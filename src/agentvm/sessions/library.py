@@ -154,6 +154,11 @@ class SessionLibrary:
         sessions = await self._home(session_id)
         return _existing(await sessions.messages(session_id, query), session_id)
 
+    async def log_cursor(self, session_id: SessionId) -> int:
+        """Returns the cursor from which a client follows the session that it begins to read now."""
+        session = await self.session(session_id)
+        return await self.workspace.runtime.log_cursor(self.workspace.tenant_id, session.container_id, session_id)
+
     async def compact(self, session_id: SessionId) -> Summary:
         """Summarizes older messages now. `Conflict` when there is nothing to summarize, or a summary is being made.
 

@@ -12,7 +12,7 @@ import msgspec
 
 from agentvm.errors.tool import TierUnavailable
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import TIER_DRIVER, LedgerEntry
 from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed, TierRules, Unplaced
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
@@ -101,7 +101,7 @@ class MeteredJobs:
             image_id=ImageId(""),
             session_id=SessionId(""),
             turn_id=TurnId(""),
-            driver="tier",
+            driver=TIER_DRIVER,
             model="process" if placed is None else placed.tier,
             usage=NO_USAGE,
             cost=price,

@@ -4,13 +4,14 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from agentvm.server.console import PUBLIC_PATHS
 from agentvm.server.errors import explain, request_id_of
 from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
 PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK})
-"""Paths that are served without the gate."""
+"""Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]
 """Called before each handler; raises to refuse the request."""
@@ -22,7 +23,7 @@ class ManagementApi:
     def __init__(self, routes: Iterable[HttpRoute], before: Before) -> None:
         self.routes = tuple(routes)
         for route in self.routes:
-            if not route.is_gated and route.path not in PUBLIC:
+            if not route.is_gated and route.path not in PUBLIC and route.path not in PUBLIC_PATHS:
                 raise RuntimeError(f"{route.method} {route.path} is not behind the gate")
         self._router, self._before = Router(self.routes), before
 

@@ -3,12 +3,13 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import structs
 from tests.conformance.ledger import credit, entry
 from tests.conformance.store import ACME
 
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import ContainerId, UserId
-from agentvm.model.ledger import UsageRow, Wallet
+from agentvm.model.ids import ContainerId, TurnId, UserId
+from agentvm.model.ledger import TIER_DRIVER, TurnCharge, UsageRow, Wallet
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, enter
@@ -97,3 +98,18 @@ async def test_no_question_of_money_scans_the_books(explained: tuple[Store, list
     assert [step for step in plans if step.startswith("SCAN") and "json_each" not in step] == []
     assert any("ledger_in_order (tenant_id=? AND rowid>?)" in step for step in plans)
     assert any("ledger_of_users (tenant_id=? AND user_id=? AND at>? AND at<?)" in step for step in plans)
+
+
+async def test_the_charge_of_a_turn_is_the_sum_of_its_calls_and_names_the_model_that_answered_last(store: Store) -> None:
+    ledger = store.accounts(ACME).ledger
+    calls = [
+        structs.replace(entry("a", price=3), turn_id=TurnId("t1"), model="first"),
+        structs.replace(entry("b", price=4), turn_id=TurnId("t1"), model="second"),
+        structs.replace(entry("c", price=0), turn_id=TurnId("t1"), driver=TIER_DRIVER, model="process"),
+        structs.replace(entry("d"), turn_id=TurnId("t2"), model="unpriced", price=None),
+    ]
+    await ledger.add(calls)
+    assert await ledger.charges(["t1", "t2", "t3"]) == {
+        "t1": TurnCharge(price=7, model="second"),
+        "t2": TurnCharge(model="unpriced"),
+    }

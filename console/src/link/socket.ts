@@ -1,0 +1,208 @@
+/** The one connection of a tab: commands with replies, events of the sessions in view, and coming back after a loss. */
+
+import { signal } from "@preact/signals";
+import { Backlog } from "./backlog.ts";
+import { decodeFrame, type EventFrame } from "./frames.ts";
+import { backoffMs, Resume } from "./resume.ts";
+import { identify, socketProtocols } from "./who.ts";
+
+export type LinkState = "connecting" | "open" | "waiting" | "refused";
+
+export class CommandError extends Error {
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const COMMAND_DEADLINE_MS = 30_000;
+const PARK_AFTER_MS = 300_000;
+/** Close codes after which the same credentials are not tried again. */
+const REFUSED = new Set([4401, 4403, 4408]);
+
+type Listener = (frame: EventFrame) => void;
+interface Pending {
+  resolve: (data: never) => void;
+  reject: (error: Error) => void;
+  timer: ReturnType<typeof setTimeout>;
+}
+
+export const linkState = signal<LinkState>("connecting");
+
+let socket: WebSocket | null = null;
+let attempt = 0;
+let retry: ReturnType<typeof setTimeout> | undefined;
+let parking: ReturnType<typeof setTimeout> | undefined;
+let number = 0;
+let wanted = false;
+const resume = new Resume();
+const backlog = new Backlog();
+const pending = new Map<string, Pending>();
+const listeners = new Set<Listener>();
+const openers = new Set<() => void>();
+
+/** Opens the connection and keeps it open until `disconnect`. */
+export function connect(): void {
+  if (wanted) return;
+  wanted = true;
+  window.addEventListener("online", reconnectNow);
+  document.addEventListener("visibilitychange", onVisibility);
+  void open();
+}
+
+export function disconnect(): void {
+  wanted = false;
+  window.removeEventListener("online", reconnectNow);
+  document.removeEventListener("visibilitychange", onVisibility);
+  clearTimeout(retry);
+  clearTimeout(parking);
+  socket?.close();
+  socket = null;
+}
+
+/** Calls the listener with every new event; returns the function that ends it. */
+export function onEvent(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Calls the function now if the connection is open, and whenever it opens again. */
+export function onOpen(opener: () => void): () => void {
+  openers.add(opener);
+  if (linkState.value === "open") opener();
+  return () => openers.delete(opener);
+}
+
+/** The events of running turns of a session that have come already. */
+export const toldOf = (sessionId: string): readonly EventFrame[] => backlog.of(sessionId);
+
+/** Follows the events of a session after a cursor. */
+export function follow(sessionId: string, after: number): void {
+  const subscription = resume.follow(sessionId, after);
+  if (subscription !== undefined && linkState.value === "open") socket?.send(JSON.stringify(subscription));
+}
+
+/** Sends a command and resolves with the data of its reply. Rejects with `CommandError`. */
+export function ask<T>(name: string, data: Record<string, unknown> = {}): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    if (socket === null || linkState.value !== "open") {
+      reject(new CommandError("offline", "There is no connection to the server"));
+      return;
+    }
+    const requestId = `c${(number += 1)}`;
+    const timer = setTimeout(() => {
+      pending.delete(requestId);
+      reject(new CommandError("request_timeout", "The server has not answered within 30 seconds"));
+    }, COMMAND_DEADLINE_MS);
+    pending.set(requestId, { resolve: resolve as (data: never) => void, reject, timer });
+    socket.send(
+      JSON.stringify({
+        type: `${name}_request`,
+        timestamp: Date.now(),
+        data: { ...data, requestId },
+        source: "command",
+        category: "request",
+        intent: "request",
+      }),
+    );
+  });
+}
+
+async function open(): Promise<void> {
+  clearTimeout(retry);
+  linkState.value = "connecting";
+  let protocols: string[];
+  try {
+    protocols = await socketProtocols();
+  } catch {
+    await lookAgain();
+    return;
+  }
+  if (!wanted) return;
+  const opened = new WebSocket(`${location.origin.replace(/^http/, "ws")}/ws`, protocols);
+  socket = opened;
+  opened.onopen = () => {
+    attempt = 0;
+    linkState.value = "open";
+    for (const subscription of resume.subscriptions()) opened.send(JSON.stringify(subscription));
+    for (const opener of openers) opener();
+  };
+  opened.onmessage = (message) => receive(String(message.data));
+  opened.onclose = (event) => closed(opened, event.code);
+}
+
+/** The ticket was refused: either the key has ended, or the server is away. */
+async function lookAgain(): Promise<void> {
+  try {
+    await identify();
+  } catch {
+    // It is away.
+  }
+  if (wanted) later();
+}
+
+function closed(closedSocket: WebSocket, code: number): void {
+  if (closedSocket !== socket) return;
+  socket = null;
+  for (const [requestId, { reject, timer }] of pending) {
+    clearTimeout(timer);
+    pending.delete(requestId);
+    reject(new CommandError("offline", "The connection was lost before the reply"));
+  }
+  if (!wanted) return;
+  if (REFUSED.has(code)) {
+    linkState.value = "refused";
+    void identify();
+    return;
+  }
+  if (document.hidden && parking === undefined) return;
+  later();
+}
+
+function later(): void {
+  linkState.value = "waiting";
+  retry = setTimeout(() => void open(), backoffMs(attempt, Math.random()));
+  attempt += 1;
+}
+
+function reconnectNow(): void {
+  if (linkState.value === "waiting") void open();
+}
+
+/** A tab that nobody looks at costs the server nothing after a while; the cursors make its return exact. */
+function onVisibility(): void {
+  clearTimeout(parking);
+  if (document.hidden) {
+    parking = setTimeout(() => {
+      parking = undefined;
+      socket?.close();
+    }, PARK_AFTER_MS);
+  } else if (socket === null) {
+    void open();
+  }
+}
+
+function receive(text: string): void {
+  const frame = decodeFrame(text);
+  if (frame === undefined) return;
+  if (frame.category === "response") {
+    answer(frame);
+    return;
+  }
+  if (!resume.accept(frame)) return;
+  if (frame.type === "resync_required") resume.restart(frame.data.sessionId, Number(frame.data.cursor));
+  backlog.add(frame);
+  for (const listener of listeners) listener(frame);
+}
+
+function answer(frame: EventFrame): void {
+  const { requestId, error, errorCode, ...data } = frame.data;
+  const asked = pending.get(requestId);
+  if (asked === undefined) return;
+  pending.delete(requestId);
+  clearTimeout(asked.timer);
+  if (error === undefined) asked.resolve(data as never);
+  else asked.reject(new CommandError(errorCode ?? "internal_error", error));
+}

@@ -1,0 +1,42 @@
+/** The start of the console: language, theme, identity, then the page of the address. */
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { LocationProvider } from "preact-iso/router";
+import { connect, disconnect } from "./link/socket.ts";
+import { identify, identity } from "./link/who.ts";
+import Login from "./pages/login.tsx";
+import { Shell } from "./shell.tsx";
+import "./style/index.css";
+import { startTheme } from "./theme.ts";
+import { startLanguage } from "./words/index.ts";
+
+const RETRY_MS = 2_000;
+
+function App() {
+  if (identity.value === undefined) return null;
+  if (identity.value === null) return <Login />;
+  return (
+    <LocationProvider>
+      <Shell />
+    </LocationProvider>
+  );
+}
+
+async function start(): Promise<void> {
+  startTheme();
+  await startLanguage();
+  render(<App />, document.getElementById("app") as HTMLElement);
+  for (;;) {
+    try {
+      await identify();
+      break;
+    } catch {
+      // The server is starting or away.
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+  effect(() => (identity.value === null ? disconnect() : connect()));
+}
+
+void start();

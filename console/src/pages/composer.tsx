@@ -1,0 +1,74 @@
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { IconButton } from "../ui/button.tsx";
+import { words } from "../words/index.ts";
+
+interface Props {
+  draftKey: string;
+  busy: boolean;
+  onSend: (text: string) => void;
+  onStop: () => void;
+}
+
+/** Where a message is written. It keeps its text over a reload, and renders nothing outside itself. */
+export function Composer({ draftKey, busy, onSend, onStop }: Props): JSX.Element {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const stored = `avm.draft.${draftKey}`;
+
+  useEffect(() => {
+    if (field.current === null) return;
+    field.current.value = sessionStorage.getItem(stored) ?? "";
+    grow();
+    field.current.focus();
+  }, [stored]);
+
+  function grow(): void {
+    const area = field.current;
+    if (area === null) return;
+    area.rows = Math.min(10, Math.max(1, area.value.split("\n").length));
+  }
+
+  function send(): void {
+    const area = field.current;
+    const text = area?.value.trim();
+    if (area === null || !text) return;
+    area.value = "";
+    sessionStorage.removeItem(stored);
+    grow();
+    onSend(text);
+  }
+
+  function onKeyDown(event: KeyboardEvent): void {
+    // While an input method composes, Enter chooses a word.
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Escape" && busy) onStop();
+    if (event.key !== "Enter" || event.shiftKey || matchMedia("(pointer: coarse)").matches) return;
+    event.preventDefault();
+    send();
+  }
+
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <textarea
+        ref={field}
+        rows={1}
+        dir="auto"
+        aria-label={words.value.message}
+        placeholder={words.value.message}
+        onKeyDown={onKeyDown}
+        onInput={(event) => {
+          sessionStorage.setItem(stored, event.currentTarget.value);
+          grow();
+        }}
+      />
+      {busy && <IconButton icon="stop" label={words.value.stop} onClick={onStop} />}
+      <IconButton icon="send" label={words.value.send} onClick={send} primary />
+    </form>
+  );
+}

@@ -1,0 +1,290 @@
+/**
+ * A conversation as a function of its messages and events. Pure: live, resumed and read from the store are the same fold.
+ *
+ * Messages are joined by id, so an event that repeats a stored message changes nothing.
+ */
+
+import type { EventFrame, Part, StoredMessage, Usage } from "../link/frames.ts";
+
+export interface UserItem {
+  kind: "user";
+  id: string;
+  at: number;
+  turnId?: string;
+  text: string;
+  files: string[];
+  /** Set while the server has not confirmed it. */
+  clientKey?: string;
+  refused?: string;
+}
+
+export interface AnswerItem {
+  kind: "answer";
+  id: string;
+  at: number;
+  turnId?: string;
+  text: string;
+  thinking: string;
+  live: boolean;
+}
+
+export interface Wait {
+  waitId: string;
+  fingerprint: string;
+  decisions: string[];
+  why: string;
+  waits: string;
+}
+
+export interface ToolItem {
+  kind: "tool";
+  id: string;
+  at: number;
+  turnId?: string;
+  name: string;
+  /** The answer that asks for it, which stands before it. */
+  parentId?: string;
+  input: unknown;
+  result?: unknown;
+  state: "running" | "waiting" | "done" | "failed" | "denied";
+  wait?: Wait;
+}
+
+export interface ErrorItem {
+  kind: "error";
+  id: string;
+  at: number;
+  turnId?: string;
+  text: string;
+  code: string;
+}
+
+export type Item = UserItem | AnswerItem | ToolItem | ErrorItem;
+
+export interface TurnEnd {
+  outcome: string;
+  durationMs: number;
+  usage: Usage;
+  model?: string;
+  priceNano?: number;
+}
+
+export interface Conversation {
+  items: Item[];
+  /** The turns that have not ended, in the order they began. */
+  running: string[];
+  parked: boolean;
+  ends: Record<string, TurnEnd>;
+}
+
+export const EMPTY: Conversation = { items: [], running: [], parked: false, ends: {} };
+
+/** The conversation of messages that were read, the oldest first. */
+export function fromMessages(messages: StoredMessage[]): Conversation {
+  return messages.reduce(withMessage, EMPTY);
+}
+
+/** Messages before those that are there already. */
+export function withOlder(now: Conversation, messages: StoredMessage[]): Conversation {
+  return { ...now, items: [...fromMessages(messages).items, ...now.items] };
+}
+
+/** A wait as the list of waits shows it. */
+export interface OpenWait extends Omit<Wait, "waits"> {
+  callId: string;
+  kind: string;
+}
+
+/** A call that waits, of a turn that was parked before this client came. */
+export function withWait(now: Conversation, { callId, kind, ...wait }: OpenWait): Conversation {
+  return { ...waiting(now, { ...wait, kind, toolId: callId }), parked: true };
+}
+
+/** A turn as the list of turns shows it. */
+export interface TurnRow {
+  turnId: string;
+  acceptedAt: number;
+  endedAt?: number;
+  outcome?: string;
+  usage?: Usage;
+  model?: string;
+  price?: number;
+}
+
+/** The price and the time of turns that had ended before. */
+export function withTurns(now: Conversation, rows: TurnRow[]): Conversation {
+  const ends = { ...now.ends };
+  for (const { turnId, acceptedAt, endedAt, outcome, usage, model, price } of rows) {
+    if (endedAt === undefined || usage === undefined) continue;
+    ends[turnId] ??= { outcome: outcome ?? "", durationMs: endedAt - acceptedAt, usage, model, priceNano: price };
+  }
+  return { ...now, ends };
+}
+
+/** A message that was sent and is not confirmed. */
+export function withDraft(now: Conversation, clientKey: string, text: string, files: string[], at: number): Conversation {
+  return put(now, { kind: "user", id: clientKey, at, text, files, clientKey });
+}
+
+export function withRefusal(now: Conversation, clientKey: string, refused: string): Conversation {
+  return change(now, clientKey, (item) => (item.kind === "user" ? { ...item, refused } : item));
+}
+
+export function without(now: Conversation, id: string): Conversation {
+  return { ...now, items: now.items.filter((item) => item.id !== id) };
+}
+
+const STATES = { text: "done", json: "done", content: "done", "execution-denied": "denied" } as const;
+
+function withMessage(now: Conversation, message: StoredMessage): Conversation {
+  const { id, timestamp: at } = message;
+  const turnId = message.turnId ?? undefined;
+  switch (message.subtype) {
+    case "user":
+      return put(now, { kind: "user", id, at, turnId, text: textOf(message.content, "text"), files: filesOf(message.content) });
+    case "assistant": {
+      const [text, thinking] = [textOf(message.content, "text"), textOf(message.content, "thinking")];
+      return put(now, { kind: "answer", id, at, turnId, text, thinking, live: false });
+    }
+    case "tool-call": {
+      const call = message.toolCall;
+      if (call === undefined || find(now, call.id) !== undefined) return now;
+      return put(now, { kind: "tool", id: call.id, at, turnId, name: call.name, parentId: message.parentId, input: call.input, state: "running" });
+    }
+    case "tool-result": {
+      const output = message.toolResult?.output;
+      const state = (output && STATES[output.type as keyof typeof STATES]) ?? "failed";
+      return change(now, message.toolCallId ?? "", (item) =>
+        item.kind === "tool" ? { ...item, state, result: output?.value ?? output?.reason, wait: undefined } : item,
+      );
+    }
+    case "error":
+      return put(now, { kind: "error", id, at, turnId, text: String(message.content), code: message.errorCode ?? "" });
+  }
+}
+
+/** The conversation after an event. Events of other kinds change nothing, and give the same object. */
+export function fold(now: Conversation, frame: EventFrame): Conversation {
+  const { type, data, timestamp: at } = frame;
+  const turnId: string | undefined = frame.context?.turnId ?? data?.turnId;
+  switch (type) {
+    case "user_message":
+    case "assistant_message":
+    case "tool_call_message":
+    case "tool_result_message":
+    case "error_message":
+      return withMessage(now, data as StoredMessage);
+    case "turn_request":
+      return begin(data.clientKey === undefined ? now : confirm(now, data.clientKey, data.messageId), data.turnId);
+    case "turn_resumed":
+      // What was being said is told again, under another id.
+      return { ...begin(now, data.turnId), items: now.items.filter((item) => !(item.kind === "answer" && item.live)) };
+    case "turn_parked":
+      return { ...now, parked: true };
+    case "message_start":
+      return put(now, { kind: "answer", id: data.messageId, at, turnId, text: data.text ?? "", thinking: "", live: true });
+    case "text_delta":
+      return live(now, turnId, (item) => ({ ...item, text: item.text + data.text }));
+    case "thinking_delta":
+      return live(now, turnId, (item) => ({ ...item, thinking: item.thinking + data.text }));
+    case "message_stop":
+      return live(now, turnId, (item) => ({ ...item, live: false }));
+    case "tool_waiting":
+      return { ...waiting(now, data), parked: now.parked };
+    case "tool_answered":
+      return {
+        ...change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "running", wait: undefined } : item)),
+        parked: false,
+      };
+    case "turn_response":
+      return end(now, data);
+    case "session_rewound": {
+      const gone = new Set<string>(data.messageIds);
+      const turns = new Set(now.items.filter((item) => gone.has(item.id)).map((item) => item.turnId));
+      const kept = now.items.filter((item) => !gone.has(item.id) && !(item.kind === "tool" && turns.has(item.turnId)));
+      return { ...now, items: kept };
+    }
+    default:
+      return now;
+  }
+}
+
+function begin(now: Conversation, turnId: string): Conversation {
+  return now.running.includes(turnId) ? { ...now, parked: false } : { ...now, running: [...now.running, turnId], parked: false };
+}
+
+function end(now: Conversation, data: EventFrame["data"]): Conversation {
+  const { turnId, outcome, duration, usage, model, price } = data;
+  const items = now.items
+    .filter((item) => !(item.kind === "answer" && item.live && item.turnId === turnId && item.text === "" && item.thinking === ""))
+    .map((item) => (item.kind === "answer" && item.turnId === turnId && item.live ? { ...item, live: false } : item));
+  return {
+    items,
+    running: now.running.filter((one) => one !== turnId),
+    parked: false,
+    ends: { ...now.ends, [turnId]: { outcome, durationMs: duration, usage, model, priceNano: price } },
+  };
+}
+
+function waiting(now: Conversation, data: EventFrame["data"]): Conversation {
+  const wait: Wait = {
+    waitId: data.waitId,
+    fingerprint: data.fingerprint,
+    decisions: data.decisions,
+    why: data.why,
+    waits: data.kind,
+  };
+  return change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "waiting", wait } : item));
+}
+
+/** The server has stored a message that this client, or another tab of it, has sent. */
+function confirm(now: Conversation, clientKey: string, messageId: string): Conversation {
+  const sent = find(now, clientKey);
+  if (sent?.kind !== "user") return now;
+  const rest = without(now, clientKey);
+  return find(rest, messageId) === undefined ? put(rest, { ...sent, id: messageId, clientKey: undefined, refused: undefined }) : rest;
+}
+
+function live(now: Conversation, turnId: string | undefined, next: (item: AnswerItem) => AnswerItem): Conversation {
+  for (let index = now.items.length - 1; index >= 0; index -= 1) {
+    const item = now.items[index];
+    if (item?.kind === "answer" && item.live && item.turnId === turnId) return replaced(now, index, next(item));
+  }
+  return now;
+}
+
+function find(now: Conversation, id: string): Item | undefined {
+  return now.items.findLast((item) => item.id === id);
+}
+
+function put(now: Conversation, item: Item): Conversation {
+  const index = now.items.findLastIndex((other) => other.id === item.id);
+  if (index >= 0) return replaced(now, index, item);
+  // A call is stored before the answer that asks for it.
+  const first = now.items.findIndex((other) => other.kind === "tool" && other.parentId === item.id);
+  return { ...now, items: first < 0 ? [...now.items, item] : now.items.toSpliced(first, 0, item) };
+}
+
+function change(now: Conversation, id: string, next: (item: Item) => Item): Conversation {
+  const index = now.items.findLastIndex((item) => item.id === id);
+  const item = now.items[index];
+  return item === undefined ? now : replaced(now, index, next(item));
+}
+
+function replaced(now: Conversation, index: number, item: Item): Conversation {
+  const items = now.items.slice();
+  items[index] = item;
+  return { ...now, items };
+}
+
+function textOf(content: string | Part[] | undefined, type: "text" | "thinking"): string {
+  if (typeof content === "string") return type === "text" ? content : "";
+  return (content ?? [])
+    .map((part) => (part.type === "text" && type === "text" ? part.text : part.type === "thinking" && type === "thinking" ? part.reasoning : ""))
+    .join("");
+}
+
+function filesOf(content: string | Part[] | undefined): string[] {
+  if (content === undefined || typeof content === "string") return [];
+  return content.flatMap((part) => (part.type === "image" || part.type === "file" ? [part.filename ?? part.name ?? part.mediaType] : []));
+}

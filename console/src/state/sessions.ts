@@ -1,0 +1,66 @@
+/** The list of conversations, and what can be done with one of them. */
+
+import { signal } from "@preact/signals";
+import type { EventFrame, SessionRow } from "../link/frames.ts";
+import { ask, onEvent, onOpen } from "../link/socket.ts";
+import { identity } from "../link/who.ts";
+
+export const sessions = signal<SessionRow[] | undefined>(undefined);
+/** Sessions whose turn runs now, as far as this client has heard. */
+export const answering = signal<ReadonlySet<string>>(new Set());
+
+const PAGE = 100;
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+const CHANGES = new Set([
+  "session_created", "session_title_updated", "session_updated", "session_deleted", "session_restored", "session_forked",
+  "session_read", "image_created", "image_deleted", "user_message", "turn_response",
+]);
+
+/** Keeps the list up to date until the returned function is called. */
+export function watchSessions(): () => void {
+  const endings = [onOpen(() => void refresh()), onEvent(noticed)];
+  return () => {
+    clearTimeout(timer);
+    for (const end of endings) end();
+  };
+}
+
+function noticed(frame: EventFrame): void {
+  const sessionId = frame.context?.sessionId ?? frame.data?.sessionId;
+  if (sessionId !== undefined && (frame.type === "turn_request" || frame.type === "turn_response")) {
+    const next = new Set(answering.value);
+    if (frame.type === "turn_request") next.add(sessionId);
+    else next.delete(sessionId);
+    answering.value = next;
+  }
+  if (!CHANGES.has(frame.type)) return;
+  // Several changes of one moment are one reading.
+  clearTimeout(timer);
+  timer = setTimeout(() => void refresh(), 150);
+}
+
+export async function refresh(): Promise<void> {
+  try {
+    sessions.value = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+  } catch {
+    // Read again when the connection is back.
+  }
+}
+
+/** The container in which a user begins: the first of their own, else the default one. */
+export function home(): string {
+  return identity.value?.containers?.[0] ?? "default";
+}
+
+/** A new conversation with the default agent, or with the given one. Returns its id. */
+export async function begin(definition?: string): Promise<string> {
+  const config = definition === undefined ? {} : { definition };
+  const { record } = await ask<{ record: { sessionId: string } }>("image_create", { containerId: home(), config });
+  return record.sessionId;
+}
+
+export const rename = (sessionId: string, title: string) =>
+  ask("session_set_title", { sessionId, title: title.trim() === "" ? null : title.trim() });
+export const remove = (sessionId: string) => ask("session_delete", { sessionId });
+export const restore = (sessionId: string) => ask("session_restore", { sessionId });

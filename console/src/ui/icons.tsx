@@ -1,0 +1,27 @@
+/** The drawings of the console: 20 by 20, one stroke. */
+
+import type { JSX } from "preact";
+
+const PATHS = {
+  chat: "M4 5h12v8H9l-4 3v-3H4z",
+  search: "M9 4a5 5 0 1 1 0 10A5 5 0 0 1 9 4zm4 9 4 4",
+  plus: "M10 4v12M4 10h12",
+  send: "M10 16V5m-5 5 5-5 5 5",
+  stop: "M6 6h8v8H6z",
+  list: "M4 6h12M4 10h12M4 14h12",
+  theme: "M10 3a7 7 0 1 0 7 7 5 5 0 0 1-7-7z",
+  out: "M8 4H4v12h4M9 10h8m-3-3 3 3-3 3",
+  bin: "M4 6h12M8 6V4h4v2m-6 0 1 10h6l1-10",
+  pen: "m4 16 1-4 8-8 3 3-8 8z",
+  tool: "M12 4a4 4 0 0 0-4 5l-4 4 3 3 4-4a4 4 0 0 0 5-5l-2 2-3-3z",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { name: IconName }): JSX.Element {
+  return (
+    <svg class="icon" viewBox="0 0 20 20" aria-hidden="true">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}

@@ -1,0 +1,40 @@
+/** A short notice at the edge, with one action. */
+
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+
+interface Notice {
+  text: string;
+  action?: { label: string; run: () => void };
+}
+
+const SHOWN_MS = 7_000;
+const notice = signal<Notice | undefined>(undefined);
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+export function toast(text: string, action?: Notice["action"]): void {
+  clearTimeout(timer);
+  notice.value = { text, action };
+  timer = setTimeout(() => (notice.value = undefined), SHOWN_MS);
+}
+
+export function Toast(): JSX.Element {
+  const shown = notice.value;
+  return (
+    <div class="toast" role="status" hidden={shown === undefined}>
+      {shown?.text}
+      {shown?.action && (
+        <button
+          type="button"
+          class="btn-quiet"
+          onClick={() => {
+            shown.action?.run();
+            notice.value = undefined;
+          }}
+        >
+          {shown.action.label}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,24 @@
+/** The language in use. Changing it does not reload the page. */
+
+import { computed, signal } from "@preact/signals";
+import { en, type Words } from "./en.ts";
+
+export type Language = "en" | "zh";
+
+const STORED = "avm.language";
+const loaded = signal<Words>(en);
+export const language = signal<Language>("en");
+export const words = computed(() => loaded.value);
+
+/** Uses the language of the last visit, else of the browser. */
+export function startLanguage(): Promise<void> {
+  const stored = localStorage.getItem(STORED);
+  return setLanguage(stored === "en" || stored === "zh" ? stored : navigator.language.startsWith("zh") ? "zh" : "en");
+}
+
+export async function setLanguage(next: Language): Promise<void> {
+  loaded.value = next === "zh" ? (await import("./zh.ts")).zh : en;
+  language.value = next;
+  localStorage.setItem(STORED, next);
+  document.documentElement.lang = next === "zh" ? "zh-CN" : "en";
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { safeLink } from "../src/markdown/links.ts";
+import { Backlog } from "../src/link/backlog.ts";
+import { backoffMs, Resume } from "../src/link/resume.ts";
+import { duration, money } from "../src/words/format.ts";
+
+test("only addresses of the web and of mail are followed", () => {
+  for (const href of ["https://a.org/x", "http://a.org", "mailto:a@b.org"]) assert.ok(safeLink(href), href);
+  const hostile = ["javascript:alert(1)", " JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//x", "/v1/keys",
+    "https://user:pass@a.org", "blob:https://a.org/1", "\u0001javascript:alert(1)", "java\nscript:alert(1)"];
+  for (const href of hostile) assert.equal(safeLink(href), undefined, href);
+});
+
+test("an event is taken once, and a new connection continues after it", () => {
+  const resume = new Resume();
+  resume.follow("s", 4);
+  const frame = (cursor: number) => ({ type: "text_delta", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: String(cursor) });
+  assert.deepEqual([4, 5, 5, 6, 3].map((cursor) => resume.accept(frame(cursor))), [false, true, false, true, false]);
+  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "6" }]);
+  resume.restart("s", 20);
+  assert.equal(resume.accept(frame(20)), false);
+});
+
+test("a session that is followed is not followed twice", () => {
+  const resume = new Resume();
+  assert.deepEqual(resume.follow("s", 4), { type: "subscribe", sessionId: "s", afterCursor: "4" });
+  resume.accept({ type: "x", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: "9" });
+  assert.equal(resume.follow("s", 2), undefined);
+  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "9" }]);
+});
+
+test("the events of a turn are kept until it ends", () => {
+  const backlog = new Backlog();
+  const add = (type: string, turnId: string) =>
+    backlog.add({ type, timestamp: 1, data: { turnId }, context: { sessionId: "s", turnId }, cursor: "1" });
+  add("text_delta", "t0");
+  assert.deepEqual(backlog.of("s"), []);
+  add("turn_request", "t1");
+  add("turn_request", "t2");
+  add("text_delta", "t1");
+  assert.equal(backlog.of("s").length, 3);
+  add("turn_response", "t1");
+  assert.deepEqual(backlog.of("s").map((frame) => frame.data.turnId), ["t2"]);
+  add("turn_response", "t2");
+  assert.deepEqual(backlog.of("s"), []);
+});
+
+test("attempts to connect are spread and bounded", () => {
+  assert.equal(backoffMs(0, 0.5), 500);
+  assert.ok(backoffMs(3, 0) < backoffMs(3, 1));
+  assert.ok(backoffMs(50, 1) <= 19_500);
+});
+
+test("money shows what it is, however little", () => {
+  assert.equal(money(0), "$0");
+  assert.equal(money(3_812_000), "$0.003812");
+  assert.equal(money(1), "$0.000000001");
+  assert.equal(money(371_790_000_000), "$371.79");
+  assert.equal(money(-2_500_000_000), "−$2.50");
+  assert.equal(duration(842), "842 ms");
+  assert.equal(duration(61_000), "1 min 1 s");
+});

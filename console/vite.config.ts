@@ -1,0 +1,19 @@
+import { defineConfig } from "vite";
+
+// The server's own process serves the result, so that there is one origin and nothing to allow.
+const SERVER = process.env.AVM_URL ?? "http://127.0.0.1:8080";
+
+export default defineConfig({
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: {
+    outDir: "../src/agentvm/server/_console",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  server: {
+    port: 5173,
+    proxy: { "/v1": SERVER, "/health": SERVER, "/ws": { target: SERVER, ws: true } },
+  },
+});

@@ -1,0 +1,33 @@
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from playwright.async_api import Browser, Page, ViewportSize, expect
+
+from agentvm.server.console import DIRECTORY
+
+DEADLINE_MS = 20_000
+DESK, PHONE = ViewportSize(width=1180, height=760), ViewportSize(width=360, height=640)
+
+expect.set_options(timeout=DEADLINE_MS)
+
+Open = Callable[..., Awaitable[Page]]
+
+
+@pytest.fixture
+async def open_page(browser: Browser) -> AsyncIterator[Open]:
+    """Opens pages of the console. A page that raises an error, or breaks its own security policy, fails the test."""
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    complaints: list[str] = []
+
+    async def open_(address: str, *, viewport: ViewportSize = DESK, language: str = "en") -> Page:
+        context = await browser.new_context(viewport=viewport, locale=language, service_workers="block")
+        page = await context.new_page()
+        page.set_default_timeout(DEADLINE_MS)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.append(line.text) if "Content Security Policy" in line.text else None)
+        await page.goto(address)
+        return page
+
+    yield open_
+    assert complaints == []

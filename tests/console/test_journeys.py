@@ -1,0 +1,268 @@
+"""What people do in the console, in a real browser against a real server."""
+
+from collections.abc import Iterable
+
+import anyio
+import pytest
+from playwright.async_api import Page, expect
+from tests.console.conftest import PHONE, Open
+
+from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
+from agentvm.config import MEMORY, SystemSettings
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply, tool_calls
+from agentvm.model.definition import Definition
+from agentvm.runtime.channel import GOING_AWAY
+from agentvm.server.local import RunningServer
+
+IN_MEMORY = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
+
+
+def driver(script: Script = echo) -> dict[str, ScriptedDriver]:
+    return {"scripted": ScriptedDriver(script)}
+
+
+async def say(page: Page, text: str) -> None:
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
+
+
+def cut(server: RunningServer) -> None:
+    """Closes every socket, as a network does that fails."""
+    for channel in server.server.vm.runtime.broadcaster.channels:
+        channel.close(GOING_AWAY)
+
+
+class Stepwise:
+    """An answer of five pieces, each of which waits for its gate."""
+
+    def __init__(self) -> None:
+        self.gates = [anyio.Event() for _ in range(5)]
+
+    def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
+        start, text, *pieces = reply(*(f"piece{number} " for number in range(5)))
+        steps: list[ScriptStep] = [start, text]
+        for gate, piece in zip(self.gates, pieces, strict=False):
+            steps += [Pause(gate), piece]
+        return [*steps, *pieces[len(self.gates) :]]
+
+
+async def test_a_fresh_server_answers_the_first_message_without_a_key(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await say(page, "Hello **there**")
+        await expect(page.locator(".bubble .said")).to_have_text("Hello **there**")
+        await expect(page.locator(".answer strong")).to_have_text("there")
+        await expect(page.locator(".bill")).to_contain_text("tokens")
+        await expect(page.locator(".row[aria-current]")).to_contain_text("Hello")
+        await page.reload()
+        await expect(page.locator(".answer strong")).to_have_text("there")
+        await expect(page.locator(".bill")).to_contain_text("scripted")
+
+
+async def test_an_answer_survives_cuts_and_a_reload_and_equals_what_is_stored(open_page: Open) -> None:
+    script = Stepwise()
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(server.url)
+        await say(page, "slowly")
+        shown = ""
+        for number, gate in enumerate(script.gates):
+            gate.set()
+            shown += f"piece{number} "
+            await expect(page.locator(".answer")).to_have_text(shown.strip())
+            if number == 2:
+                await page.reload()
+                await expect(page.locator(".answer")).to_have_text(shown.strip())
+            elif number < 4:
+                cut(server)
+        await expect(page.locator(".bill")).to_be_visible()
+        live = await page.locator(".log-inner").inner_text()
+        await page.reload()
+        await expect(page.locator(".bill")).to_be_visible()
+        assert await page.locator(".log-inner").inner_text() == live
+
+
+async def test_two_windows_show_the_same_and_either_may_stop(open_page: Open) -> None:
+    script = Stepwise()
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        first = await open_page(server.url)
+        await say(first, "slowly")
+        script.gates[0].set()
+        await expect(first.locator(".answer")).to_have_text("piece0")
+        second = await open_page(first.url)
+        await expect(second.locator(".answer")).to_have_text("piece0")
+        await second.get_by_role("button", name="Stop").click()
+        for page in (first, second):
+            await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+            await expect(page.locator(".answer")).to_have_text("piece0")
+
+
+async def test_messages_written_without_a_connection_arrive_once_and_in_order(open_page: Open) -> None:
+    heard: list[str] = []
+
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        heard.append(last_user_text(prompt))
+        return echo(prompt)
+
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(server.url)
+        await say(page, "first")
+        await expect(page.locator(".answer")).to_have_text("first")
+        await page.context.set_offline(True)
+        cut(server)
+        await expect(page.get_by_role("status").filter(has_text="No connection")).to_be_visible()
+        await say(page, "second")
+        await say(page, "third")
+        await expect(page.locator(".bubble-pending")).to_have_count(2)
+        await page.context.set_offline(False)
+        await expect(page.locator(".answer")).to_have_text(["first", "second", "third"])
+        await expect(page.locator(".bubble-pending")).to_have_count(0)
+    assert heard == ["first", "second", "third"]
+
+
+@tool(effect="destructive", world="closed")
+async def delete_order(order: int) -> str:
+    """Delete an order for good."""
+    return f"order {order} is deleted"
+
+
+def asks(prompt: Prompt) -> Iterable[ScriptStep]:
+    if isinstance(prompt.conversation[-1], UserEntry):
+        return tool_calls(("call_1", "delete_order", {"order": 7}))
+    return reply("Finished.")
+
+
+@pytest.mark.parametrize(("button", "state"), [("Approve", "order 7 is deleted"), ("Deny", "Not run")])
+async def test_a_call_waits_for_a_decision_also_over_a_reload(open_page: Open, button: str, state: str) -> None:
+    clerk = Definition(name="clerk", tools=("delete_order",))
+    async with start_server(IN_MEMORY, definitions=[clerk], drivers=driver(asks), tools=[delete_order]) as server:
+        image = await server.agentx.images.create(ImageConfig(definition="clerk"))
+        page = await open_page(f"{server.url}/c/{image.session_id}")
+        await say(page, "Delete order 7")
+        await expect(page.locator(".decision")).to_contain_text("destructive")
+        await page.reload()
+        await page.get_by_role("button", name=button).click()
+        await expect(page.locator(".answer")).to_have_text("Finished.")
+        await page.locator(".tool summary").click()
+        await expect(page.locator(".tool")).to_contain_text(state)
+        await expect(page.locator(".decision")).to_have_count(0)
+
+
+async def test_a_server_with_authentication_asks_for_a_key_and_forgets_it(open_page: Open) -> None:
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on"))
+    async with start_server(config, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/search?q=x")
+        key = page.get_by_label("API key")
+        await key.fill("avm_wrong")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("alert")).to_contain_text("This API key is not valid")
+        assert server.first_key is not None
+        await key.fill(server.first_key.reveal())
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", name="Search messages")).to_be_visible()
+        assert server.first_key.reveal() not in await page.evaluate("JSON.stringify(localStorage) + location.href")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(key).to_be_visible()
+        assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_search_leads_to_the_message(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await say(page, "上海天气 <b>怎么样</b>")
+        await expect(page.locator(".answer")).to_be_visible()
+        await page.goto(f"{server.url}/search?q=天气")
+        await expect(page.locator(".hits mark").first).to_have_text("天气")
+        await page.locator(".hits a").first.click()
+        await expect(page.locator(".bubble .said")).to_have_text("上海天气 <b>怎么样</b>")
+
+
+async def test_a_conversation_is_renamed_deleted_and_brought_back(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await say(page, "Hello")
+        await expect(page.locator(".answer")).to_be_visible()
+        await page.get_by_role("button", name="Rename").click()
+        await page.get_by_label("Title").fill("Greetings")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".row[aria-current]")).to_contain_text("Greetings")
+        await page.get_by_role("button", name="Delete conversation").click()
+        await expect(page.locator(".row")).to_have_count(0)
+        await page.get_by_role("button", name="Undo").click()
+        await expect(page.locator(".row")).to_contain_text("Greetings")
+
+
+async def test_a_phone_shows_one_pane_in_chinese_without_scrolling_sideways(open_page: Open) -> None:
+    wide = "| a | b |\n|---|---|\n" + f"| {'x' * 300} | 2 |\n\n```\n{'y' * 300}\n```\n"
+    async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply(wide))) as server:
+        page = await open_page(server.url, viewport=PHONE, language="zh-CN")
+        await page.get_by_label("消息", exact=True).fill("你好")
+        await page.get_by_role("button", name="发送").click()
+        await expect(page.locator(".answer table")).to_be_visible()
+        await expect(page.locator(".list")).to_be_hidden()
+        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(overflow) == 0
+        await page.get_by_role("link", name="对话列表").click()
+        await expect(page.locator(".list .row")).to_have_count(1)
+        assert await page.evaluate(overflow) == 0
+
+
+async def test_enter_that_chooses_a_word_of_an_input_method_does_not_send(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        field = page.get_by_label("Message", exact=True)
+        await field.fill("ni hao")
+        for about in ({"isComposing": True}, {"keyCode": 229}):
+            await field.dispatch_event("keydown", {"key": "Enter", "bubbles": True, "cancelable": True, **about})
+        await expect(page.locator(".bubble")).to_have_count(0)
+        await expect(field).to_have_value("ni hao")
+
+
+HOSTILE = r"""
+<script>window.hit=1</script>
+<img src=x onerror=window.hit=1>
+<svg onload=window.hit=1>
+[a](javascript:window.hit=1)
+[a](JaVaScRiPt:window.hit=1)
+[a](data:text/html,<script>window.hit=1</script>)
+[a](vbscript:x)
+![a](javascript:window.hit=1)
+![a](https://tracker.example/x.png)
+<iframe src=//evil.example>
+<a href=javascript:window.hit=1>x</a>
+`<img src=x onerror=window.hit=1>`
+<math><mtext></form><style></style>
+[a][x]
+<https://evil.example>
+&lt;img src=x onerror=window.hit=1&gt;
+<details open ontoggle=window.hit=1>
+<style>@import '//evil.example'</style>
+</textarea><script>1</script>
+""".strip().splitlines()
+BLOCKS = """
+```html
+<script>window.hit=1</script>
+```
+
+| <img src=x onerror=window.hit=1> |
+|---|
+| <b onclick=window.hit=1>x |
+
+[x]: javascript:window.hit=1
+"""
+FOREIGN = ".log :is(img, script, svg:not(.icon), iframe, style, math, [onclick])"
+
+
+async def test_hostile_texts_become_no_element_and_no_request(open_page: Open) -> None:
+    text = "\n\n".join([*HOSTILE, BLOCKS])
+    async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply(text))) as server:
+        page = await open_page(server.url)
+        requested: list[str] = []
+        page.on("request", lambda request: requested.append(request.url))
+        await say(page, text)
+        await expect(page.locator(".bill")).to_be_visible()
+        await expect(page.locator(FOREIGN)).to_have_count(0)
+        assert await page.evaluate("window.hit") is None
+        links = await page.eval_on_selector_all(".log a", "all => all.map(a => a.protocol)")
+        assert set(links) <= {"https:", "http:"}
+        assert [url for url in requested if not url.startswith(server.url)] == []
