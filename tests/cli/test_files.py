@@ -30,5 +30,5 @@ async def test_files_go_into_a_session_and_come_back(tmp_path: Path) -> None:
         assert (gone.code, "file_not_found" in gone.err) == (5, True)
         for path in ("..", "../x", "a/./b"):
             bad = await desk.avm("files", "rm", session, path, "--yes")
-            assert "must not contain" in bad.err
+            assert bad.code != 0
         assert "data $(x).bin" in await desk.ok("files", "list", session)

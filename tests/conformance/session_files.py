@@ -48,9 +48,9 @@ async def contents(home: ContainerStore, session_id: SessionId = SESSION) -> dic
     return {file.path: await files.read_all(file.digest) for file in await files.list()}
 
 
-async def rewind(store: Store, *message_ids: str) -> None:
+async def rewind(store: Store, *message_ids: str, tenant: TenantId = ACME) -> None:
     taken = Rewinding(RewindId(f"r-{message_ids[0]}"), [MessageId(name) for name in message_ids], 9)
-    await store.commit([_write(ACME, SESSION, 9, rewind=taken)])
+    await store.commit([_write(tenant, SESSION, 9, rewind=taken)])
 
 
 async def check_files_are_written_replaced_and_deleted(store: Store) -> None:

@@ -1,10 +1,10 @@
-"""Archive — images and sessions in one file, format 1 or 2, and how it is written while it is read.
+"""Archive — images and sessions in one file, format 1 to 3, and how it is written while it is read.
 
 A ZIP of `images.jsonl`, of `sessions/<number>.jsonl` for each session, of `blobs/sha256/<hex>` for each binary part, and of
 `manifest.json`, which comes last because it has the size and the digest of all the others. A ZIP, since its members may be
 written without knowing their sizes before, so an archive of any size is sent as it is made. The same sessions give the same
-bytes: nothing of the server, the user or the time is in it. Format 2 knows attachments; an archive without any is of
-format 1, so that older servers read it.
+bytes: nothing of the server, the user or the time is in it. Format 2 knows attachments, format 3 files of sessions; an archive
+without any is of format 1, so that older servers read it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from agentvm.model.base import Record
 from agentvm.sessions.bounds import MAX_MESSAGE_BYTES
 
 ExportFormat = Literal["archive", "markdown", "html"]
-FORMATS: Final = (1, 2)
+FORMATS: Final = (1, 2, 3)
 KIND: Final = "agentvm.sessions"
 
 ARCHIVE_MAX_BYTES = 512 * 1024 * 1024
@@ -59,7 +59,7 @@ class Counts(Record, forbid_unknown_fields=True, omit_defaults=False):
 class ArchiveManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `manifest.json`. `files` are in the order in which they are in the archive."""
 
-    format: Literal[1, 2]
+    format: Literal[1, 2, 3]
     kind: Literal["agentvm.sessions"]
     counts: Counts
     files: tuple[File, ...]
@@ -105,8 +105,9 @@ class ArchiveWriter:
             raise ArchiveTooLarge(f"An archive has at most {MAX_FILES:,} files; export the containers one by one")
         return MemberWriter(self._zip, name, self._files, stored=stored)
 
-    def finish(self, counts: Counts, *, attachments: bool = False) -> None:
-        manifest = ArchiveManifest(format=2 if attachments else 1, kind=KIND, counts=counts, files=tuple(self._files))
+    def finish(self, counts: Counts, *, attachments: bool = False, files: bool = False) -> None:
+        number: Literal[1, 2, 3] = 3 if files else 2 if attachments else 1
+        manifest = ArchiveManifest(format=number, kind=KIND, counts=counts, files=tuple(self._files))
         with MemberWriter(self._zip, MANIFEST, []) as member:
             member.add(msgspec.json.encode(manifest))
         self._zip.close()

@@ -19,6 +19,7 @@ MAX_SESSION_TURNS = 200_000
 MAX_SESSIONS = 60_000
 """Sessions of one import; and as many images."""
 MAX_ATTACHMENTS = 60_000
+MAX_FILE_CHANGES = 400_000
 MAX_HEAD_BYTES = 64 * 1024 * 1024
 """Bytes of all images and sessions of one import without their messages: these are held in memory."""
 MAX_HEAD_VALUES = 4_000_000

@@ -4,7 +4,7 @@ Nothing is held but a page of messages at a time. Each session is of one moment:
 messages, are left for the next export.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple, Unpack
 
@@ -24,6 +24,7 @@ from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, Membe
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.carry import ExportedHistory
 from agentvm.storage.sql.carry import Carrier
+from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.storage.sql.store import TenantStore
 
 CHUNK_BYTES = 256 * 1024
@@ -34,6 +35,9 @@ MAX_EXPORTS, MAX_EXPORTS_OF_TENANT = 16, 8
 """Exports at a time, in all and of one tenant."""
 MAX_THREADS = 4
 """Threads that exports compress in: many exports must not take the threads of other work."""
+
+ReadChunk = Callable[[str, int], Awaitable[bytes | None]]
+"""Returns a chunk of the bytes of a digest, by its number; empty at the end, None if they are gone."""
 
 _threads: RunVar[CapacityLimiter] = RunVar("export_threads")
 T = TypeVar("T")
@@ -102,6 +106,9 @@ class ExportSource:
             yield page.messages
             after = page.next
 
+    def files(self, session: Session) -> SessionFileStore:
+        return self.store.container(session.container_id).files(session.session_id)
+
     async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
         """Returns the digests of the attachments of the messages, in order, as far as they exist."""
         wanted = _wanted(page)
@@ -141,7 +148,7 @@ class _Outgoing:
         self._writer = ArchiveWriter()
         self._images = self._sessions = self._messages = self._turns = 0
         self._blobs: set[str] = set()
-        self._attached = False
+        self._attached = self._has_files = False
 
     def images(self, leaving: Sequence[ExportedImage]) -> None:
         with self._writer.write(IMAGES) as member:
@@ -155,6 +162,8 @@ class _Outgoing:
         self._turns += len(history.turns)
         holders: dict[MessageId, list[str]] = {}
         files: list[str] = []
+        exported: set[MessageId] = set()
+        deltas = await self._source.files(session).history(history.last, history.rewound)
         with self._writer.write(session_file(self._sessions)) as member:
             member.add(line.of_session(session))
             await _in_thread(member.add, b"".join(map(line.of_turn, history.turns)))
@@ -164,11 +173,19 @@ class _Outgoing:
                 files += there
                 if chunk := self._writer.take():
                     yield chunk
+                exported.update(message.id for message in page if deltas)
+            # Those of turns that run are left for the next export, as their messages are.
+            deltas = tuple(delta for delta in deltas if delta.message_id is None or delta.message_id in exported)
+            await _in_thread(member.add, b"".join(map(line.of_file, deltas)))
         for message_id, digests in holders.items():
             await self._add_blobs(session, message_id, digests)
             yield self._writer.take()
         for digest in files:
             async for chunk in self._add_file(session, digest):
+                yield chunk
+        self._has_files |= bool(deltas)
+        for digest in dict.fromkeys(change.digest for delta in deltas for change in delta.changes if change.digest is not None):
+            async for chunk in self._add_bytes(session, digest, self._source.files(session).read):
                 yield chunk
 
     def _add_page(
@@ -194,12 +211,17 @@ class _Outgoing:
 
     async def _add_file(self, session: Session, digest: str) -> AsyncIterator[bytes]:
         self._attached = True
+        attachments = self._source.store.container(session.container_id).attachments
+        async for chunk in self._add_bytes(session, digest, attachments.read):
+            yield chunk
+
+    async def _add_bytes(self, session: Session, digest: str, read: ReadChunk) -> AsyncIterator[bytes]:
         if digest in self._blobs:
             return
         self._blobs.add(digest)
-        files, number = self._source.store.container(session.container_id).attachments, 0
+        number = 0
         with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
-            while chunk := await files.read(digest, number):
+            while chunk := await read(digest, number):
                 number += 1
                 await _in_thread(member.add, chunk)
                 yield self._writer.take()
@@ -220,5 +242,5 @@ class _Outgoing:
             turns=self._turns,
             blobs=len(self._blobs),
         )
-        self._writer.finish(counts, attachments=self._attached)
+        self._writer.finish(counts, attachments=self._attached, files=self._has_files)
         return self._writer.take()

@@ -10,17 +10,19 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.validation import explain
-from agentvm.model.attachment import reference_to, referred_digest
+from agentvm.model.attachment import is_digest, reference_to, referred_digest
 from agentvm.model.base import Record
+from agentvm.model.ids import MessageId
 from agentvm.model.image import Image
 from agentvm.model.message import FilePart, ImagePart, Message, parts_of
 from agentvm.model.session import Session
+from agentvm.model.session_file import FileChange, FileDelta, file_path
 from agentvm.model.turn import Turn
 from agentvm.sessions.bounds import count_values
 
@@ -31,6 +33,7 @@ TIME_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 Json = dict[str, Any]
+F = TypeVar("F", bound="FileLine")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -73,6 +76,44 @@ def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[byt
             del shown["data"]
             shown["blob"] = digests[-1]
     return _encode({"type": "message", "message": said}) + b"\n", digests
+
+
+class FileLine(Record):
+    """A change of a file of the session, in order. Without `blob` the file was deleted."""
+
+    path: str
+    blob: str | None = None
+    size: int = 0
+    executable: bool = False
+    at: int
+    after: MessageId | None = None
+    """The message that the change came with; None for one that stands from the beginning."""
+
+
+def of_file(delta: FileDelta) -> bytes:
+    return b"".join(
+        _encode({"type": "file", "file": FileLine(blob=change.digest, after=delta.message_id, at=delta.at, **_named(change))})
+        + b"\n"
+        for change in delta.changes
+    )
+
+
+def _named(change: FileChange) -> Json:
+    return {"path": change.path, "size": change.size, "executable": change.executable}
+
+
+def to_file(said: Json) -> FileLine:
+    file: FileLine = _exactly(said, FileLine)
+    return check_file(file)
+
+
+def check_file(file: F) -> F:
+    _check(file.at, *(() if file.after is None else (file.after,)))
+    if file_path(file.path) != file.path:
+        raise Unfit("the path is not in canonical form", "file.path")
+    if file.size < 0 or (file.blob is not None and not is_digest(file.blob)):
+        raise Unfit("a file has a digest and a size", "file.blob")
+    return file
 
 
 def blobs_of(message: Message) -> dict[str, bytes]:

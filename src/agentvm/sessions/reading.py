@@ -145,6 +145,7 @@ class _Reader:
         self._spool = spool
         self._most_attached = most_attached
         self._attach: line.Attach | None = None
+        self._has_files = False
         self._most_bytes = self._left = most_bytes
         self._blobs: dict[str, File] = {}
         self._used: set[str] = set()
@@ -153,6 +154,7 @@ class _Reader:
         self._check_members()
         manifest = self._manifest()
         self._attach = self._add_attachment if manifest.format > 1 else None
+        self._has_files = manifest.format > 2
         files = {file.name: file for file in manifest.files}
         self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": one for name, one in files.items() if name.startswith(BLOBS)}
         ours = [IMAGES, *(session_file(number) for number in range(1, manifest.counts.sessions + 1))]
@@ -201,7 +203,7 @@ class _Reader:
             count_values(body, MAX_HEAD_VALUES)
             said = msgspec.json.decode(body, type=_Said).format
             if said not in FORMATS:
-                known = f"the format is {shorten(repr(said))}; this server reads 1 and 2"
+                known = f"the format is {shorten(repr(said))}; this server reads 1 to 3"
                 raise invalid(f"{known}: use a newer AgentVM", MANIFEST)
             manifest = msgspec.json.decode(body, type=ArchiveManifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -239,6 +241,9 @@ class _Reader:
             elif kind == "message":
                 message = self._place(file.name, number, partial(line.to_message, blob=self._blob, attach=self._attach), said)
                 self._place(file.name, number, self._spool.add_message, message)
+            elif kind == "file" and self._has_files:
+                change = self._place(file.name, number, line.to_file, said)
+                self._place(file.name, number, partial(self._spool.add_change, read=self._blob_of_file), change)
             else:
                 raise invalid(f"unknown type: {shorten(kind)}", file.name, number, "type")
         if session is None:
@@ -304,6 +309,9 @@ class _Reader:
             raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)
         self._used.add(digest)
         return body
+
+    def _blob_of_file(self, digest: str) -> bytes:
+        return self._blob(digest, most=BLOB_MAX_BYTES)
 
     def _add_attachment(self, digest: str, media_type: object, name: object) -> None:
         file = self._blobs.get(digest)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from agentvm.errors.archive import ArchiveTooLarge
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import check_container_id
 from agentvm.model.image import Image
 from agentvm.model.message import Message
@@ -20,10 +20,10 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.sessions import bounds
 from agentvm.sessions.archive import Counts
-from agentvm.sessions.line import Unfit
+from agentvm.sessions.line import FileLine, Unfit
 from agentvm.storage.attachments import Upload
 
-IMAGE, SESSION, TURN, MESSAGE, FILE = b"i", b"s", b"t", b"m", b"f"
+IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE = b"i", b"s", b"t", b"m", b"f", b"c"
 LENGTH_BYTES = 8
 HEAD_BYTES = 1 + LENGTH_BYTES
 
@@ -35,6 +35,12 @@ class SpooledFile(Record):
     size: int
     media_type: str
     name: str | None = None
+    has_body: bool = False
+
+
+class SpooledChange(FileLine):
+    """A change of a file of the session; its bytes follow, if they are the first with that digest."""
+
     has_body: bool = False
 
 
@@ -73,6 +79,7 @@ class Spool:
         self._session_bytes = 0
         self._attached: set[tuple[str, str]] = set()
         self._bodies: dict[str, int] = {}
+        self._changes = 0
         self._messages: set[str] = set()
         self._turns: set[str] = set()
         self._client_keys: set[str] = set()
@@ -146,6 +153,23 @@ class Spool:
             self.size += size
             self.file.write(body)
         self._attached.add((where, digest))
+
+    def add_change(self, file: FileLine, read: Callable[[str], bytes]) -> None:
+        """A change of a file, behind the messages of its session."""
+        if file.after is not None and file.after not in self._messages:
+            raise Unfit(f"the session has no message {file.after}", "file.after")
+        self._changes += 1
+        if self._changes > bounds.MAX_FILE_CHANGES:
+            raise ArchiveTooLarge(f"There are more than {bounds.MAX_FILE_CHANGES:,} changes of files; nothing was written")
+        body = None if file.blob is None or file.blob in self._bodies else read(file.blob)
+        if file.blob is not None and body is not None:
+            self._bodies[file.blob] = len(body)
+        if file.blob is not None and self._bodies[file.blob] != file.size:
+            raise Unfit("the size is not that of the bytes", "file.size")
+        self._put(CHANGE, record_from(SpooledChange, file, has_body=body is not None))
+        if body is not None:
+            self.size += len(body)
+            self.file.write(body)
 
     def check(self) -> None:
         """To be asked when all is there."""

@@ -19,13 +19,14 @@ from agentvm.model.ids import ContainerId, MessageId, SessionId, check_container
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
+from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.turn import Turn
 from agentvm.sessions import bounds, line
 from agentvm.sessions.archive import BLOB_MAX_BYTES, Counts
 from agentvm.sessions.placement import Placement
-from agentvm.sessions.spool import FILE, HEAD_BYTES, IMAGE, MESSAGE, SESSION, TURN, Heads, SpooledFile
+from agentvm.sessions.spool import CHANGE, FILE, HEAD_BYTES, IMAGE, MESSAGE, SESSION, TURN, Heads, SpooledChange, SpooledFile
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, Continued, Present, Said
 
 BATCH_MAX = 256
 """Messages and turns in one batch."""
@@ -37,6 +38,7 @@ _sessions = msgspec.json.Decoder(Session)
 _turns = msgspec.json.Decoder(Turn)
 _messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _files = msgspec.json.Decoder(SpooledFile)
+_changes = msgspec.json.Decoder(SpooledChange)
 
 
 class _Named(msgspec.Struct):
@@ -108,6 +110,7 @@ class Staged:
         self.counts = Counts()
         self.size = 0
         self._files: dict[tuple[ContainerId, str], SpooledFile] = {}
+        self._changes = 0
         self._bodies: dict[str, int] = {}
         """Where the bytes of each attachment begin."""
         try:
@@ -174,7 +177,7 @@ class Staged:
     def _load(self, placement: Placement) -> Iterator[Carried]:
         image: Carried | None = None
         session: Session | None = None
-        batch, known, given = _Batch(), 0, set[tuple[str, str]]()
+        batch, known, given, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
         for head in self._heads(0):
             if head.kind in (IMAGE, SESSION) or batch.is_full:
                 yield from batch.take()
@@ -193,15 +196,21 @@ class Staged:
                     image = None
                 begun = placement.known.get(session.session_id)
                 known = 0 if begun is None else begun.messages
+                # Changes of files that are of no message are there, too.
+                old = set() if begun is None else {None}
                 yield self._begun(session, placement, known)
             elif session is None:
                 continue
             elif head.kind == TURN:
                 batch.turns.append(placement.turn(session.session_id, self._turn(head)))
                 batch.size += head.size
+            elif head.kind == CHANGE:
+                yield from batch.take()
+                yield from self._changed(head, old, given)
             elif head.kind == MESSAGE:
                 known -= 1
                 if known >= 0:
+                    old.add(_named.decode(self._body(head)).id)
                     continue
                 message = placement.message(session.session_id, self._message(head))
                 for attached in self._attached(session.container_id, message, given):
@@ -224,14 +233,26 @@ class Staged:
             file = self._files.get((container_id, digest))
             if file is None or (container_id, digest) in given:
                 continue
-            body = None if ("", digest) in given else self._bytes_of(file)
+            body = None if ("", digest) in given else self._bytes_of(file.digest, file.size)
             given |= {("", digest), (container_id, digest)}
             yield Attached(digest, file.size, Upload(media_type=file.media_type, name=file.name), body)
 
-    def _bytes_of(self, file: SpooledFile) -> bytes:
-        body = self._read(self._bodies[file.digest], file.size)
-        if line.digest_of(body) != file.digest:
-            raise line.Unfit(f"the bytes of {file.digest} are others")
+    def _changed(self, head: _Head, old: set[str | None], given: set[tuple[str, str]]) -> Iterator[ChangedFile]:
+        """Yields a change of a file, unless the message that it came with is here already."""
+        file = line.check_file(_changes.decode(self._body(head)))
+        if file.after in old:
+            return
+        change = FileChange(path=file.path, digest=file.blob, size=file.size, executable=file.executable)
+        body = None
+        if file.blob is not None and ("", file.blob) not in given:
+            given.add(("", file.blob))
+            body = self._bytes_of(file.blob, file.size)
+        yield ChangedFile(FileDelta(message_id=file.after, changes=(change,), at=file.at), body)
+
+    def _bytes_of(self, digest: str, size: int) -> bytes:
+        body = self._read(self._bodies[digest], size)
+        if line.digest_of(body) != digest:
+            raise line.Unfit(f"the bytes of {digest} are others")
         return body
 
     def _scan(self) -> None:
@@ -248,6 +269,8 @@ class Staged:
                 raise line.Unfit("something is said before there is a session")
             elif head.kind == FILE:
                 self._add_file(session, head)
+            elif head.kind == CHANGE:
+                self._add_change(session, head)
             else:
                 session.messages += head.kind == MESSAGE
                 session.turns += head.kind == TURN
@@ -285,6 +308,18 @@ class Staged:
             raise line.Unfit("an attachment has no bytes")
         self._files[session.container_id, file.digest] = file
 
+    def _add_change(self, session: StagedSession, head: _Head) -> None:
+        change = line.check_file(_changes.decode(self._body(head)))
+        self._changes += 1
+        if change.size > BLOB_MAX_BYTES or self._changes > bounds.MAX_FILE_CHANGES:
+            raise line.Unfit("a file is too large, or there are too many changes")
+        if change.blob is not None and change.has_body:
+            self._bodies.setdefault(change.blob, head.at + head.size)
+            self.size += change.size
+            session.size += change.size
+        elif change.blob is not None and change.blob not in self._bodies:
+            raise line.Unfit("a file has no bytes")
+
     def _image(self, head: _Head) -> Image:
         return line.check_image(_images.decode(self._body(head)))
 
@@ -305,12 +340,13 @@ class Staged:
         while at < self._end:
             raw = self._read(at, HEAD_BYTES)
             head = _Head(raw[:1], at + HEAD_BYTES, int.from_bytes(raw[1:], "big"))
-            if head.kind not in (IMAGE, SESSION, TURN, MESSAGE, FILE) or head.size > bounds.MAX_MESSAGE_BYTES:
+            if head.kind not in (IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE) or head.size > bounds.MAX_MESSAGE_BYTES:
                 raise line.Unfit("a record is too long, or of no kind")
             yield head
             at = head.at + head.size
-            if head.kind == FILE and (file := _files.decode(self._body(head))).has_body:
-                at += max(0, file.size)
+            if head.kind in (FILE, CHANGE):
+                file = (_files if head.kind == FILE else _changes).decode(self._body(head))
+                at += max(0, file.size) if file.has_body else 0
 
     def _body(self, head: _Head) -> bytes:
         body = self._read(head.at, head.size)

@@ -9,6 +9,7 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
+from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import Upload
 
@@ -53,6 +54,14 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """A change of a file of the session that came last before it. Without its bytes if they have come before."""
+
+    delta: FileDelta
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Present:
     """An image that the tenant has already, in that container. It stays as it is; the sessions behind it become its own."""
 
@@ -70,8 +79,8 @@ class Continued:
     last: MessageId | None
 
 
-Carried = Image | Present | Session | Continued | Said | Attached
-"""The items of an import, in order: an image, then its sessions, each with its files before its messages."""
+Carried = Image | Present | Session | Continued | Said | Attached | ChangedFile
+"""The items of an import, in order: an image, then its sessions, each with attachments before its messages and files behind."""
 
 
 @dataclass(frozen=True, slots=True)

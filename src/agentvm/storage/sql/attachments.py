@@ -237,7 +237,7 @@ class AttachmentStore(Scope):
 
 def attach(connection: Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int) -> bool:
     """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
-    blob_key = _put_blob(connection, digest, size, chunks)
+    blob_key = put_blob(connection, digest, size, chunks)
     # 0 means something else.
     since = max(now, 1)
     if connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key)):
@@ -250,7 +250,7 @@ def attach_arriving(
     connection: Connection, key: Key, blob: tuple[str, int, Iterator[bytes]], upload: Upload, now: int, arrival_key: int
 ) -> None:
     """Adds an attachment of an arrival, unless the container has it: then that one stays as it is."""
-    blob_key = _put_blob(connection, *blob)
+    blob_key = put_blob(connection, *blob)
     row = (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, max(now, 1), arrival_key)
     connection.execute(_ADD, row)
 
@@ -263,7 +263,7 @@ def drop_arriving_attachments(connection: Connection, arrival_key: int) -> bool:
     return bool(dropped)
 
 
-def _put_blob(connection: Connection, digest: str, size: int, chunks: Iterator[bytes]) -> int:
+def put_blob(connection: Connection, digest: str, size: int, chunks: Iterator[bytes]) -> int:
     """The key of the bytes; the chunks are taken only if nobody has brought them before."""
     for (blob_key,) in connection.fetch(_FIND_BLOB, (digest,)):
         return int(blob_key)

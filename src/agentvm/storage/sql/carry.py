@@ -27,7 +27,11 @@ WITH said AS (
 )
 SELECT (SELECT {total("length(body)")} FROM said)
      + (SELECT {total("size")} FROM blobs WHERE blob_key IN (
-            SELECT blob_key FROM said JOIN message_attachments USING (position) JOIN attachments USING (attachment_key)))
+            SELECT blob_key FROM said JOIN message_attachments USING (position) JOIN attachments USING (attachment_key)
+            UNION
+            SELECT blob_key FROM sessions JOIN standing_changes USING (session_key)
+            WHERE tenant_id = ?1 AND container_id = ?2 AND (CAST(?3 AS TEXT) IS NULL OR session_id = ?3)
+              AND deleted_at IS NULL))
 """
 _LAST = """
 SELECT coalesce(max(position), 0) FROM sessions JOIN messages USING (session_key)

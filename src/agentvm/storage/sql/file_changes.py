@@ -11,7 +11,7 @@ import msgspec
 from agentvm.errors import ConstraintFailed
 from agentvm.model.ids import MessageId, SessionId
 from agentvm.model.session_file import FileChange, FileDelta
-from agentvm.storage.sql.attachments import DROPPED_BYTES_MAX, DROPPED_MAX, IS_UNUSED, NOTED_MAX, drop_blob
+from agentvm.storage.sql.attachments import DROPPED_BYTES_MAX, DROPPED_MAX, IS_UNUSED, NOTED_MAX, drop_blob, put_blob
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.rows import Key
@@ -61,6 +61,16 @@ def write_files(deltas: Sequence[FileDelta]) -> Callable[[Connection, Any], None
                 _write_change(connection, session_key, position, change, delta.at)
 
     return work
+
+
+def write_arriving_change(connection: Connection, session_key: int, delta: FileDelta, chunks: Sequence[bytes]) -> None:
+    """Adds a change of an import; the chunks, which must be those of its bytes, are taken only if nobody has them."""
+    (change,) = delta.changes
+    # Bytes that have come before are there, or the change is refused.
+    if change.digest is not None and (chunks or not change.size):
+        put_blob(connection, change.digest, change.size, iter(chunks))
+    position = 0 if delta.message_id is None else _position(connection, session_key, delta.message_id)
+    _write_change(connection, session_key, position, change, delta.at)
 
 
 def _position(connection: Connection, session_key: Any, message_id: MessageId | None) -> int:

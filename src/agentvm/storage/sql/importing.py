@@ -19,7 +19,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK_BYTES
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, Continued, Present, Said
 from agentvm.storage.sql.arrivals import Arrival, open_arrival
 from agentvm.storage.sql.attachments import (
     PIECE_CHUNKS_MAX,
@@ -33,6 +33,7 @@ from agentvm.storage.sql.connection import Connection, Database, Work, snapshot
 from agentvm.storage.sql.container import insert_image, insert_session
 from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
+from agentvm.storage.sql.file_changes import write_arriving_change
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import refuse_deleted
@@ -206,6 +207,11 @@ class _Import:
                         yield piece
                     yield from self._file_pieces(self._session, item)
                     piece = []
+                case ChangedFile() if self._session is not None:
+                    if piece:
+                        yield piece
+                    yield from self._change_pieces(self._session, item)
+                    piece = []
                 case Said() if self._session is not None:
                     turns = item.turns
                     for messages in cut(item.messages) or [()]:
@@ -274,13 +280,9 @@ class _Import:
         turn_rows = [TURN.encode(msgspec.structs.replace(turn, parked_at=None)) for turn in turns]
 
         def work(connection: Connection) -> None:
-            self._enter(connection, session.container_id)
-            find = _RANGE if isinstance(item, Continued) else _ADDED
-            place = connection.fetch(find, (self._tenant_id, session.session_id, self._arrival_key))
-            if not place:
-                raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
-            session_key = place[0][0]
-            if isinstance(item, Continued) and connection.fetch(_HAS_LATER, place[0]):
+            place = self._find(connection, item)
+            session_key = place[0]
+            if isinstance(item, Continued) and connection.fetch(_HAS_LATER, place):
                 _refuse([(session.session_id,)])
             update = _SAID_IN_RANGE if isinstance(item, Continued) else _SAID_IN_SESSION
             entries = self._add(connection, session_key, session, prepared, extend=isinstance(item, Continued))
@@ -290,6 +292,16 @@ class _Import:
             connection.many(_ADD_TURN, ((session_key, self._arrival_key, *row) for row in turn_rows))
 
         return work
+
+    def _find(self, connection: Connection, item: Session | Continued) -> tuple[Any, ...]:
+        """The key of a session that arrives, and the last of its messages if it was here before."""
+        session = item.session if isinstance(item, Continued) else item
+        self._enter(connection, session.container_id)
+        find = _RANGE if isinstance(item, Continued) else _ADDED
+        place = connection.fetch(find, (self._tenant_id, session.session_id, self._arrival_key))
+        if not place:
+            raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
+        return place[0]
 
     def _add(
         self, connection: Connection, session_key: int, session: Session, prepared: Sequence[PreparedMessage], *, extend: bool
@@ -305,32 +317,50 @@ class _Import:
         return [entry for _, entry in added]
 
     def _file_pieces(self, item: Session | Continued, file: Attached) -> Iterator[Piece]:
-        """A large file comes in several commits, and belongs to nobody until the last."""
         session = item.session if isinstance(item, Continued) else item
-        body = file.body or b""
-        chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+        chunks = _chunks(file.body)
+        put = partial(self._put_file, session=session, file=file, chunks=chunks)
+        yield from self._blob_pieces(file.digest, file.size, chunks, put)
+
+    def _change_pieces(self, item: Session | Continued, file: ChangedFile) -> Iterator[Piece]:
+        (change,) = file.delta.changes
+        chunks = _chunks(file.body)
+        put = partial(self._put_change, item=item, file=file, chunks=chunks)
+        yield from self._blob_pieces(change.digest or "", change.size, chunks, put)
+
+    def _blob_pieces(self, digest: str, size: int, chunks: Sequence[bytes], put: Work[None]) -> Iterator[Piece]:
+        """A large file comes in several commits, and belongs to nobody until the last."""
         if len(chunks) <= PIECE_CHUNKS_MAX:
-            yield [partial(self._put_file, session=session, file=file, chunks=chunks)]
+            yield [put]
             return
-        yield [partial(self._begin_file, file=file)]
+        yield [partial(self._begin_file, size=size)]
         for first in range(0, len(chunks), PIECE_CHUNKS_MAX):
             yield [partial(self._add_to_file, first=first, chunks=chunks[first : first + PIECE_CHUNKS_MAX])]
         # All chunks once more: they are taken if the import took longer than the grace of what nobody has yet.
-        yield [partial(self._complete_file, file=file), partial(self._put_file, session=session, file=file, chunks=chunks)]
+        yield [partial(self._complete_file, digest=digest), put]
         self._blob_key = None
 
-    def _begin_file(self, connection: Connection, file: Attached) -> None:
-        self._blob_key = begin_blob(connection, file.size, self._now)
+    def _begin_file(self, connection: Connection, size: int) -> None:
+        self._blob_key = begin_blob(connection, size, self._now)
 
     def _add_to_file(self, connection: Connection, first: int, chunks: Sequence[bytes]) -> None:
         if self._blob_key is not None:
             add_chunks(connection, self._blob_key, first, chunks)
 
-    def _complete_file(self, connection: Connection, file: Attached) -> None:
+    def _complete_file(self, connection: Connection, digest: str) -> None:
         if self._blob_key is not None:
-            complete_blob(connection, self._blob_key, file.digest)
+            complete_blob(connection, self._blob_key, digest)
 
     def _put_file(self, connection: Connection, session: Session, file: Attached, chunks: Sequence[bytes]) -> None:
         self._enter(connection, session.container_id)
         key, blob = (self._tenant_id, session.container_id), (file.digest, file.size, iter(chunks))
         attach_arriving(connection, key, blob, file.upload, self._now, self._arrival_key)
+
+    def _put_change(
+        self, connection: Connection, item: Session | Continued, file: ChangedFile, chunks: Sequence[bytes]
+    ) -> None:
+        write_arriving_change(connection, self._find(connection, item)[0], file.delta, chunks)
+
+
+def _chunks(body: bytes | None) -> list[bytes]:
+    return [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)] if body else []
