@@ -11,6 +11,8 @@ from tests.cli.fake_server import answering, refusing
 from agentvm.cli import checks
 from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSettings, ServerConfig, SystemSettings
 from agentvm.model.secret import Secret
+from agentvm.model.tier_settings import DockerSettings, RemoteSettings
+from agentvm.model.tool_settings import ToolSettings
 from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
 KEY = Secret("sk-hidden")
@@ -243,7 +245,7 @@ def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examine
     config = ServerConfig(llm=LlmSettings(model="mystery"), system=SystemSettings(data_dir=MEMORY, port=0))
     findings = {finding.name: finding.status for finding in checks.examine(config)}
     # Of sandboxes, which depend on the machine, below.
-    for name in ("sandbox", "landlock", "seccomp", "cgroup", "engines"):
+    for name in ("sandbox", "landlock", "seccomp", "cgroup", "engines", "tier isolate"):
         findings.pop(name, None)
     assert findings == {
         "python": "ok",
@@ -260,6 +262,16 @@ def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examine
 def test_the_walls_of_this_machine_are_told() -> None:
     config = ServerConfig(system=SystemSettings(data_dir=MEMORY))
     findings = {finding.name: finding for finding in checks.check_sandboxes(config)}
-    assert "sandbox" in findings
+    assert {"sandbox", "tier isolate"} <= findings.keys()
     assert all(finding.remedy for finding in findings.values() if finding.status != "ok")
     assert {finding.status for finding in findings.values()} <= {"ok", "warn"}
+
+
+def test_a_tier_that_was_asked_for_and_is_not_there_is_a_warning_with_the_remedy() -> None:
+    docker, remote = DockerSettings(socket="/no/engine.sock"), RemoteSettings(url="http://127.0.0.1:9")
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), tools=ToolSettings(docker=docker, remote=remote))
+    findings = {finding.name: finding for finding in checks.check_sandboxes(config)}
+    assert "/no/engine.sock" in findings["tier container"].text
+    assert "tools.remote" in findings["tier remote"].text
+    for name in ("tier container", "tier remote"):
+        assert (findings[name].status, bool(findings[name].remedy)) == ("warn", True)

@@ -66,3 +66,12 @@ def test_every_item_is_taken_once_in_its_tenants_order_and_no_tenant_twice_befor
                     others.append(served)
             since[served] = []
         assert len(queue) == sum(map(len, expected.values()))
+
+
+def test_a_tenant_that_is_postponed_goes_behind_all_others() -> None:
+    queue = FairQueue[str, int]()
+    for key in ("a", "b", "c"):
+        queue.put(key, 1)
+    queue.postpone("a")
+    queue.postpone("nobody")
+    assert [taken[0] for taken in (queue.take(), queue.take(), queue.take()) if taken is not None] == ["b", "c", "a"]

@@ -81,3 +81,45 @@ async def test_a_tier_without_slots_has_no_bound() -> None:
 def test_there_are_two_slots_for_each_core() -> None:
     assert default_slots() >= 2
     assert default_slots() % 2 == 0
+
+
+async def ticks_of_neighbours(load: int) -> int:
+    """Turns of the tier, each as long as a job, until eight tenants have run twenty jobs each beside one with this load."""
+    slots, running, left = TierSlots({"process": 4}), list[anyio.Event](), [8]
+
+    async def job(tenant: str) -> None:
+        async with slots.hold("process", tenant, 10**6):
+            ended = anyio.Event()
+            running.append(ended)
+            await ended.wait()
+
+    async def repeat(tenant: str, count: int) -> None:
+        for _ in range(count):
+            await job(tenant)
+
+    async def neighbour(tenant: str) -> None:
+        await repeat(tenant, 20)
+        left[0] -= 1
+
+    async with anyio.create_task_group() as tasks:
+        # As many at a time as one tenant may have: in slots, and in the queue.
+        for _ in range(min(load, TENANT_QUEUE_MAX)):
+            tasks.start_soon(repeat, "greedy", 20 * load)
+        for number in range(8):
+            tasks.start_soon(neighbour, f"neighbour {number}")
+        ticks = 0
+        await anyio.wait_all_tasks_blocked()
+        while left[0]:
+            ticks += 1
+            for ended in running[:]:
+                running.remove(ended)
+                ended.set()
+            await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    return ticks
+
+
+async def test_a_tenant_at_a_thousand_times_the_load_costs_its_neighbours_a_tenth_at_most() -> None:
+    usual, loaded = await ticks_of_neighbours(1), await ticks_of_neighbours(1000)
+    assert usual >= 8 * 20 / 4
+    assert loaded <= usual * 1.1

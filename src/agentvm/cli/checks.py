@@ -28,6 +28,7 @@ from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_pa
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
+from agentvm.model.tier import Offer
 from agentvm.observability.console import LEVELS, check_level
 from agentvm.storage.engine import lock_data_dir, open_to_others
 from agentvm.tenants.keys import parse_key
@@ -254,19 +255,35 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
 
 
 def check_sandboxes(config: ServerConfig) -> Iterator[Finding]:
-    """Starts the launcher of sandboxes as a server would, which tries every wall."""
+    """Starts the launcher of sandboxes as a server would, which tries every wall, and asks the other tiers."""
     # Late: no other command needs any of it.
     from agentvm.errors.tool import TierBroken
     from agentvm.tiers.launcher_host import LauncherSettings
-    from agentvm.tiers.probe import describe, probe
+    from agentvm.tiers.opening import probe_others
+    from agentvm.tiers.probe import NO_LAUNCHER, describe, offer_of, probe
+    from agentvm.tools.remote_server import open_remote_server
 
+    jail = NO_LAUNCHER
     try:
         report = anyio.run(probe, LauncherSettings(rootfs=config.tools.rootfs, first_uid=config.tools.uids))
     except TierBroken as error:
-        yield Finding("sandbox", "warn", str(error), "Code tools need Linux; everything else works without.")
-        return
-    for line in describe(report):
-        yield Finding(line.name, "ok" if line.stands else "warn", line.text, line.remedy)
+        yield Finding("sandbox", "warn", str(error), "Code tools need Linux, or another tier; everything else works without.")
+    else:
+        jail = offer_of(report)
+        for line in describe(report):
+            yield Finding(line.name, "ok" if line.stands else "warn", line.text, line.remedy)
+    for offer in anyio.run(probe_others, config, jail, open_remote_server):
+        yield _tier_finding(offer)
+
+
+def _tier_finding(offer: Offer) -> Finding:
+    """A tier that nobody has asked for is not missed."""
+    if not offer.missing:
+        return Finding(f"tier {offer.tier}", "ok", ", ".join(sorted(offer.engines)))
+    if offer.tier == "isolate":
+        return Finding("tier isolate", "ok", f"not here: {offer.missing}")
+    remedy = "Until then code that needs this tier is refused; a weaker one never replaces it."
+    return Finding(f"tier {offer.tier}", "warn", offer.missing, remedy)
 
 
 def check_port(host: str, port: int) -> Finding:

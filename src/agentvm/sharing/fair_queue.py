@@ -54,6 +54,11 @@ class FairQueue(Generic[K, T]):
                 return key, item
         return None
 
+    def postpone(self, key: K) -> None:
+        """Puts a tenant behind all others, as if its items had come only now."""
+        if key in self._queues:
+            self._queues.move_to_end(key)
+
     def discard(self, key: K, item: T) -> bool:
         """Removes an item that is no longer needed. False when it is not there, for example because it was taken."""
         queue = self._queues.get(key)

@@ -48,8 +48,10 @@ class FairSlots:
     The key None is the server's own work; no share bounds it.
     """
 
-    def __init__(self, capacity: int, *, share: int | None = None) -> None:
+    def __init__(self, capacity: int, *, share: int | None = None, idle_first: bool = False) -> None:
+        """With `idle_first` tenants that hold nothing go first, by their last release: waiting ahead gains nothing."""
         self.capacity = capacity
+        self._idle_first = idle_first
         self.share = capacity if share is None else min(share, capacity)
         self._free = capacity
         self._held: Counter[Hashable] = Counter()
@@ -95,6 +97,8 @@ class FairSlots:
         self._held[key] -= size
         if not self._held[key]:
             del self._held[key]
+        if self._idle_first:
+            self._line.postpone(key)
         self._serve()
 
     def _leave(self, key: Hashable, waiter: _Waiter) -> None:
@@ -111,7 +115,8 @@ class FairSlots:
     def _serve(self) -> None:
         while self._line:
             passed: list[_Waiter] = []
-            item = self._line.take(partial(self._fits, passed))
+            item = self._line.take(self._is_idle) if self._idle_first else None
+            item = item or self._line.take(partial(self._fits, passed))
             if item is None:
                 return
             key, waiter = item
@@ -119,6 +124,9 @@ class FairSlots:
                 other.passed += 1
             self._grant(key, waiter.size)
             waiter.granted.set()
+
+    def _is_idle(self, key: Hashable, waiter: _Waiter) -> bool:
+        return not self._held[key] and waiter.size <= self._free
 
     def _grant(self, key: Hashable, size: int) -> None:
         self._free -= size

@@ -143,20 +143,7 @@ class IsolateTier:
         return tuple(self._workers)
 
     async def offer(self) -> Offer:
-        engines = installed_engines()
-        if not engines:
-            return Offer(tier="isolate", missing=_REMEDY)
-        jail = await self._jail.offer()
-        if jail.missing:
-            return Offer(tier="isolate", missing=jail.missing)
-        return Offer(
-            tier="isolate",
-            engines=engines,
-            walls=jail.walls | {"interpreter"},
-            enforces=jail.enforces,
-            max_disk_bytes=_WORKER_LIMITS.disk_bytes,
-            start_ms=START_MS,
-        )
+        return isolate_offer(await self._jail.offer())
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
         if job.engine not in installed_engines() or job.network:
@@ -221,6 +208,21 @@ class IsolateTier:
         worker.over.set()
         with anyio.CancelScope(shield=True):
             await worker.gone.wait()
+
+
+def isolate_offer(jail: Offer) -> Offer:
+    """The offer of the tier on a machine with these jails."""
+    engines = installed_engines()
+    if not engines or jail.missing:
+        return Offer(tier="isolate", missing=jail.missing if engines else _REMEDY)
+    return Offer(
+        tier="isolate",
+        engines=engines,
+        walls=jail.walls | {"interpreter"},
+        enforces=jail.enforces,
+        max_disk_bytes=_WORKER_LIMITS.disk_bytes,
+        start_ms=START_MS,
+    )
 
 
 def installed_engines() -> frozenset[str]:

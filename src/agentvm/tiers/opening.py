@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 from agentvm.model.ids import Clock
 from agentvm.model.public_address import AddressRules
 from agentvm.model.settings import MEMORY, Settings
-from agentvm.model.tier import TierName
+from agentvm.model.tier import Offer, TierName
 from agentvm.model.tier_settings import RemoteSettings
 from agentvm.model.tool_settings import PackageSettings
 from agentvm.tiers.base import RemoteAsk, Tier
-from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, open_container_tier
+from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, ContainerTier, open_container_tier
+from agentvm.tiers.docker_api import open_docker_api
 from agentvm.tiers.egress import EgressPolicy
-from agentvm.tiers.isolate import WORKERS_MAX, open_isolate_tier
+from agentvm.tiers.isolate import WORKERS_MAX, isolate_offer, open_isolate_tier
 from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.layers import LayerSettings
 from agentvm.tiers.process import open_process_tier
@@ -57,6 +58,18 @@ async def open_tiers(settings: Settings, clock: Clock, connect: Connect | None =
             tiers.append(RemoteTier(ask, urlsplit(tools.remote.url).hostname or ""))
         slots: dict[TierName, int] = {"isolate": WORKERS_MAX, "process": tools.slots or default_slots(), "container": SLOTS_MAX}
         yield OpenTiers(tuple(tiers), slots)
+
+
+async def probe_others(settings: Settings, jail: Offer, connect: Connect) -> tuple[Offer, ...]:
+    """Offers of the tiers besides `process`, whose offer is `jail`. Nothing is started, and nothing is deleted."""
+    offers = [isolate_offer(jail)]
+    if (containers := container_settings(settings)) is not None:
+        async with open_docker_api(containers.socket) as api:
+            offers.append(await ContainerTier(api, containers, lambda: 0).offer())
+    if settings.tools.remote.url is not None:
+        async with connect(settings.tools.remote) as ask:
+            offers.append(await RemoteTier(ask, urlsplit(settings.tools.remote.url).hostname or "").offer())
+    return tuple(offers)
 
 
 def container_settings(settings: Settings) -> ContainerSettings | None:

@@ -30,7 +30,10 @@ class TierSlots:
     """Used from one event loop."""
 
     def __init__(self, capacity: Mapping[TierName, int]) -> None:
-        self._slots = {tier: FairSlots(number, share=max(1, round(number * _SHARE_RATIO))) for tier, number in capacity.items()}
+        self._slots = {
+            tier: FairSlots(number, share=max(1, round(number * _SHARE_RATIO)), idle_first=True)
+            for tier, number in capacity.items()
+        }
         self._waiting: dict[tuple[TierName, Hashable], int] = {}
 
     def free(self, tier: TierName) -> int:
