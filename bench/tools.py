@@ -1,10 +1,11 @@
-"""Tools — what a call costs beside its floor: a built-in call, an HTTP tool, an MCP server over pipes and over HTTP.
+"""Tools — what a call costs beside its floor: a built-in call, an HTTP tool, an MCP server, a program that is run again.
 
     python -m bench.tools [--calls 500] [--rounds 5]
 
 The floors are measured in the same process and in turn with the calls: a bare coroutine, a raw POST with the same HTTP client
-over a kept connection, and a line echoed by a program over its pipes. Trust the ratios; times depend on the machine and on what
-else it does. The least of the rounds counts, since anything else is somebody else's work.
+over a kept connection, a line echoed by a program over its pipes, and a program in a sandbox that calls nothing. Trust the
+ratios; times depend on the machine and on what else it does. The least of the rounds counts, since anything else is somebody
+else's work.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -26,9 +27,16 @@ import uvicorn
 from anyio.abc import Process
 
 from agentvm.drivers.base import ToolSpec
+from agentvm.model.ids import TurnId
+from agentvm.model.message import ToolCall
+from agentvm.model.program import ProgramCall
 from agentvm.model.public_address import AddressRules
+from agentvm.model.tier import Job
+from agentvm.model.wait import fingerprint_of
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.resources.tool_entry import parse_mcp
+from agentvm.runtime.programs import Program
+from agentvm.tiers.process import ProcessTier, open_process_tier
 from agentvm.tools.base import CallableTool, CallContext, Caller, CallResult, CallTraits, text_result
 from agentvm.tools.http import HttpTool
 from agentvm.tools.mcp.pool import McpPool
@@ -58,6 +66,9 @@ for line in sys.stdin:
         sys.stdout.flush()
 """
 
+PROGRAM_CALLS = 10
+PROGRAM = f"total = 0\nfor n in range({PROGRAM_CALLS}):\n    total += {{}}\nprint(total)"
+
 Call = Callable[[], Awaitable[object]]
 
 
@@ -71,8 +82,11 @@ class Pair:
     goal: str
     times: list[tuple[float, float]] = field(default_factory=list)
     floors: list[tuple[float, float]] = field(default_factory=list)
+    share: int = 1
+    """One call of so many is made: it takes long."""
 
     async def measure(self, calls: int) -> None:
+        calls = max(calls // self.share, 1)
         self.floors.append(await timed(self.floor, calls))
         self.times.append(await timed(self.call, calls))
 
@@ -118,6 +132,32 @@ class Pipes:
         with suppress(anyio.EndOfStream):
             return await self._process.stdout.receive(65536)
         return b""
+
+
+def journal() -> list[ProgramCall]:
+    """The results of a program that has made all its calls."""
+    turn_id = TurnId("turn_1")
+    digests = [fingerprint_of("echo", "", {"n": n}) for n in range(PROGRAM_CALLS)]
+    calls = [
+        ProgramCall(turn_id=turn_id, program="p1", number=n + 1, tool="echo", digest=digest, result=n)
+        for n, digest in enumerate(digests)
+    ]
+    return [ProgramCall(turn_id=turn_id, program="p1", number=0, tool="", digest="", result=[]), *calls]
+
+
+def replaying(tier: ProcessTier) -> tuple[Call, Call]:
+    """Runs a program with a whole journal; and, as its floor, the same one without calls."""
+    again = Job(engine="python", code=PROGRAM.format("tools.echo(n)"), script=True, functions={"echo": ("n",)})
+    alone = Job(engine="python", code=PROGRAM.format("n"), script=True)
+    rows, nobody = journal(), cast(Any, None)
+
+    async def replay() -> object:
+        run = Program(nobody, nobody, ToolCall(id="p1", name="run_python", input={}), (SPEC,), rows)
+        result = await tier.run(again, run.call)
+        assert result.stdout == b"45\n", result.stderr
+        return result
+
+    return replay, lambda: tier.run(alone)
 
 
 @asynccontextmanager
@@ -180,6 +220,7 @@ async def main(calls: int, rounds: int) -> None:
         httpx2.AsyncClient(trust_env=False) as raw,
         SafeHttp(AddressRules.parse([f"127.0.0.1:{port}"])) as http,
         McpPool() as pool,
+        open_process_tier() as tier,
     ):
         url = f"http://127.0.0.1:{port}"
         servers = McpServers(http=http, pool=pool, launch=launch, settings={"echo": McpServerSettings(argv=("/echo",))})
@@ -206,6 +247,7 @@ async def main(calls: int, rounds: int) -> None:
             Pair("HTTP tool / raw POST", calling(post), raw_post, "<= 2x"),
             Pair("MCP, HTTP / raw POST", calling(remote), raw_post, "<= 2x"),
             Pair("MCP, stdio / pipe echo", calling(stdio), raw_echo, "<= 2 ms"),
+            Pair("program of 10 calls, run again / without calls", *replaying(tier), "<= 1.2x", share=10),
         ]
         for pair in pairs:
             await pair.measure(max(calls // 10, 1))
@@ -215,6 +257,7 @@ async def main(calls: int, rounds: int) -> None:
             for pair in pairs:
                 await pair.measure(calls)
     print(table([("call", "time", "floor", "ratio", "CPU ratio", "goal"), *(pair.row for pair in pairs)]))
+    print(f"journal of the program: {sum(len(msgspec.json.encode(row)) for row in journal())} bytes")
 
 
 def serve() -> None:

@@ -66,15 +66,14 @@ class CallRunner:
             due = [(call, action) for call, action in actions if not isinstance(action, Held)]
             if due:
                 await self._carry_out(due)
-            elif not (accepted.answering or any(wait.answer is not None for wait in self._held())):
-                await self._park()
+            elif not (accepted.answering or self._is_answered(held := _waits_of(actions))):
+                await self._park(held)
                 return
             # The next prompt is made from the history: the results must be in it.
             await self._flush()
 
-    def _held(self) -> list[ToolWait]:
-        accepted = self._accepted
-        return [accepted.open_wait(pending.call.id) or accepted.waits[pending.call.id] for pending in accepted.state.pending]
+    def _is_answered(self, waits: Sequence[ToolWait]) -> bool:
+        return any(self._accepted.waits[wait.call_id].answer is not None for wait in waits)
 
     async def lose(self) -> None:
         """Gives the calls that may have been running when the process died their results; the others remain."""
@@ -151,12 +150,12 @@ class CallRunner:
         await anyio.lowlevel.checkpoint_if_cancelled()
         accepted.started |= {call.id for call, action in actions if isinstance(action, Run)}
 
-    async def _park(self) -> None:
+    async def _park(self, waits: Sequence[ToolWait]) -> None:
         accepted, now = self._accepted, self._accepted.state
         parked = TurnParked(
             turn_id=now.turn_id,
             message_id=now.user_message_id,
-            waits=tuple(wait.wait_id for wait in self._held()),
+            waits=tuple(wait.wait_id for wait in waits),
             active=accepted.active_ms(),
             timestamp=self._ports.clock(),
         )
@@ -273,3 +272,7 @@ class CallRunner:
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+
+
+def _waits_of(actions: Sequence[tuple[ToolCall, Action]]) -> list[ToolWait]:
+    return [action.wait for _, action in actions if isinstance(action, Held)]

@@ -255,11 +255,13 @@ def _status(code: object) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Prints the traceback from the job's own code on."""
+    """Prints the traceback of the job's own code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != MAIN:
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    shown = traceback.TracebackException(type(error), error, trace)
+    shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if frame.filename != __file__])
+    sys.stderr.write("".join(shown.format()))
 
 
 def _farewell() -> None:
