@@ -1,6 +1,7 @@
 """Tools of MCP servers in turns: a scripted model calls servers on this machine, over HTTP and as programs in jails."""
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,12 +19,16 @@ from tests.tools.mcp.test_web_servers import CAPABILITIES, text
 from agentvm.drivers.base import ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.tool_settings import McpServerEntry, ToolNetwork, ToolSettings
+from agentvm.resources.tool_entry import parse_mcp
+from agentvm.tools.base import Caller
 from agentvm.tools.mcp import servers as module
+from agentvm.tools.mcp.pool import PER_TENANT_MAX
 
 pytestmark = pytest.mark.anyio
 PROGRAM = (os.path.realpath(sys.executable), "-I", "server.py")
 MODES = ("good", "rug-pull", "rename", "bad-list", "hang-call", "crash-call", "flood", "huge", "liar", "crash", "sampling")
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+STARTS = 40
 
 
 class McpWeb:
@@ -265,3 +270,32 @@ async def test_a_server_of_a_1x_image_that_cannot_be_called_is_refused(server: o
     async with desk_with() as desk:
         refused = await desk.ask("image_create", containerId="c1", config={"mcpServers": {"x": server}})
         assert (refused["errorCode"], why in refused["error"]) == (code, True), refused
+
+
+async def test_starts_leave_nothing_behind() -> None:
+    """A thousand are started by hand; here as many as a test has time for."""
+    async with desk_with() as desk:
+        sets = desk.vm.tool_sets
+        assert sets is not None
+        pool = sets.mcp._pool
+        for number in range(STARTS):
+            user = Caller(desk.peer.tenant_id, f"user-{number}")
+            await sets.mcp.list_tools(parse_mcp("stdio:good"), user)
+            assert pool.alive <= PER_TENANT_MAX
+        assert pool.started == STARTS
+        launcher = await launcher_of(desk)
+    assert not await anyio.Path(f"/proc/{launcher}").exists()
+
+
+def test_a_server_starts_without_the_package_mcp() -> None:
+    program = (
+        "import sys, anyio\n"
+        "from agentvm.app import open_agentvm\n"
+        "from agentvm.config import MEMORY, ServerConfig, SystemSettings\n"
+        "async def main():\n"
+        "    async with open_agentvm(ServerConfig(system=SystemSettings(data_dir=MEMORY))):\n"
+        "        print([name for name in ('mcp', 'mcp_types', 'aiodocker', 'pydantic') if name in sys.modules])\n"
+        "anyio.run(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[]"

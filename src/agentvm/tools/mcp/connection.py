@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from agentvm.errors import AgentVMError, ToolFailed, from_code, shorten
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.log import get_logger
-from agentvm.tools.base import CallContext, CallProgress, ConsentRequired, Outcome, Resumption, sound
+from agentvm.tools.base import CallContext, CallProgress, ConsentRequired, InputRequired, Outcome, Resumption, sound
 from agentvm.tools.mcp.listing import ListedTool, ListReading
 from agentvm.tools.mcp.results import answers, call_result, input_required, question, url_questions
 from agentvm.tools.mcp.stdio import LINE_MAX_BYTES, StdioProcess, stdio_transport
@@ -41,6 +41,8 @@ ABANDONED_MAX = 3
 """Calls in a row that a server may leave unanswered before it is replaced."""
 KEY_META = "agentvm/key"
 _PAGES_MAX = 20
+_AGAIN_MAX = 5
+"""Times that a server may ask to be called again without a question."""
 _CAUSE_SECONDS = 1.0
 _MESSAGE_MAX = 500
 
@@ -177,7 +179,13 @@ class McpConnection:
             await self._open_session().list_tools()
             self._headers_known = True
         try:
-            return await self._send(tool, input, context, keyed, context.resumption)
+            outcome = await self._send(tool, input, context, keyed, context.resumption)
+            for _ in range(_AGAIN_MAX):
+                if not isinstance(outcome, InputRequired) or outcome.questions:
+                    return outcome
+                # The server wants to be called again with its state, and asks nobody anything.
+                outcome = await self._send(tool, input, context, keyed, Resumption(answers={}, state=outcome.state))
+            raise ToolFailed(f"{self.name} asks to be called again and again")
         except MCPError as error:
             if context.resumption is None or not _lost_state(error):
                 return await self._refused(error)
