@@ -103,11 +103,11 @@ async def test_python_shows_what_a_build_does_not_act_upon(opened: Open) -> None
         tool: dict[str, object] = {
             "description": "d",
             "inputSchema": {"type": "object"},
-            "runtime": "mcp",
-            "entry": "https://x.test",
+            "runtime": "agent",
+            "entry": "resource://agents/assistant",
         }
         made = await agentx.resources.register("tools", "weather", tool)
-        assert "runtime mcp" in made.warnings[0]
+        assert "runtime agent" in made.warnings[0]
 
 
 async def test_images_are_built_listed_renamed_and_deleted(opened: Open) -> None:

@@ -67,9 +67,14 @@ def _(world: World, about: str | None) -> None:
     world.request("alice", "resource_list_request", type="tools", **({} if about is None else {"q": about}))
 
 
-@then(parsers.re(r'she finds "(?P<first>[^"]*)"(?: and "(?P<second>[^"]*)")?$'))
-def _(world: World, first: str, second: str | None) -> None:
-    assert {record["name"] for record in world.answer["records"]} == {first, second} - {None}
+@then(parsers.re(r'she finds "(?P<first>[^"]*)" and "(?P<second>[^"]*)" among others$'))
+def _(world: World, first: str, second: str) -> None:
+    assert {record["name"] for record in world.answer["records"]} > {first, second}
+
+
+@then(parsers.re(r'she finds "(?P<name>[^"]*)"$'))
+def _(world: World, name: str) -> None:
+    assert [record["name"] for record in world.answer["records"]] == [name]
 
 
 # --- images
