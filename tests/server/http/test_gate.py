@@ -24,7 +24,9 @@ from agentvm.tools.mcp.consent import CALLBACK
 async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> None:
     async with open_world() as world:
         served = {
-            f"{route.method} {route.path}" for route in world.app.http.routes if route.is_gated and route.method != "HEAD"
+            f"{route.method} {route.path.replace(':path', '')}"
+            for route in world.app.http.routes
+            if route.is_gated and route.method != "HEAD"
         }
         assert served == {one.name for one in FACES}
         assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK} == PUBLIC
@@ -43,7 +45,10 @@ def test_what_writes_is_audited() -> None:
     marks = {"POST /v1/sessions/{session_id}/read"}
     assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks}
     # What leaves the server is no less than what is written.
-    assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {"GET /v1/export"}
+    assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
+        "GET /v1/export",
+        "GET /v1/sessions/{session_id}/archive",
+    }
 
 
 async def test_a_request_has_one_id_in_its_answer_its_error_and_the_audit_log() -> None:
