@@ -38,4 +38,6 @@ async def test_a_killed_server_makes_no_call_twice_that_must_not_be(
     heard = [LOST if number == deadly and not again else line for number, line in enumerate(lines, 1)]
     assert json.loads(result)["stdout"].splitlines() == heard
     made = (tmp_path / "calls").read_text().splitlines()
-    assert sorted(made) == sorted([*lines, *([lines[deadly - 1]] if again else [])])
+    # A result that was not stored yet is asked for again, if that does no harm.
+    assert set(made) == set(lines)
+    assert [line for line in made if line.startswith("note")] == ["note 1", "note 4"]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from agentvm.errors import ToolFailed
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.wait import WaitDecision
 from agentvm.runtime import calls
+from agentvm.runtime.tool_step import CallRunner
 from agentvm.tools.base import OtherTools
 
 pytestmark = pytest.mark.anyio
@@ -229,3 +231,23 @@ async def test_a_server_that_dies_at_any_call_makes_each_at_most_once_unless_tha
         ]
         assert bench.runs == 2
         assert await journal(world) == ()
+
+
+async def test_an_answer_that_comes_while_the_turn_is_about_to_be_parked_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(three)
+    announce, times = CallRunner.announce, 0
+
+    async def announce_and_answer(runner: CallRunner, actions: Any) -> None:
+        nonlocal times
+        await announce(runner, actions)
+        times += 1
+        # The third time is the one before the turn is parked: the program itself, its second call, the program again.
+        if times == 3:
+            (wait,) = await open_waits(world)
+            assert await answer(world, wait)
+
+    monkeypatch.setattr(CallRunner, "announce", announce_and_answer)
+    async with running(bench) as world:
+        await world.hear("turn_response")
+        assert [entry["name"] for entry in await value(world)] == ["look", "hammer", "look"]
+        assert "turn_parked" not in types(world.heard)
