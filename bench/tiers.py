@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -24,6 +25,8 @@ import anyio.abc
 from agentvm.model.public_address import AddressRules
 from agentvm.model.tier import Job, JobLimits
 from agentvm.tiers.egress import EgressPolicy
+from agentvm.tiers.isolate import open_isolate_tier
+from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.process import ProcessTier, open_process_tier
 from bench.measure import percentile, table
 
@@ -196,6 +199,37 @@ async def egress(tier: ProcessTier, requests: int) -> None:
     print(f"\na request: direct {floor * 1000:.2f} ms, out of a jail {through * 1000:.2f} ms ({through / floor:.1f}x)")
 
 
+async def isolate(jail: ProcessTier, calls: int) -> None:
+    """A call of a warm interpreter, against bashkit in the server's own process."""
+    async with open_isolate_tier(jail, LauncherSettings()) as tier:
+        if (await tier.offer()).missing:
+            print("\nthe interpreters are not installed: isolate is not measured")
+            return
+        bash = import_module("bashkit").Bash()
+        bash.execute_sync("echo hi")
+        inside = [timed(lambda: bash.execute_sync("echo hi")) for _ in range(calls)]
+        rows = [["warm isolate", "server CPU ms", "best ms", "p50 ms"]]
+        rows.append(["bashkit in process", "", f"{min(inside):.3f}", f"{percentile(inside, 0.5):.3f}"])
+        programs = {"shell-subset": "echo hi", "javascript": "export default () => 7", "python-subset": "1 + 1"}
+        for engine, code in programs.items():
+            job, times = Job(engine=engine, code=code, owner="bench"), []
+            await tier.run(job)
+            before = time.process_time()
+            for _ in range(calls):
+                began = time.perf_counter()
+                await tier.run(job)
+                times.append((time.perf_counter() - began) * 1000)
+            cpu = (time.process_time() - before) / calls * 1000
+            rows.append([engine, f"{cpu:.3f}", f"{min(times):.3f}", f"{percentile(times, 0.5):.3f}"])
+        print("\n" + table(rows))
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
 async def measure(arguments: argparse.Namespace) -> None:
     jobs = arguments.jobs
     floor = forked(jobs)
@@ -224,6 +258,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             print("bwrap is not installed: not compared")
         running, done, each = await crowd(tier, arguments.crowd)
         print(f"\n{arguments.crowd} jails at once: all run after {running:.2f} s, gone after {done:.2f} s, {each:.1f} MB each")
+        await isolate(tier, jobs)
         if offer.egress:
             await egress(tier, jobs)
         if arguments.soak:

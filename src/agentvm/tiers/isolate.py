@@ -135,6 +135,8 @@ class IsolateTier:
         self._tier = tier
         self._tasks = tasks
         self._binary = binary
+        # Looking for packages would cost more than a call.
+        self._engines = installed_engines()
         self._workers: list[IsolateWorker] = []
 
     @property
@@ -143,10 +145,10 @@ class IsolateTier:
         return tuple(self._workers)
 
     async def offer(self) -> Offer:
-        return isolate_offer(await self._jail.offer())
+        return isolate_offer(await self._jail.offer(), self._engines)
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
-        if job.engine not in installed_engines() or job.network:
+        if job.engine not in self._engines or job.network:
             raise TierUnavailable(f"The tier isolate offers no {job.engine} with this network")
         if job.functions:
             raise EngineLacking("programs that call tools need the whole engine")
@@ -210,9 +212,8 @@ class IsolateTier:
             await worker.gone.wait()
 
 
-def isolate_offer(jail: Offer) -> Offer:
-    """The offer of the tier on a machine with these jails."""
-    engines = installed_engines()
+def isolate_offer(jail: Offer, engines: frozenset[str]) -> Offer:
+    """The offer of the tier on a machine with these jails and engines."""
     if not engines or jail.missing:
         return Offer(tier="isolate", missing=jail.missing if engines else _REMEDY)
     return Offer(

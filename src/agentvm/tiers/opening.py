@@ -19,7 +19,7 @@ from agentvm.tiers.base import RemoteAsk, Tier
 from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, ContainerTier, open_container_tier
 from agentvm.tiers.docker_api import open_docker_api
 from agentvm.tiers.egress import EgressPolicy
-from agentvm.tiers.isolate import WORKERS_MAX, isolate_offer, open_isolate_tier
+from agentvm.tiers.isolate import WORKERS_MAX, installed_engines, isolate_offer, open_isolate_tier
 from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.layers import LayerSettings
 from agentvm.tiers.process import open_process_tier
@@ -62,7 +62,7 @@ async def open_tiers(settings: Settings, clock: Clock, connect: Connect | None =
 
 async def probe_others(settings: Settings, jail: Offer, connect: Connect) -> tuple[Offer, ...]:
     """Offers of the tiers besides `process`, whose offer is `jail`. Nothing is started, and nothing is deleted."""
-    offers = [isolate_offer(jail)]
+    offers = [isolate_offer(jail, installed_engines())]
     if (containers := container_settings(settings)) is not None:
         async with open_docker_api(containers.socket) as api:
             offers.append(await ContainerTier(api, containers, lambda: 0).offer())
