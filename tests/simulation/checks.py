@@ -19,6 +19,7 @@ from tests.faults.invariants import check_events, check_messages, check_stops, c
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
+from tests.simulation.people import check_parked
 from tests.simulation.process import RATE, SPARE, SPARE_RATE
 from tests.simulation.provider import FIRST_CALL, ModelCall, numbers_in
 from tests.simulation.world import World
@@ -38,6 +39,7 @@ async def check(world: World) -> None:
     check_drivers(world.disk.query("SELECT key, input_tokens, driver FROM ledger"), world.provider.calls)
     _check_wallet(world)
     _check_asked(world)
+    world.people.check()
     for user in world.users:
         await _check_user(world, user)
 
@@ -128,6 +130,7 @@ async def _check_user(world: World, user: User) -> None:
             check_texts(events, disk_failed=world.disk.failed > 0)
             check_messages(events, messages)
             check_stops(events)
+            check_parked(events)
             _check_sent(sent[session.session_id], events, messages)
             _check_usage(world, events, messages)
             _check_bill(world, events, messages)

@@ -4,10 +4,11 @@ A crash is total: from one moment on nothing the process does reaches the disk, 
 tasks are then ended like those of any process, because nobody can tell any more.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -131,6 +132,11 @@ class Process:
         self._sockets[socket] = None
         self._tasks.start_soon(self._serve, socket)
         return True
+
+    def start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Starts something in the process, which ends with it."""
+        if self.runtime is not None and self._tasks is not None:
+            self._tasks.start_soon(function, *args)
 
     async def drop_old(self) -> None:
         """Once, as is done every now and then; a crash or the disk may end it."""

@@ -53,7 +53,12 @@ FIRST_CALL = 100_000
 ERRORS = (ProviderBadRequest, ProviderOverloaded, ProviderRateLimited, ProviderTimeout, ProviderUnreachable)
 REPEATABLE = "look"
 ONCE = "save"
+ASKED = "strike"
+"""A tool whose calls wait for an approval, and that must not run twice."""
+CLIENT = "pick"
 TOOL_SECONDS = 5.0
+CLIENT_SECONDS = 20.0
+"""Time that a client has for the result of its tool."""
 _MESSAGE = re.compile(r"message (\d+)")
 _SUMMED = re.compile(r"sum:([\d,]*)")
 
@@ -161,7 +166,7 @@ def open_tools(provider: Provider, alive: Callable[[], bool], *, repeatable: Seq
         async def run(arguments: dict[str, object]) -> object:
             if not alive():
                 await anyio.sleep_forever()
-            if name == ONCE:
+            if name in (ONCE, ASKED):
                 provider.runs[str(arguments["id"])] += 1
             provider.begins(str(arguments["said"]))
             await anyio.sleep(float(str(arguments["seconds"])))
@@ -172,9 +177,17 @@ def open_tools(provider: Provider, alive: Callable[[], bool], *, repeatable: Seq
             return {"done": arguments["id"]}
 
         spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
-        return Tool(spec=spec, run=run, timeout_seconds=TOOL_SECONDS, repeatable=name in repeatable)
+        return Tool(
+            spec=spec,
+            run=run,
+            timeout_seconds=CLIENT_SECONDS if name == CLIENT else TOOL_SECONDS,
+            repeatable=name in repeatable,
+            effect="destructive" if name == ASKED else "write",
+            waits_for="client" if name == CLIENT else None,
+        )
 
-    return ServerTools([tool(REPEATABLE), tool(ONCE)], default=(REPEATABLE, ONCE))
+    names = (REPEATABLE, ONCE, ASKED, CLIENT)
+    return ServerTools([tool(name) for name in names], default=names)
 
 
 def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
@@ -237,6 +250,6 @@ def _tool_call(dice: Dice, call: ModelCall, number: int) -> list[Step]:
     seconds = FOREVER if dice.happens(0.05) else dice.pause(0.3)
     arguments = {"id": call_id, "said": call.said, "seconds": seconds, "fails": dice.happens(0.15)}
     body = msgspec.json.encode(arguments).decode()
-    name = dice.choice((ONCE, ONCE, REPEATABLE, "nobody"))
+    name = dice.choice((ONCE, ONCE, REPEATABLE, ASKED, ASKED, CLIENT, "nobody"))
     middle = len(body) // 2
     return [ToolCallStarted(call_id, name), ToolInputChunk(body[:middle]), ToolInputChunk(body[middle:]), ToolCallStopped()]

@@ -26,6 +26,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.frames import Frame
 from tests.simulation.loop import Dice
 from tests.simulation.network import Socket
+from tests.simulation.people import People
 from tests.simulation.process import Hardware, Process
 from tests.simulation.provider import REPEATABLE, Provider, numbers_in, told_in
 
@@ -124,6 +125,7 @@ class World:
         self._number = 0
         self._jumped = 0
         self.tap = Tap(thinned=self.thinned)
+        self.people = People(self)
         self._doomed: int | None = None
         """Commits until the process dies."""
         self._survives_commit = False
@@ -185,6 +187,7 @@ class World:
                     for device in self.devices:
                         chaos.start_soon(device.live, self.dice.randint(10, 60))
                     chaos.start_soon(self._go_wrong)
+                    chaos.start_soon(self.people.live, self.dice.randint(0, 40))
                 await self._come_to_rest()
 
     async def _keep_running(self) -> None:
@@ -258,6 +261,8 @@ class World:
             if runtime is None:
                 quiet = 0
                 continue
+            if await self.people.answer_some(every=True):
+                quiet = 0
             for user in self.users:
                 for agent in runtime.roster.of_container(DEFAULT_TENANT, ContainerId(user.container_id)):
                     if isinstance(agent, Agent) and agent.busy:
