@@ -1,5 +1,6 @@
 """Waits — tool calls that wait for somebody: approvals, results of the client's own tools, answers to questions."""
 
+import secrets
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.pages import PageRequest, number_of
 from agentvm.operations.wait_answer import answers_of, check_audience, check_decision
 from agentvm.protocol.requests import Reply, Request
+from agentvm.storage.sql.wait_links import WaitLink
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 operation = OperationGroup("waits")
 
 USE = "agent:use"
+LINK_SECONDS = 86_400
+LINK_SECONDS_MAX = 30 * 86_400
 _ONE = "/v1/waits/{wait_id}"
 
 
@@ -158,6 +162,50 @@ async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
     if current.answer != given:
         raise WaitAlreadyAnswered(wait.wait_id, "" if current.answer is None else current.answer.decision)
     return reply
+
+
+class WaitLinkReply(Reply):
+    """`path` is the page of the link on this server, such as `/answer/…`; it is shown once."""
+
+    wait_id: WaitId
+    path: str
+    expires_at: int
+
+
+class WaitLinkMake(Request[WaitLinkReply]):
+    """`fingerprint` is that of the wait; `expiresIn` are seconds, at most until the wait itself expires."""
+
+    wait_id: WaitId
+    fingerprint: str
+    expires_in: Annotated[int, msgspec.Meta(ge=60, le=LINK_SECONDS_MAX)] = LINK_SECONDS
+
+
+@operation(
+    "tool.link",
+    needs=USE,
+    audit="wait.link",
+    http=Http(method="POST", path=f"{_ONE}/link", status=201, id="waits_link"),
+    raises=(WaitNotFound, WaitAlreadyAnswered, WaitExpired, WaitForbidden),
+)
+async def make_link(context: "Context", request: WaitLinkMake) -> WaitLinkReply:
+    """Make a link that approves or denies a tool call, once.
+
+    Whoever has it decides in your name. Opening the link only shows the call; its form decides.
+    """
+    context.target = request.wait_id
+    wait, now = await _find(context, request.wait_id), context.vm.clock()
+    check_decision(wait, request.fingerprint, "approve")
+    check_audience(context.principal, wait)
+    if wait.answer is not None:
+        raise WaitAlreadyAnswered(wait.wait_id, wait.answer.decision)
+    if wait.expires_at <= now:
+        raise WaitExpired(wait.wait_id)
+    token, expires_at = secrets.token_urlsafe(32), min(wait.expires_at, now + request.expires_in * 1000)
+    principal = context.principal
+    link = record_from(WaitLink, wait, tenant_id=context.tenant_id, made_by=principal.user_id, actor=principal.actor)
+    if not await context.vm.store.wait_links.add(token, link, expires_at):
+        raise WaitNotFound(wait.wait_id)
+    return WaitLinkReply(wait_id=wait.wait_id, path=f"/answer/{token}", expires_at=expires_at)
 
 
 async def _find(context: "Context", wait_id: WaitId) -> ToolWait:

@@ -43,6 +43,9 @@ async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: Us
     """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked."""
     with anyio.CancelScope(shield=True):
         at, turn_id = agent.ports.clock(), wait.turn_id
+        if await _has_ended(agent, turn_id):
+            # Its waits were closed with it, and its end was the last that is told of it.
+            return
         accepted = agent.find(turn_id)
         if accepted is not None:
             accepted.answering += 1
@@ -58,6 +61,23 @@ async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: Us
             return
         accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
         accepted.answered = True
+
+
+async def _has_ended(agent: "Agent", turn_id: TurnId) -> bool:
+    accepted = agent.find(turn_id)
+    if accepted is not None:
+        return accepted.state.ended
+    if (await agent.writer.log()).parked == turn_id:
+        return False
+    left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
+    return agent.find(turn_id) is None and left is not None and left.outcome is not None
+
+
+async def close_wait(agent: "Agent", wait: ToolWait) -> None:
+    """Ends the wait of a turn that has ended. Nothing is told: the end of the turn was its last event."""
+    (changed, *_) = answer_events(wait, WaitAnswer(decision="superseded"), None, agent.ports.clock())
+    with anyio.CancelScope(shield=True):
+        await agent.writer.emit((changed,), agent.scope)
 
 
 async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) -> None:

@@ -29,7 +29,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.parking import answer_wait, check_edit, end_parked, watch_expiry
+from agentvm.runtime.parking import answer_wait, check_edit, close_wait, end_parked, watch_expiry
 from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
@@ -248,7 +248,7 @@ class Runtime:
             with agent.in_use():
                 if turn.outcome is not None:
                     # It ended without its waits, of which nothing could be read: nobody has to answer them any more.
-                    await answer_wait(agent, current, WaitAnswer(decision="superseded"), None)
+                    await close_wait(agent, current)
                     return False
                 if answer.input is not None:
                     await check_edit(agent, current, answer.input)

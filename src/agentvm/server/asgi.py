@@ -18,6 +18,7 @@ from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import request_id_of, status_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Message, Receive, Send
 from agentvm.server.http import FACES, documents
+from agentvm.server.http.answer_page import answer_routes
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
 from agentvm.server.http.mcp_callback import callback_routes
@@ -50,8 +51,8 @@ class Application:
         """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
-        public = [*public_routes(vm), *callback_routes(vm), *documents(), *console_routes()]
-        self.http = ManagementApi([*public, *gated], self._refuse_forwarded)
+        pages = (*callback_routes(vm), *answer_routes(vm), *documents(), *console_routes())
+        self.http = ManagementApi([*public_routes(vm), *pages, *gated], self._refuse_forwarded)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property

@@ -7,6 +7,7 @@ known to have done so. Only what the turn itself has stored and told is looked a
 import zlib
 from collections.abc import Sequence
 
+import anyio
 import msgspec
 
 from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
@@ -34,6 +35,9 @@ logger = get_logger(__name__)
 
 EVENTS_MAX = 10_000
 """Events at the end of a log among which the beginning of a running model call is looked for."""
+
+READ_PAUSES_SECONDS = (0.1, 0.5, 2.0)
+"""Pauses between the attempts to read a turn that is taken up."""
 
 _LOOKED_AT = (
     TurnRequest,
@@ -101,14 +105,29 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
         try:
             await count(ports, [(tenant_id, accepted, left)])
         except StoreFailed:
-            # It is not begun; but the call that it was in was made, and its end is told with what that used.
-            accepted.cut = progress.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
+            # It is not begun; but the calls that it was in were made, and its end is told with what they used.
+            await _review(ports, tenant_id, accepted, left, log)
             raise
     if suspects.is_to_blame(left, accepted.attempt, ports.settings_of(tenant_id).limits.attempts):
         accepted.is_to_blame = True
         reason = f"the server did not survive a turn of it {accepted.attempt} times"
         # First: should the server not survive what is still to be done about the turn, nobody looks at it again.
         await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
+    for pause_seconds in READ_PAUSES_SECONDS:
+        try:
+            await _review(ports, tenant_id, accepted, left, log)
+            break
+        except StoreFailed as error:
+            # Ended now, it would not say what it has used; nobody but its own session waits for it.
+            logger.error("turn_not_read", turn_id=left.turn_id, error=str(error))
+            await anyio.sleep(pause_seconds)
+    else:
+        await _review(ports, tenant_id, accepted, left, log)
+    accepted.left = None
+
+
+async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: Turn, log: LogStore) -> None:
+    """Reads what the turn has said, called and waited for."""
     async with ports.taking_up:
         own = await _own_messages(ports, tenant_id, log, left)
         told = await _told(ports, tenant_id, log, left)
@@ -122,7 +141,6 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
         # One that was answered meanwhile is known better.
         stored = {wait.call_id: wait for wait in await waits.list_turn(left.session_id, left.turn_id)}
         accepted.waits = {**stored, **accepted.waits}
-    accepted.left = None
 
 
 def _with_partial(state: TurnState, partial: progress.Partial | None) -> TurnState:

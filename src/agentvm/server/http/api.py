@@ -10,7 +10,7 @@ from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK})
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/answer/{token}", CALLBACK})
 """Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]

@@ -19,14 +19,14 @@ STYLE: Final = resources.files(__package__).joinpath("reference.css").read_text(
 SCRIPT: Final = resources.files(__package__).joinpath("reference.js").read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def source_of(text: str) -> str:
     """Returns the source of a Content-Security-Policy that allows this text and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 HEADERS: Final = {
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; "
+        f"default-src 'none'; style-src {source_of(STYLE)}; script-src {source_of(SCRIPT)}; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",

@@ -50,6 +50,7 @@ from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.settings import SettingsStore, read_all
 from agentvm.storage.sql.trimming import trim_log
+from agentvm.storage.sql.wait_links import WaitLinks
 from agentvm.storage.sql.waits import DueWaits, WaitStore
 
 logger = get_logger(__name__)
@@ -187,6 +188,7 @@ class Store(Scope):
         self._forgotten = 0
         """The journal entry before which some are still to be dropped; 0 for none."""
         self.due_waits = DueWaits(database)
+        self.wait_links = WaitLinks(database)
 
     def tenant(self, tenant_id: TenantId) -> TenantStore:
         return TenantStore(self._database, tenant_id)

@@ -1,0 +1,115 @@
+"""Answer page — a one-use link as a page for people: looking at it decides nothing, its form decides once.
+
+Mail scanners and previews follow links, so a GET only shows the call. The page runs no script and loads nothing; every text is
+escaped. Whoever has the link answers in the name of its maker.
+"""
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+from urllib.parse import parse_qsl
+
+from agentvm.model.account import AuditEntry
+from agentvm.model.wait import REASON_MAX, ToolWait, WaitAnswer
+from agentvm.server.errors import request_id_of
+from agentvm.server.exchange import HttpRequest, HttpResponse
+from agentvm.server.http.reference import source_of
+from agentvm.server.router import HttpRoute
+from agentvm.storage.sql.wait_links import WaitLink
+from agentvm.vm import AgentVM
+
+PATH: Final = "/answer/{token}"
+FORM_MAX_BYTES = 16 * 1024
+SHOWN_MAX = 20_000
+"""Characters of an input that the page shows."""
+STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}"
+    "pre{background:#f4f4f4;padding:1rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "button{font:inherit;padding:.4rem 1.2rem;margin-right:.6rem}input{font:inherit;width:100%;margin:.6rem 0}"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src {source_of(STYLE)}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "X-Robots-Tag": "noindex",
+    "X-Content-Type-Options": "nosniff",
+}
+_GONE = "<h1>This link is not valid</h1><p>It was used, it has expired, or the call does not wait any more.</p>"
+
+
+def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
+    """Yields the routes of the page and of its form."""
+
+    async def show(request: HttpRequest) -> HttpResponse:
+        found = await _find(vm, request.path_params["token"])
+        return _page(_GONE, 410) if found is None else _page(_form(found[1]))
+
+    async def decide(request: HttpRequest) -> HttpResponse:
+        body = b"".join([chunk async for chunk in request.stream()])
+        fields = dict(parse_qsl(body.decode("utf-8", "replace")))
+        approves, token = fields.get("decision") == "approve", request.path_params["token"]
+        if not approves and fields.get("decision") != "deny":
+            return _page("<h1>Choose an answer</h1>", 422)
+        found = await _find(vm, token)
+        # Used up first: of two who send the form at once, one decides.
+        if found is None or not await vm.store.wait_links.use(token, vm.clock()):
+            return _page(_GONE, 410)
+        link, wait = found
+        answer = WaitAnswer(
+            decision="approve" if approves else "deny", reason=fields.get("reason", "").strip()[:REASON_MAX] or None
+        )
+        is_taken = await vm.runtime.answer_wait(link.tenant_id, wait, answer, link.made_by)
+        await _audit(vm, link, request, "ok" if is_taken else "refused:wait_answered")
+        said = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn goes on.</p>"
+        return _page(said) if is_taken else _page(_GONE, 410)
+
+    yield HttpRoute("GET", PATH, show)
+    yield HttpRoute("POST", PATH, decide, FORM_MAX_BYTES)
+
+
+async def _find(vm: AgentVM, token: str) -> tuple[WaitLink, ToolWait] | None:
+    """Returns a link that can be used and its open wait."""
+    now = vm.clock()
+    link = await vm.store.wait_links.find(token, now)
+    if link is None:
+        return None
+    wait = await vm.store.tenant(link.tenant_id).waits((link.container_id,)).get(link.wait_id)
+    return None if wait is None or wait.answer is not None or wait.expires_at <= now else (link, wait)
+
+
+async def _audit(vm: AgentVM, link: WaitLink, request: HttpRequest, result: str) -> None:
+    client = request.scope.get("client")
+    entry = AuditEntry(
+        at=vm.clock(),
+        tenant_id=link.tenant_id,
+        actor=link.actor,
+        action="wait.answer_by_link",
+        target=link.wait_id,
+        result=result,
+        address=str(client[0]) if client else None,
+        request_id=request_id_of(request.scope),
+    )
+    await vm.store.accounts(link.tenant_id).audit.add(entry)
+
+
+def _form(wait: ToolWait) -> str:
+    shown = json.dumps(wait.input, ensure_ascii=False, indent=2)
+    cut = "" if len(shown) <= SHOWN_MAX else "<p>The input is longer than what is shown here.</p>"
+    return (
+        f"<h1>{escape(wait.tool)}</h1><p>An agent asks whether it may make this call. Reason: {escape(wait.why)}.</p>"
+        f"<pre>{escape(shown[:SHOWN_MAX])}</pre>{cut}"
+        '<form method="post"><label>Reason, for the agent<input name="reason" maxlength="2000"></label>'
+        '<button name="decision" value="approve">Approve</button><button name="decision" value="deny">Deny</button></form>'
+    )
+
+
+def _page(body: str, status: int = 200) -> HttpResponse:
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Answer a call</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head><body>{body}</body></html>"
+    )
+    return HttpResponse(content=text.encode(), status=status, media_type="text/html", headers=HEADERS)

@@ -1,0 +1,98 @@
+"""One-use links: looking decides nothing, the form decides once."""
+
+from typing import Any
+
+import pytest
+from tests.operations.fixtures import Desk
+from tests.operations.test_tool import struck, waiting
+from tests.server.http.fixtures import Reply, request
+
+from agentvm.errors import InvalidInput
+from agentvm.errors.tool import WaitAlreadyAnswered, WaitForbidden
+from agentvm.model.ids import DEFAULT_TENANT, UserId
+from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.context import Context
+from agentvm.operations.tool import WaitLinkMake, WaitLinkReply, make_link
+from agentvm.server.http.answer_page import STYLE, answer_routes
+from agentvm.server.http.api import ManagementApi
+from agentvm.server.http.reference import source_of
+from agentvm.vm import OPEN_ACCESS
+
+pytestmark = pytest.mark.anyio
+
+
+async def link(desk: Desk, wait: Any, principal: Principal = OPEN_ACCESS, **more: Any) -> str:
+    context = Context(vm=desk.vm, workspace=desk.vm.attach(principal).workspace)
+    fields = {"wait_id": wait["waitId"], "fingerprint": wait["fingerprint"], **more}
+    made: WaitLinkReply = await make_link(context, WaitLinkMake(**fields))
+    return made.path
+
+
+async def ask(desk: Desk, method: str, path: str, body: str = "") -> Reply:
+    app = ManagementApi(answer_routes(desk.vm), lambda request: None)
+    return await request(app, method, path, [(b"content-type", b"application/x-www-form-urlencoded")], body.encode())
+
+
+async def test_the_page_shows_the_call_and_decides_nothing() -> None:
+    async with waiting() as (desk, wait):
+        path = await link(desk, wait)
+        for _ in range(3):
+            shown = await ask(desk, "GET", path)
+            assert shown.status == 200
+            assert b"hammer" in shown.raw
+            assert b"<script" not in shown.raw
+        policy = shown.headers["content-security-policy"]
+        assert policy.startswith(f"default-src 'none'; style-src {source_of(STYLE)};")
+        assert "script-src" not in policy
+        assert (shown.headers["referrer-policy"], shown.headers["cache-control"]) == ("no-referrer", "no-store")
+        assert len((await desk.ask("tool_waits", state="open"))["waits"]) == 1
+        assert struck == []
+
+
+@pytest.mark.parametrize(("decision", "runs"), [("approve", [1]), ("deny&reason=too+loud%3Cb%3E", [])])
+async def test_the_form_decides_once_and_is_audited(decision: str, runs: list[int]) -> None:
+    async with waiting() as (desk, wait):
+        path = await link(desk, wait)
+        assert (await ask(desk, "POST", path, "decision=perhaps")).status == 422
+        assert (await ask(desk, "POST", path, f"decision={decision}")).status == 200
+        heard = await desk.hear("turn_response")
+        assert struck == runs
+        reasons = [event["data"]["reason"] for event in heard if event["type"] == "tool_denied"]
+        assert reasons == ([] if runs else ["The call was denied: too loud<b>"])
+        for method in ("GET", "POST"):
+            assert (await ask(desk, method, path, "decision=approve")).status == 410
+        entries = await desk.peer.workspace.accounts.audit.list(limit=10)
+        assert [entry.result for _, entry in entries if entry.action == "wait.answer_by_link"] == ["ok"]
+
+
+async def test_the_token_is_not_stored_and_a_link_ends_with_its_wait_and_its_time() -> None:
+    async with waiting() as (desk, wait):
+        first, second = await link(desk, wait), await link(desk, wait)
+        token = first.rpartition("/")[2]
+        rows = await desk.vm.store._database.read(lambda connection: connection.fetch("SELECT * FROM wait_links"))
+        assert len(rows) == 2
+        assert token not in str(rows)
+        assert await desk.vm.store.wait_links.find(token, wait["expiresAt"] + 1) is None
+        assert (await ask(desk, "GET", "/answer/unknown")).status == 410
+        answer = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"], "decision": "deny"}
+        await desk.ask("tool_answer", **answer)
+        await desk.hear("turn_response")
+        for path in (first, second):
+            assert (await ask(desk, "POST", path, "decision=approve")).status == 410
+        with pytest.raises(WaitAlreadyAnswered):
+            await link(desk, wait)
+        assert struck == []
+
+
+async def test_only_who_may_answer_makes_a_link() -> None:
+    async with waiting() as (desk, wait):
+        with pytest.raises(InvalidInput, match="fingerprint"):
+            await link(desk, {**wait, "fingerprint": "sha256:0"})
+        await desk.vm.store._database.write(
+            lambda connection: connection.execute(
+                "UPDATE waits SET body = CAST(replace(CAST(body AS TEXT), '\"sender\"', '\"admins\"') AS BLOB)"
+            )
+        )
+        member = Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("bob"), permissions=MEMBER)
+        with pytest.raises(WaitForbidden):
+            await link(desk, wait, member)
