@@ -39,13 +39,16 @@ LONGEST_SLEEP_SECONDS = 60.0
 """Waits that were opened meanwhile, also by another process, are looked for at least so often."""
 
 
-async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> None:
-    """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked."""
+async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> bool:
+    """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked.
+
+    Returns False when the turn has ended.
+    """
     with anyio.CancelScope(shield=True):
         at, turn_id = agent.ports.clock(), wait.turn_id
         if await _has_ended(agent, turn_id):
-            # Its waits were closed with it, and its end was the last that is told of it.
-            return
+            # Its waits are closed with it, and its end is the last that is told of it.
+            return False
         accepted = agent.find(turn_id)
         if accepted is not None:
             accepted.answering += 1
@@ -58,15 +61,18 @@ async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: Us
         accepted = agent.find(turn_id)
         if accepted is None:
             await wake(agent, turn_id)
-            return
-        accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
-        accepted.answered = True
+        else:
+            accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
+            accepted.answered = True
+    return True
 
 
 async def _has_ended(agent: "Agent", turn_id: TurnId) -> bool:
     accepted = agent.find(turn_id)
     if accepted is not None:
         return accepted.state.ended
+    if any(scope.turn_id == turn_id for _, scope in agent.writer.owed):
+        return True
     if (await agent.writer.log()).parked == turn_id:
         return False
     left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)

@@ -252,7 +252,8 @@ class Runtime:
                     return False
                 if answer.input is not None:
                     await check_edit(agent, current, answer.input)
-                await answer_wait(agent, current, answer, by)
+                if not await answer_wait(agent, current, answer, by):
+                    return False
             # The turn may have been stopped in the same moment: then its waits were closed first.
             stored = await waits.get(wait.wait_id)
             return stored is None or stored.answer is None or stored.answer.decision == answer.decision
