@@ -1,10 +1,11 @@
 """Chat session — the current session of a chat, and the other sessions of its container. All state is on the server."""
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from html import unescape
+from typing import Any
 
 from agentvm.cli.session_start import SessionStart
 from agentvm.cli.table import shortened
@@ -164,13 +165,34 @@ class ChatSession:
             async for event in events:
                 yield event
 
-    async def _follow(self, send: Callable[[], Awaitable[MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
-        async with self._agentx.link.events() as events:
-            accepted = await send()
+    async def answer(self, wait: Mapping[str, Any], **answer: object) -> AsyncGenerator[WireEvent, None]:
+        """Answers a call that waits, and yields the events of its turn from there on."""
+        named = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"]}
+
+        async def send() -> str:
+            await self._agentx.request("tool_answer_request", {**named, **answer})
+            return str(wait["turnId"])
+
+        async with aclosing(self._follow_turn(send)) as events:
             async for event in events:
-                if event.context.get("turnId") == accepted.turn_id:
+                yield event
+
+    async def _follow(self, send: Callable[[], Awaitable[MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
+        async def begin() -> str | None:
+            return (await send()).turn_id
+
+        async with aclosing(self._follow_turn(begin)) as events:
+            async for event in events:
+                yield event
+
+    async def _follow_turn(self, begin: Callable[[], Awaitable[str | None]]) -> AsyncGenerator[WireEvent, None]:
+        """Yields the events of a turn until it ends, or waits for answers."""
+        async with self._agentx.link.events() as events:
+            turn_id = await begin()
+            async for event in events:
+                if event.context.get("turnId") == turn_id:
                     yield event
-                    if event.type == "turn_response":
+                    if event.type in ("turn_response", "turn_parked"):
                         break
             else:
                 raise ChannelClosed("The connection was lost before the turn ended; /history shows the answer")

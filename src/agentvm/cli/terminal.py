@@ -7,21 +7,24 @@ answer.
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from anyio.from_thread import BlockingPortal
 
+from agentvm.cli import program
 from agentvm.cli.chat_commands import ChatBackend, ChatCommands, Events, titled
 from agentvm.cli.chat_session import ChatSession, first_words, words_of
 from agentvm.cli.echo import drop_typed, without_echo
 from agentvm.cli.screen import Screen
 from agentvm.cli.slash import Suggestion, parse_line, suggest
 from agentvm.cli.table import counted
-from agentvm.errors import AgentVMError, Unauthenticated
+from agentvm.cli.wait_prompt import WaitPrompt
+from agentvm.errors import AgentVMError, InvalidInput, Unauthenticated
 from agentvm.model.message import Message, UserMessage
 
 if TYPE_CHECKING:
@@ -58,6 +61,8 @@ class Terminal:
             portal, conversation, screen, backend, answer=self._stream, ask=self._question if live else None
         )
         self._fetched: set[str] = set()
+        self._waits: dict[str, Mapping[str, Any]] = {}
+        """Calls of the turn that wait for an answer, by wait."""
         self._answering = False
         self._interrupted = False
         self._completed = True
@@ -173,6 +178,24 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         self._stream(lambda: self._conversation.say(text))
+        self._answer_waits()
+
+    def _answer_waits(self) -> None:
+        """Asks for an answer to each call that waits, while the turn is parked."""
+        while self._waits:
+            wait_id, wait = next(iter(self._waits.items()))
+            answer = WaitPrompt(self._screen.notice, self._question).ask(wait) if self._live else None
+            if answer is None:
+                self._screen.notice(f"The call waits: {program()} answer {wait_id} approve. A new message ends the turn.")
+                self._waits.clear()
+                return
+            del self._waits[wait_id]
+            try:
+                self._stream(partial(self._conversation.answer, wait, **answer))
+            except InvalidInput as error:
+                # An answer that does not fit changes nothing: it is asked for again.
+                self._screen.error(str(error))
+                self._waits[wait_id] = wait
 
     def _stream(self, events: Events) -> None:
         self._interrupted = self._completed = False
@@ -192,6 +215,12 @@ class Terminal:
         async with aclosing(events()) as arriving:
             async for event in arriving:
                 self._screen.show(event)
+                if event.type == "tool_waiting":
+                    self._waits[str(event.data["waitId"])] = event.data
+                elif event.type == "tool_answered":
+                    self._waits.pop(str(event.data.get("waitId")), None)
+                elif event.type == "turn_response":
+                    self._waits.clear()
                 if event.type == "turn_response":
                     self._completed = event.data.get("outcome") == "completed"
                 if event.type == "turn_request" and self._interrupted:
