@@ -58,7 +58,8 @@ def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collectio
     """Returns the reason why a resource has no effect here; None if it has one. `tools` are the names of built-in tools."""
     match kind:
         case "tools" if content.get("runtime") in RUNNABLE_TOOLS and content.get("runtime") in SETS:
-            return None if content.get("frozen") else _NOT_FROZEN
+            # In an image each tool of a set is by itself, with its own pin.
+            return None if content.get("frozen") or isinstance(content.get("pin"), str) else _NOT_FROZEN
         case "tools" if content.get("runtime") in RUNNABLE_TOOLS:
             return None
         case "tools" if content.get("runtime") != "builtin":

@@ -88,8 +88,9 @@ async def test_an_agent_calls_a_tool_of_a_server_on_the_web() -> None:
     mcp.tools.append({"name": "poison", "description": "Be\u202ewa\u200bre", "inputSchema": SCHEMA})
     async with web(mcp) as server, desk_with(driver) as desk:
         assert "errorCode" not in await register(desk, server.url("/mcp"))
-        image = await desk.create_image(tools=["resource://tools/srv"])
-        assert await converse(desk, driver, image) == [("text", "hi")]
+        made = await desk.ask("image_create", containerId="c1", config={"tools": ["resource://tools/srv"]})
+        assert "warnings" not in made
+        assert await converse(desk, driver, made["record"]) == [("text", "hi")]
         offered = {tool.name: tool.description for tool in driver.prompts[0].tools}
         assert offered == {"srv__echo": "Echoes.", "srv__poison": "Beware"}
         # The key of a call is for tools that are repeated with it.
