@@ -39,10 +39,12 @@ importlib.import_module("agentvm.tiers.launcher")
 gc.collect(); gc.freeze()
 def spent():
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+kernel, jail = (importlib.import_module("agentvm.tiers." + name) for name in ("kernel", "jail"))
+fork = (lambda: kernel.clone(jail.JOB_NAMESPACES)) if {namespaces} else os.fork
 times, before = [], spent()
 for _ in range({jobs}):
     began = time.perf_counter()
-    if os.fork() == 0:
+    if fork() == 0:
         os._exit(0)
     os.wait()
     times.append(time.perf_counter() - began)
@@ -74,10 +76,10 @@ def launcher_cpu(tier: ProcessTier) -> float:
     return sum(map(int, fields[11:15])) / TICKS
 
 
-def forked(jobs: int) -> Cost:
-    """A fork of an interpreter that has loaded what the launcher has."""
+def forked(jobs: int, *, namespaces: bool = False) -> Cost:
+    """A fork of an interpreter that has loaded what the launcher has, into the namespaces of a jail if so; only root can."""
     path = str(Path(__file__).parent.parent / "src/agentvm/tiers/launcher_program.py")
-    code = FORKING.format(path=path, jobs=jobs)
+    code = FORKING.format(path=path, jobs=jobs, namespaces=namespaces)
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     cpu, *times = map(float, done.stdout.split())
     return cpu, times
@@ -234,6 +236,8 @@ async def measure(arguments: argparse.Namespace) -> None:
     jobs = arguments.jobs
     floor = forked(jobs)
     rows = [["", "CPU ms", "to a fork", "best ms", "p50 ms"], row("bare fork + wait", floor, floor[0])]
+    if os.getuid() == 0:
+        rows.append(row("fork into namespaces", forked(jobs, namespaces=True), floor[0]))
     rows.append(row("subprocess true", started(["true"], jobs), floor[0]))
     command = bwrap()
     if command is not None:
