@@ -81,7 +81,8 @@ async def test_quotas_and_limits_hold() -> None:
         quota = {"metric": "sandbox_seconds_per_day", "hard": 0}
         changed = await world.ask("PUT", f"/v1/quotas?tenant={world.acme.slug}", quota)
         assert changed.status < 300, changed.raw
-        assert await invoke(world, tool, input={"n": 1}) == (429, "quota_exceeded")
+        output = (await invoke(world, tool, input={"n": 1}))["output"]
+        assert (output["type"], "sandbox_seconds_per_day" in output["value"]) == ("error-text", True)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +103,11 @@ async def test_what_is_no_tool_of_the_tenant_is_not_found_and_keys_need_the_perm
         weak = await world.key(world.acme.tenant_id, ("resources:read",))
         assert (await invoke(world, tool, weak, input={"n": 1}))[0] == 403
         assert (await invoke(world, tool, input={"n": 1}, tool="other"))[0] == 400
+
+
+async def test_a_member_without_effect_is_refused_when_it_is_published() -> None:
+    async with open_world() as world:
+        body = {"type": "tools", "name": "odd", "content": {**TWICE, "permissions": ["net"]}}
+        refused = await world.ask("POST", "/v1/resources", body, key=world.acme.admin)
+        assert (refused.status, refused.code) == (422, "resource_invalid")
+        assert "permissions has no effect" in refused.body["error"]["message"]

@@ -8,6 +8,7 @@ import msgspec
 
 from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import InvalidInput
+from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.resource import Resource, ResourceType
 from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
@@ -100,6 +101,9 @@ class ResourceLibrary:
 
     async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:
         """Returns the content as it is stored: that of a set of tools with its tools."""
+        # Contents of older archives may have it, so this is no rule of the type.
+        if kind == "tools" and isinstance(content, Mapping) and content.get("permissions"):
+            raise ResourceInvalid("permissions has no effect; a sandbox gives a tool its network, and a grant its secrets")
         if kind != "tools" or not names_source(content):
             return FrozenSet(content)
         if self.workspace.tool_sets is None:
