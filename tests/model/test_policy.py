@@ -17,10 +17,10 @@ def test_a_rule_is_read_as_the_documentation_writes_it() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('{"do": "allow", "ask": {}}', "`ask` has no meaning beside `do: allow`"),
-        ('{"do": "ask", "when": {"repo": {"eq": 1}}}', "'repo' is not a JSON pointer, such as /repo"),
-        ('{"do": "ask", "when": {"/a~2": {"eq": 1}}}', "'/a~2' is not a JSON pointer, such as /repo"),
-        ('{"do": "ask", "when": {"/repo": {}}}', "the condition for '/repo' tests nothing"),
+        ('{"do": "allow", "ask": {}}', "ask: it has no meaning beside `do: allow`"),
+        ('{"do": "ask", "when": {"repo": {"eq": 1}}}', "when: 'repo' is not a JSON pointer, such as /repo"),
+        ('{"do": "ask", "when": {"/a~2": {"eq": 1}}}', "when: '/a~2' is not a JSON pointer, such as /repo"),
+        ('{"do": "ask", "when": {"/repo": {}}}', "when: the condition for '/repo' tests nothing"),
         ('{"do": "ask", "when": {"/repo": {"eq": null}}, "ask": {"audience": "admins"}}', None),
     ],
 )

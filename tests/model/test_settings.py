@@ -20,7 +20,8 @@ def test_a_secret_is_never_a_tenants_and_the_data_directory_cannot_be_changed() 
     assert all(declared.declaration.tenant == "no" for declared in SETTINGS.values() if declared.is_secret)
     assert {key for key, one in SETTINGS.items() if one.declaration.applies == "boot"} == {"system.dataDir", "system.serverKey"}
     assert {key for key, declared in SETTINGS.items() if declared.is_secret} == {
-        "llm.apiKey", "llm.providers.*.apiKey", "system.adminKey", "system.serverKey", "otel.headers", "tools.search.apiKey",
+        "llm.apiKey", "llm.providers.*.apiKey", "system.adminKey", "system.serverKey", "otel.headers",
+        "tools.remote.key", "tools.search.apiKey",
     }  # fmt: skip
 
 

@@ -104,8 +104,7 @@ class ToolSettings(Group):
     policy: Annotated[
         Policy | None,
         setting(
-            "Rules about tool calls: which run, which wait for an approval, which are denied. "
-            "A tenant's rules hold beside the operator's; the strictest wins.",
+            "Rules about tool calls: run, wait, or be denied; a tenant's hold beside the operator's, and the strictest wins.",
             tenant="any",
             unset="the rules of the server alone",
         ),
