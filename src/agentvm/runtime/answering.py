@@ -26,6 +26,7 @@ from agentvm.runtime.provider_chain import Asked, ProviderChain
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
+from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import ToolSet
 from agentvm.storage.base import Recalled
@@ -54,6 +55,8 @@ class Answering:
         """The conversation that the model was told last, and in which messages each thing was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
+        self._found: tuple[str, ...] = ()
+        """Tools that the model has found in this session."""
         self._tainted = False
         """Whether the prompt holds text of strangers."""
         self._cost = 0
@@ -88,6 +91,7 @@ class Answering:
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
         self._tainted = self._tainted or _is_tainted(history)
+        self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         budget.check(self._limits, done, self._cost + self._accepted.bill.tool_cost, self._accepted.tool_seconds)
         while True:
@@ -248,7 +252,7 @@ class Answering:
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
-        tools = self._tools.specs
+        tools = self._tools.told(chosen.driver.context_window(model), self._found)
         wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)

@@ -18,10 +18,12 @@ from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.tool import Effect, ToolRuntime, World
+from agentvm.model.usage import estimate_tokens
 from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
 from agentvm.resources.schema import SchemaCheck
 from agentvm.runtime.policy import CallFacts
+from agentvm.runtime.tool_search import FIND_TOOLS, ToolIndex
 from agentvm.sharing.cache import Cache
 from agentvm.tools.base import CallableTool, CallContext, Outcome
 
@@ -41,6 +43,16 @@ CLIENT_WAIT_SECONDS = 7 * 86_400.0
 """Time that a client has for the result of its own tool, unless the tool says otherwise."""
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
+TOLD_MAX = 40
+"""Tools that a model is told of; it finds the others with `find_tools`."""
+TOLD_MIN = 8
+"""Tools that a model is told of, however small its window is."""
+WINDOW_SHARE = 10
+"""The part of a window that tools may fill: a tenth."""
+TOLD_SETS_MAX = 100
+"""Selections of one set that are kept."""
+DESCRIPTION_MAX = 300
+"""Characters of a description in the result of a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +93,62 @@ class ToolSet:
     def __init__(self, tools: Sequence[Tool]) -> None:
         # A program does not call programs; what it writes to the session's files it writes by itself.
         self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
-        self._tools: Mapping[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
+        self._tools: dict[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
+        self.is_large = len(self.specs) > TOLD_MIN
+        """Whether a model may be told a part of them only."""
+        self._told: dict[tuple[int, tuple[str, ...]], tuple[ToolSpec, ...]] = {}
+        if self.is_large:
+            self._tools.setdefault(FIND_TOOLS.name, Tool(spec=FIND_TOOLS, run=self._search, repeatable=True))
         self._inputs: dict[str, SchemaCheck] = {}
+        self._index: ToolIndex | None = None
+        self._tokens: tuple[int, ...] | None = None
 
     async def __aenter__(self) -> "ToolSet":
         """Returns the tools that this machine can run."""
-        tools = [tool for tool in self._tools.values() if tool.why_missing is None or await tool.why_missing() is None]
-        return self if len(tools) == len(self._tools) else ToolSet(tools)
+        own = [self._tools[spec.name] for spec in self.specs]
+        tools = [tool for tool in own if tool.why_missing is None or await tool.why_missing() is None]
+        return self if len(tools) == len(own) else ToolSet(tools)
 
     async def __aexit__(self, *_: object) -> None:
         """Tools of this process hold nothing open."""
+
+    def told(self, window: int, found: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
+        """Returns the tools that a model with this window is told of: all, or the first, `find_tools`, and those `found`."""
+        if not self.is_large:
+            return self.specs
+        first = self._first(window // WINDOW_SHARE)
+        if first == len(self.specs):
+            return self.specs
+        told = self._told.get((first, found))
+        if told is None:
+            # The same object each time: the JSON of tools is kept by it.
+            begin, rest = self.specs[:first], {spec.name: spec for spec in self.specs[first:]}
+            told = (*begin, FIND_TOOLS, *(rest[name] for name in found if name in rest))
+            if len(self._told) >= TOLD_SETS_MAX:
+                self._told.clear()
+            self._told[first, found] = told
+        return told
+
+    def _first(self, tokens_max: int) -> int:
+        """Returns how many of the tools fit into so many tokens."""
+        tokens = 0
+        for number, size in enumerate(self._sizes()):
+            tokens += size
+            if number >= TOLD_MAX or (number >= TOLD_MIN and tokens > tokens_max):
+                return number
+        return len(self.specs)
+
+    def _sizes(self) -> tuple[int, ...]:
+        if self._tokens is None:
+            self._tokens = tuple(estimate_tokens(msgspec.json.encode(spec).decode()) for spec in self.specs)
+        return self._tokens
+
+    async def _search(self, given: dict[str, object]) -> object:
+        if self._index is None:
+            self._index = ToolIndex(self.specs)
+        specs = self._index.search(str(given["query"]))
+        return {"tools": [{"name": spec.name, "description": spec.description[:DESCRIPTION_MAX]} for spec in specs]}
 
     def may_repeat(self, name: str) -> bool:
         return name in self._tools and self._tools[name].repeatable
