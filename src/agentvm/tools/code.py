@@ -66,10 +66,6 @@ class CodeTool(TraitsOfTool):
         return _result(self.spec.name, self.runtime, result)
 
 
-def _argument(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
 def _redacted(result: JobResult, redaction: Redaction) -> JobResult:
     """Before anything is cut off or stored as a file: a half of a secret would not be recognised."""
     files = {path: redaction.clean(data) for path, data in result.files.items()}
