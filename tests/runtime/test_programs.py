@@ -182,6 +182,28 @@ async def test_another_call_than_before_is_a_divergence_and_nothing_further_is_m
         assert await journal(world) == ()
 
 
+@pytest.mark.parametrize(("name", "n"), [("hammer", 99), ("note", 2)])
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_an_answer_is_for_the_call_that_people_saw_whatever_the_program_asks_for_now(
+    name: str, n: int, decision: WaitDecision
+) -> None:
+    bench = Bench(three)
+
+    async def other(others: OtherTools) -> object:
+        await others.call("look", {"n": 1})
+        return await others.call(name, {"n": n})
+
+    async with running(bench) as world:
+        await world.hear("turn_parked")
+        bench.script = other
+        await answer(world, (await open_waits(world))[0], decision)
+        await world.hear("turn_response")
+        ((_, kind, text, _),) = await results(world)
+        assert kind == "error-text"
+        assert f"its call 2 is not the one of the first run: that was hammer, this is {name} with" in text
+        assert bench.made == [("look", 1)]
+
+
 async def test_a_new_message_ends_a_program_that_waits() -> None:
     bench = Bench(three)
     async with running(bench) as world:

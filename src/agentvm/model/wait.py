@@ -74,6 +74,8 @@ class ToolWait(Record):
     """Digest of the tool's version, the input and the questions: an answer is for this call and for no other."""
     input: dict[str, object]
     """The input that the call is made with."""
+    asked: str = ""
+    """Digest of the call as it was first asked for, whatever people have changed since: a program has to ask for it again."""
     is_edited: bool = False
     """The input is another than the model's: a person has changed it in an earlier round."""
     round: int = 0

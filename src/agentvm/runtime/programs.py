@@ -98,11 +98,14 @@ class Program:
             self._count += 1
             child = ToolCall(id=f"{self._call.id}.{self._count}", name=name, input=input)
             digest = fingerprint_of(name, "", input)
-            entry = self._journal.get(self._count)
+            entry, wait = self._journal.get(self._count), self._accepted.waits.get(child.id)
+            if entry is not None and entry.digest != digest:
+                await self._kill(diverged=_divergence(self._count, entry.tool, child))
             if entry is None:
+                # An answer is for the call that people were shown.
+                if wait is not None and wait.asked != digest:
+                    await self._kill(diverged=_divergence(self._count, wait.tool, child))
                 entry = await self._make(child, self._count, digest)
-            elif entry.digest != digest:
-                await self._kill(diverged=_divergence(self._count, entry, child))
             self.tainted = self.tainted or entry.tainted
             self.notes += [] if entry.note is None else [entry.note]
             if entry.error is not None:
@@ -187,11 +190,11 @@ class Program:
         return replace(ended, result=result, tainted=self.tainted)
 
 
-def _divergence(number: int, before: ProgramCall, now: ToolCall) -> str:
+def _divergence(number: int, before: str, now: ToolCall) -> str:
     told = shorten(msgspec.json.encode(now.input).decode())
     return (
         f"The program was run again after an interruption, and its call {number} is not the one of the first run: that was "
-        f"{before.tool}, this is {now.name} with {told}. It was stopped; the calls before were made once. Its calls must not "
+        f"{before}, this is {now.name} with {told}. It was stopped; the calls before were made once. Its calls must not "
         "depend on the time, on threads or on anything else that changes from run to run."
     )
 

@@ -52,6 +52,7 @@ class Waiting:
             version=facts.version,
             fingerprint=fingerprint_of(call.name, facts.version, call.input),
             input=call.input,
+            asked=fingerprint_of(call.name, "", call.input),
             why=verdict.why if kind == "approval" else _WHY[kind],
             audience=approval.audience,
             not_sender=approval.not_sender,
@@ -72,6 +73,7 @@ class Waiting:
         return msgspec.structs.replace(
             wait,
             round=0 if before is None else before.round + 1,
+            asked=wait.asked if before is None else before.asked,
             is_edited=run.note is not None,
             questions=questions,
             url=url,
