@@ -10,6 +10,8 @@ from tests.operations.fixtures import Desk, open_desk
 from agentvm import tool
 from agentvm.drivers.base import ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.ledger import TIER_DRIVER
 from agentvm.runtime.tools import Tool
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +95,11 @@ print(tools.delete(f"order {n}")["deleted"], random.random() >= 0)
         assert made == ["add 1 2", "delete order 3"]
         # The output is that of one run, as if it had not waited.
         assert result(driver)["stdout"] == "before\norder 3 True\n"
+        # Each run took time of a sandbox, and the ledger takes a key once.
+        ledger = [entry for _, entry in await desk.vm.store.accounts(DEFAULT_TENANT).ledger.list()]
+        jobs = [entry for entry in ledger if entry.driver == TIER_DRIVER]
+        assert len({entry.key for entry in jobs}) == len(jobs) == 2
+        assert all(entry.wall_ms for entry in jobs)
 
 
 async def test_files_that_a_program_left_before_it_waited_are_those_of_its_last_run() -> None:

@@ -86,6 +86,8 @@ class Accepted:
     """Calls that have begun to run, or may have done so before a restart, by their ids."""
     programs: set[str] = field(default_factory=set)
     """Calls that run programs, by their ids: they may have a journal."""
+    charged: set[str] = field(default_factory=set)
+    """Keys of the ledger that jobs of its calls have, since this process has it."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False

@@ -278,15 +278,22 @@ class _Call:
         self._ports.tasks.start_soon(ledger.add, [entry])
 
     def _of_turn(self, entry: LedgerEntry) -> LedgerEntry:
-        """Returns the entry with its turn. The second job of a call has a key of its own."""
-        log, scope, number = self._log, self._accepted.scope, len(self._entries)
+        """Returns the entry with its turn.
+
+        The ledger takes each key once, and a call may run several jobs: a program is run again after each wait, and after a
+        restart nobody knows how often. So every job but the first has a key of its own.
+        """
+        log, accepted, key = self._log, self._accepted, entry.key
+        if accepted.resumed or key in accepted.charged:
+            key = f"{key}#{self._ports.new_id('job')}"
+        accepted.charged.add(entry.key)
         return msgspec.structs.replace(
             entry,
-            key=entry.key if not number else f"{entry.key}#{number + 1}",
+            key=key,
             container_id=log.container_id,
-            image_id=scope.image_id or entry.image_id,
+            image_id=accepted.scope.image_id or entry.image_id,
             session_id=log.session_id,
-            turn_id=self._accepted.state.turn_id,
+            turn_id=accepted.state.turn_id,
         )
 
     def _charged(self, outcome: ToolOutcome) -> ToolOutcome:
