@@ -1,7 +1,7 @@
 """File search — patterns of names, and regular expressions over lines, in time that grows with the text and not faster.
 
 The patterns come from a model. Python's own engine may need years for one of them, and cannot be stopped; so expressions run on
-Rust's, which does not backtrack. It comes with pydantic, which the providers' packages need.
+Rust's, which does not backtrack. It comes in pydantic-core.
 """
 
 import re
