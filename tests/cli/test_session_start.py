@@ -79,7 +79,12 @@ async def test_what_cannot_be_chosen_is_refused_with_the_remedy(agentx: AgentX) 
 
 
 async def test_what_the_server_warns_of_is_handed_on_and_not_warned_of_in_python(agentx: AgentX) -> None:
-    tool: dict[str, object] = {"description": "Finds.", "inputSchema": {"type": "object"}, "runtime": "mcp", "entry": "stdio:f"}
+    tool: dict[str, object] = {
+        "description": "Finds.",
+        "inputSchema": {"type": "object"},
+        "runtime": "builtin",
+        "entry": "no_such_tool",
+    }
     await agentx.resources.register("tools", "search", tool)
     await agentx.resources.register("agents", "finder", {"tools": ["resource://tools/search"]})
     _, warnings = await SessionStart(agent="resource://agents/finder").new_session(agentx, "c1")

@@ -33,7 +33,7 @@ def tool() -> None:
 @click.argument("query", metavar="[TEXT]", required=False)
 @tenant_command
 def list_tools(api: Api, show: Show, query: str | None) -> None:
-    """List the tools of the tenant, of the server, and public ones; with TEXT those that match it."""
+    """List the tools that agents can use; with TEXT those that match it."""
     show.items(api.items("resource.list", type="tools", q=query), COLUMNS, none="No tools found.")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NewType
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
+from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId, UserId
 
 WaitId = NewType("WaitId", str)
 
@@ -121,6 +121,18 @@ class StartedWait(Record):
 
     wait_id: WaitId
     at: int
+
+
+class WaitLink(Record):
+    """The wait that a link answers, and the user in whose name it does."""
+
+    tenant_id: TenantId
+    container_id: ContainerId
+    session_id: SessionId
+    wait_id: WaitId
+    made_by: UserId | None = None
+    actor: str = ""
+    """The maker in the audit log."""
 
 
 WaitChange = ToolWait | AnsweredWait | StartedWait

@@ -11,8 +11,7 @@ from agentvm.errors import AgentVMError, PermissionDenied, shorten
 from agentvm.errors.access import AuthenticationOff
 from agentvm.log import get_logger
 from agentvm.model.account import AuditEntry
-from agentvm.operations.context import Context
-from agentvm.operations.operation import Operation
+from agentvm.operations.operation import Context, Operation
 from agentvm.protocol.requests import Request
 
 logger = get_logger(__name__)

@@ -9,12 +9,11 @@ from agentvm.errors import ContainerForbidden, InvalidInput, SessionQuarantined
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitExpired, WaitForbidden, WaitNotFound
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
-from agentvm.model.wait import REASON_MAX, AnswerDecision, Question, ToolWait, WaitAnswer, WaitId, WaitKind
+from agentvm.model.wait import REASON_MAX, AnswerDecision, Question, ToolWait, WaitAnswer, WaitId, WaitKind, WaitLink
 from agentvm.operations.operation import Http, OperationGroup
 from agentvm.operations.pages import PageRequest, number_of
 from agentvm.operations.wait_answer import answers_of, check_audience, check_decision
 from agentvm.protocol.requests import Reply, Request
-from agentvm.storage.sql.wait_links import WaitLink
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context

@@ -5,8 +5,7 @@ from tests.runtime.test_parking import Hammer, parked
 
 from agentvm.model.base import record_from
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
-from agentvm.model.wait import WaitId
-from agentvm.storage.sql.wait_links import WaitLink
+from agentvm.model.wait import WaitId, WaitLink
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,11 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from agentvm.model.account import AuditEntry
-from agentvm.model.wait import REASON_MAX, ToolWait, WaitAnswer
+from agentvm.model.wait import REASON_MAX, ToolWait, WaitAnswer, WaitLink
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http.reference import source_of
 from agentvm.server.router import HttpRoute
-from agentvm.storage.sql.wait_links import WaitLink
 from agentvm.vm import AgentVM
 
 PATH: Final = "/answer/{token}"

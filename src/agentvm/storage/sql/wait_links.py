@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
-from agentvm.model.wait import WaitId
+from agentvm.model.wait import WaitLink
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.rows import is_here
 
@@ -24,18 +22,6 @@ FROM wait_links AS l JOIN waits AS w USING (wait_key) JOIN sessions AS s USING (
 WHERE l.digest = ? AND s.deleted_at IS NULL AND {is_here("s")}
 """
 _USE = "UPDATE wait_links SET used_at = :now WHERE digest = :digest AND used_at IS NULL AND expires_at > :now"
-
-
-class WaitLink(Record):
-    """The wait that a link answers, and the user in whose name it does."""
-
-    tenant_id: TenantId
-    container_id: ContainerId
-    session_id: SessionId
-    wait_id: WaitId
-    made_by: UserId | None = None
-    actor: str = ""
-    """The maker in the audit log."""
 
 
 _body = msgspec.json.Decoder(WaitLink)
