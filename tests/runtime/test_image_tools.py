@@ -91,6 +91,55 @@ async def test_an_input_that_does_not_fit_is_told_and_nothing_runs() -> None:
     assert (kind, "The input does not fit" in text) == ("error-text", True)
 
 
+@pytest.mark.parametrize(
+    ("content", "schema"),
+    [
+        ({"runtime": "python", "entry": "def run(n):\n    return n"}, {"type": "integer", "maximum": 9}),
+        ({"runtime": "shell", "entry": 'echo "$ARG_N"'}, {"type": "string", "maxLength": 2}),
+        ({"runtime": "command", "entry": '["echo", "{n}"]'}, {"type": "string", "maxLength": 2}),
+    ],
+)
+async def test_the_result_of_code_is_checked_against_its_schema(content: dict[str, Any], schema: dict[str, Any]) -> None:
+    tool = {**content, "inputSchema": NUMBER, "outputSchema": schema}
+    assert not (await result(tool, {"n": 7}))[0].startswith("error")
+    kind, text = await result(tool, {"n": 10})
+    assert (kind, "does not fit its outputSchema" in text) == ("error-text", True)
+
+
+async def test_a_built_in_tool_waits_for_an_approval_where_its_resource_wants_it() -> None:
+    content = {"runtime": "builtin", "entry": "calculator", "inputSchema": {"type": "object"}, "ask": True}
+    call = tool_calls(("c1", "calculator", {"expression": "1+1"}))
+    driver = ScriptedDriver(in_turn(call, reply("done"), call, reply("done")))
+    async with open_desk(driver) as desk:
+        await desk.publish("tools", "careful", {"description": "d", **content})
+        image = await desk.create_image(tools=["calculator", "resource://tools/careful"])
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("turn_parked")
+        assert [tool.name for tool in driver.prompts[0].tools] == ["calculator"]
+        (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+        assert wait["kind"] == "approval"
+        about = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"]}
+        await desk.ask("tool_answer", **about, decision="approve")
+        await desk.hear("turn_response")
+        # Another image is not concerned.
+        other = await desk.create_image(tools=["calculator"])
+        await desk.ask("message_send", imageId=other["imageId"], content="go")
+        await desk.hear("turn_response")
+
+
+async def test_the_answer_of_a_client_is_checked_against_the_schema() -> None:
+    content = {"runtime": "client", "entry": "pick", "inputSchema": NUMBER, "outputSchema": {"type": "string"}}
+    async with turn(content, {"n": 1}) as (desk, driver):
+        await desk.hear("turn_parked")
+        (wait,) = (await desk.ask("tool_waits", state="open"))["waits"]
+        about = {"waitId": wait["waitId"], "fingerprint": wait["fingerprint"]}
+        await desk.ask("tool_answer", **about, decision="answer", result=5)
+        await desk.hear("turn_response")
+        told = driver.prompts[1].conversation[-1]
+        assert isinstance(told, ToolResultsEntry)
+        assert "does not fit its outputSchema" in told.results[0].output.text
+
+
 async def test_a_tool_of_the_client_waits_for_the_client() -> None:
     async with turn({"runtime": "client", "entry": "pick", "inputSchema": NUMBER}, {"n": 1}) as (desk, _):
         await desk.hear("turn_parked")

@@ -17,7 +17,7 @@ from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.tool import Effect, ToolRuntime, World
+from agentvm.model.tool import Effect, ToolRuntime, World, default_world
 from agentvm.model.usage import estimate_tokens
 from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
@@ -246,7 +246,8 @@ class ServerTools:
 
     def of_spec(self, spec: Mapping[str, object]) -> Tool | None:
         if spec.get("runtime") == "builtin":
-            return self._tools.get(str(spec.get("entry")))
+            tool = self._tools.get(str(spec.get("entry")))
+            return tool if tool is None or not spec.get("ask") else replace(tool, asks=True)
         return _image_tool(spec, self._make) if spec.get("runtime") in RUNNABLE_TOOLS else None
 
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
@@ -259,18 +260,19 @@ class ServerTools:
         tools = self._sets.get(key)
         if tools is None:
             # A name that this process does not have is left out: an image may be older than the server.
-            found = (self._own(name, rendered.sandbox) or self._of_image(name, specs) for name in names)
+            found = (self._own(name, rendered.sandbox, specs) or self._of_image(name, specs) for name in names)
             tools = ToolSet([tool for tool in found if tool is not None])
             self._sets.put(key, tools)
         return tools
 
-    def _own(self, name: str, sandbox: Mapping[str, object] | None) -> Tool | None:
-        """Returns a tool of the server, in the sandbox of the image if it runs in one."""
-        tool = self._tools.get(name)
+    def _own(self, name: str, sandbox: Mapping[str, object] | None, specs: Sequence[Mapping[str, object]]) -> Tool | None:
+        """Returns a tool of the server, in the sandbox of the image if it runs in one; the image may want it approved."""
+        asks = any(spec.get("ask") for spec in specs if (spec.get("runtime"), spec.get("entry")) == ("builtin", name))
+        tool = self.of_spec({"runtime": "builtin", "entry": name, "ask": asks})
         if tool is None or tool.within is None or sandbox is None:
             return tool
         try:
-            return tool.within(sandbox)
+            return replace(tool.within(sandbox), asks=tool.asks)
         except AgentVMError as error:
             logger.warning("tool_unusable", tool=name, error=str(error))
             return None
@@ -309,7 +311,16 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
         timeout_ms = spec.get("timeoutMs")
         lasts = timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS
         return Tool(
-            spec=told, run=_never, timeout_seconds=lasts, runtime="client", version=version, asks=asks, waits_for="client"
+            spec=told,
+            run=_never,
+            timeout_seconds=lasts,
+            runtime="client",
+            effect=cast(Effect, spec.get("effect") or "write"),
+            world=cast(World, spec.get("world") or default_world("client")),
+            version=version,
+            asks=asks,
+            waits_for="client",
+            output_schema=_schema(spec.get("outputSchema")),
         )
     made = make(spec)
     if made is None:
@@ -317,8 +328,11 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
     resolved = spec.get("resolved")
     target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
     tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
-    schema = target.get("outputSchema")
-    return replace(tool, output_schema=schema if isinstance(schema, Mapping) else None)
+    return replace(tool, output_schema=_schema(target.get("outputSchema")))
+
+
+def _schema(value: object) -> Mapping[str, object] | None:
+    return value if isinstance(value, Mapping) else None
 
 
 def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:

@@ -8,7 +8,6 @@ import msgspec
 
 from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import InvalidInput
-from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.resource import Resource, ResourceType
 from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
@@ -19,6 +18,7 @@ from agentvm.resources.registry import Author, NewVersion, Registry, VersionChan
 from agentvm.resources.resolver import VersionClosure
 from agentvm.resources.tool import SETS
 from agentvm.resources.tool_set import ToolChange, names_source
+from agentvm.sessions.published_tool import check_published
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore
@@ -100,10 +100,9 @@ class ResourceLibrary:
         return published, changes, (*warned, *frozen.notes)
 
     async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:
-        """Returns the content as it is stored: that of a set of tools with its tools."""
-        # Contents of older archives may have it, so this is no rule of the type.
-        if kind == "tools" and isinstance(content, Mapping) and content.get("permissions"):
-            raise ResourceInvalid("permissions has no effect; a sandbox gives a tool its network, and a grant its secrets")
+        """Returns the content as it is stored: that of a set of tools with its tools. Refuses members without effect."""
+        if kind == "tools" and isinstance(content, Mapping):
+            check_published(content, self.workspace.runtime.tools.of_spec)
         if kind != "tools" or not names_source(content):
             return FrozenSet(content)
         if self.workspace.tool_sets is None:
