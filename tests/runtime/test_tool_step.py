@@ -5,9 +5,10 @@ from tests.runtime.fixtures import open_world, tool
 
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.ids import DEFAULT_TENANT
-from agentvm.model.message import ToolResultMessage
+from agentvm.model.message import ContentOutput, ImagePart, TextPart, ToolResultMessage
 from agentvm.model.wait import WaitAnswer
 from agentvm.runtime.tools import Tool
+from agentvm.tools.base import CallResult, ResultImage
 
 pytestmark = pytest.mark.anyio
 
@@ -75,3 +76,24 @@ async def test_an_approval_that_is_remembered_is_not_asked_for_again() -> None:
         await world.say(world.start(), "again")
         await world.hear("turn_response", times=2)
         assert sum(event["type"] == "tool_waiting" for event in world.heard) == 1
+
+
+async def test_the_note_of_an_edited_call_stands_beside_its_pictures() -> None:
+    async def draw(arguments: dict[str, object]) -> object:
+        return CallResult(type="content", parts=(ResultImage(data=b"png", media_type="image/png"),))
+
+    plain = tool("ok", draw)
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "ok", {})), reply("done")))
+    async with open_world(driver, tools=[Tool(spec=plain.spec, run=plain.run, asks=True)]) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_parked")
+        waits = world.store.tenant(DEFAULT_TENANT).waits((world.image.container_id,))
+        ((_, wait),) = await waits.list_page(session_id=world.image.session_id, state="open", after=0, limit=5)
+        await world.runtime.answer_wait(DEFAULT_TENANT, wait, WaitAnswer(decision="edit", input={"n": 2}), None)
+        await world.hear("turn_response")
+        (result,) = [one.tool_result for one in await world.messages() if isinstance(one, ToolResultMessage)]
+        assert isinstance(result.output, ContentOutput)
+        note, picture = result.output.value
+        assert isinstance(note, TextPart)
+        assert ("A person changed the input" in note.text, '"input":{"n":2}' in note.text) == (True, True)
+        assert isinstance(picture, ImagePart)

@@ -5,7 +5,7 @@ meanwhile. When only waits are left the turn is parked: it leaves memory, and go
 another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
@@ -18,7 +18,7 @@ from agentvm.events.state import ConversationEnd
 from agentvm.events.tool import ProgramChanged, ToolPlaced, ToolStarted, WaitChanged
 from agentvm.events.turn import TurnParked
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCall
+from agentvm.model.message import TextPart, ToolCall
 from agentvm.model.placed_call import placed_call
 from agentvm.model.program import ProgramCall, ProgramEnded
 from agentvm.model.tier import Placed
@@ -189,8 +189,7 @@ class CallRunner:
             case Run(call=to_run, note=note):
                 ended = await self._run(action)
                 if note is not None and isinstance(ended, ToolOutcome):
-                    edited: Mapping[str, object] = {"note": note, "input": to_run.input, "result": ended.result}
-                    ended = replace(ended, result=edited)
+                    ended = _noted(ended, note, to_run.input)
         await done.send((call, action, ended))
 
     async def _run(self, run: Run) -> Ended | None:
@@ -272,6 +271,14 @@ class CallRunner:
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+
+
+def _noted(outcome: ToolOutcome, note: str, given: dict[str, object]) -> ToolOutcome:
+    """Returns the outcome of a call whose input a person has changed: the model is told of it beside the result."""
+    edited: dict[str, object] = {"note": note, "input": given}
+    if outcome.parts:
+        return replace(outcome, parts=(TextPart(text=msgspec.json.encode(edited).decode()), *outcome.parts))
+    return replace(outcome, result={**edited, "result": outcome.result})
 
 
 def _waits_of(actions: Sequence[tuple[ToolCall, Action]]) -> list[ToolWait]:
