@@ -35,7 +35,7 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "file_delete": {"sessionId": "sess_1", "path": "notes.txt"},
     "definition_get": {"definitionName": "default"},
     "definition_register": {"definition": {"name": "poet", "systemPrompt": "rhyme", "tools": []}},
-    "image_create": {"containerId": "c1", "config": {"name": "Chat", "mcpServers": {"x": {"command": "y"}}}},
+    "image_create": {"containerId": "c1", "config": {"name": "Chat", "mcpServers": {}}},
     "image_build": {"containerId": "c1", "definition": "default", "config": {"model": "scripted"}},
     "image_update": {"imageId": "img_1", "updates": {"name": "Renamed"}},
     "image_list": {"containerId": "c1"},

@@ -15,7 +15,7 @@ from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Empty, Http
 from agentvm.protocol.requests import Request
 from agentvm.server.http import FACES
-from agentvm.server.http.api import PUBLIC, ManagementApi
+from agentvm.server.http.api import FORMS, PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.tools.mcp.consent import CALLBACK
@@ -29,10 +29,11 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             if route.is_gated and route.method != "HEAD"
         }
         assert served == {one.name for one in FACES}
-        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", CALLBACK} == PUBLIC
-        # A callback has a state, or is refused.
+        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/answer/{token}", CALLBACK} == PUBLIC
+        # A callback without a state, and a link that nobody made.
         assert (await world.ask("GET", CALLBACK, key="")).status == 400
-        for path in PUBLIC - {CALLBACK}:
+        assert (await world.ask("GET", "/answer/nothing", key="")).status == 410
+        for path in PUBLIC - FORMS:
             assert (await world.ask("GET", path, key="")).status in (200, 426)
 
 

@@ -10,7 +10,9 @@ from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/answer/{token}", CALLBACK})
+FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
+"""Pages with a form, for browsers: no part of the document of the API."""
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"}) | FORMS
 """Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]

@@ -27,7 +27,6 @@ from agentvm.model.base import Record
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server.errors import Failure, status_of
-from agentvm.tools.mcp.consent import CALLBACK
 from agentvm.version import VERSION
 
 Json = dict[str, Any]
@@ -210,7 +209,6 @@ def _public(schemas: _Schemas) -> Json:
         "/health": read("server_health", "Check that the server is alive, and its version", health),
         "/ready": read("server_ready", "Check whether the server accepts new work", status, _503=busy),
         "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
-        CALLBACK: read("server_mcp_callback", "Page for users who sign in to an MCP server", page),
         "/docs": read("server_docs", "This document for people", page, _304=same),
     }
 
