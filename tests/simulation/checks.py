@@ -234,11 +234,20 @@ def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> Non
         if call.stopped and call.reported is not None and not rows[message_id][3]:
             assert rows[message_id][2] == call.reported.output_tokens, f"call {number} is not billed for all it reported"
     by_turn: Counter[str] = Counter()
+    errors: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event["type"] == "error_message":
+            errors[event["data"]["turnId"]].add(event["data"].get("errorCode"))
     for turn_id, price in world.disk.query("SELECT turn_id, price FROM ledger"):
         by_turn[turn_id] += price or 0
     for event in events:
         if event["type"] == "turn_response":
             data = event["data"]
+            if data.get("price") is None:
+                # Whoever cannot read the ledger does not know the price, and says no other.
+                assert data["outcome"] == "interrupted" or "store_failed" in errors[data["turnId"]], f"{data} has no price"
+                world.counts["ends without a price"] += 1
+                continue
             assert data["price"] == by_turn[data["turnId"]], f"{data} and the ledger says {by_turn[data['turnId']]}"
 
 

@@ -98,7 +98,7 @@ class ModelCalled(TurnEvent):
 class TurnResponse(TurnEvent):
     """The terminal event: exactly one per turn, last of the turn. `usage` is the provider's.
 
-    `price` is the turn's price for its tenant, in nano-USD.
+    `price` is the turn's price for its tenant, in nano-USD; absent if the store failed when it was to be read.
     """
 
     type = "turn_response"

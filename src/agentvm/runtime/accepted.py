@@ -55,8 +55,6 @@ class Accepted:
     """Whether it goes on after a restart."""
     cut: progress.Cut | None = None
     """The model call it was in when its process died."""
-    settled: bool = False
-    """Whether what it used before a restart was charged."""
     attempt: int = 0
     """How often it was begun before and died with its process."""
     left: Turn | None = None

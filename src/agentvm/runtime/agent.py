@@ -281,9 +281,9 @@ class Agent:
         A turn that died with its process has used up an attempt, a `suspended` one has not. Without `done` it is looked up.
         """
         accepted = self._accept(begin_again(left, done), left.user_id)
-        accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
+        accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
-        accepted.waits_for_parked = left.on_parked == "queue"
+        accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
         accepted.active_before_ms, accepted.before_ms = left.active_ms, max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()

@@ -92,6 +92,8 @@ class Bill:
         self.user_id = user_id
         self.price = 0
         """Amounts of all calls of the turn so far, also of those before a restart."""
+        self.settled = True
+        """Whether the price includes what the turn used before a restart; an end without it tells no price."""
         self.tool_cost = 0
         """Price of the jobs of tools since this process has the turn."""
         self.entries: list[LedgerEntry] = []
@@ -156,7 +158,7 @@ class Bill:
                 self._closed.append(called)
                 return called
             case turn_events.TurnResponse():
-                return msgspec.structs.replace(data, price=self.price)
+                return msgspec.structs.replace(data, price=self.price if self.settled else None)
             case _:
                 return data
 

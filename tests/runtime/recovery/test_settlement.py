@@ -1,13 +1,20 @@
+from typing import Any
+
+import pytest
 from tests.runtime.fixtures import World, left, open_world
 from tests.runtime.test_billing import Till, entries
 
 from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import AskedCall, Charge
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.runtime.recovery import resumption
 from agentvm.runtime.recovery.progress import Cut, Done
 from agentvm.runtime.recovery.settlement import settle_left
+from agentvm.storage.sql.accounts.asked import AskedStore
+from agentvm.storage.sql.accounts.ledger import LedgerStore
 
 
 async def test_a_call_whose_provider_had_not_said_what_it_read_is_billed_for_the_prompt() -> None:
@@ -78,6 +85,48 @@ async def test_what_was_asked_before_a_crash_is_billed_once_with_what_was_heard_
         assert all((one.provider, one.own_key, one.hosted) == ("corp", True, True) for one in again)
         assert await store.of_turn(turn.turn_id) == ()
         assert till.open == 0
+
+
+@pytest.mark.parametrize("failing", ["turn_total", "of_turn", "admit"])
+async def test_a_bill_that_cannot_be_read_at_once_is_read_again(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumption, "READ_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    till = Till()
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        agent, turn = world.start(), left(world)
+        await (store := world.store.accounts(DEFAULT_TENANT).asked).add(asked(world, turn, 1))
+        await store.add(asked(world, turn, 2))
+        earlier = asked(world, turn, 3)
+        await world.store.accounts(DEFAULT_TENANT).ledger.add((earlier.entry(earlier.unanswered, Charge(300, 600), 1),))
+        owner = {"turn_total": LedgerStore, "of_turn": AskedStore, "admit": Till}[failing]
+        read, reads = getattr(owner, failing), iter(range(100))
+
+        async def fail_often(*given: Any, **options: Any) -> Any:
+            # One call is entered by then.
+            if next(reads) in ((1, 2) if failing == "admit" else (0, 1)):
+                raise StoreFailed("The database could not be read")
+            return await read(*given, **options)
+
+        monkeypatch.setattr(owner, failing, fail_often)
+        agent.release(agent.resume(turn, Done()))
+        end = (await world.hear("turn_response"))[-1]["data"]
+        assert end["outcome"] == "completed"
+        assert end["price"] == sum(entry.price or 0 for entry in await entries(world))
+        assert end["usage"]["inputTokens"] == sum(entry.usage.input_tokens for entry in await entries(world)) > 600
+        assert till.open == 0
+
+
+async def test_a_turn_whose_bill_cannot_be_read_tells_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreFailed("The database could not be read")
+
+    monkeypatch.setattr(resumption, "READ_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr(LedgerStore, "turn_total", fail)
+    async with open_world(ScriptedDriver(), meter=Till()) as world:
+        agent = world.start()
+        agent.release(agent.resume(left(world), Done()))
+        end = (await world.hear("turn_response"))[-1]["data"]
+        assert end["outcome"] == "failed"
+        assert "price" not in end
 
 
 async def test_what_was_asked_beside_turns_is_billed_by_the_next_process() -> None:

@@ -5,7 +5,7 @@ known to have done so. Only what the turn itself has stored and told is looked a
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import msgspec
@@ -89,7 +89,18 @@ async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acc
     try:
         await _look(ports, tenant_id, accepted)
     finally:
-        await settle_up(ports, tenant_id, image, accepted)
+        await _persist(accepted, lambda: settle_up(ports, tenant_id, image, accepted))
+
+
+async def _persist(accepted: Accepted, read: Callable[[], Awaitable[None]]) -> None:
+    """Reads again and again: a turn that was ended now would not say what it has used. Only its own session waits for it."""
+    for pause_seconds in READ_PAUSES_SECONDS:
+        try:
+            return await read()
+        except StoreFailed as error:
+            logger.error("turn_not_read", turn_id=accepted.scope.turn_id, error=str(error))
+            await anyio.sleep(pause_seconds)
+    await read()
 
 
 async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
@@ -106,23 +117,14 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
             await count(ports, [(tenant_id, accepted, left)])
         except StoreFailed:
             # It is not begun; but the calls that it was in were made, and its end is told with what they used.
-            await _review(ports, tenant_id, accepted, left, log)
+            await _persist(accepted, lambda: _review(ports, tenant_id, accepted, left, log))
             raise
     if suspects.is_to_blame(left, accepted.attempt, ports.settings_of(tenant_id).limits.attempts):
         accepted.is_to_blame = True
         reason = f"the server did not survive a turn of it {accepted.attempt} times"
         # First: should the server not survive what is still to be done about the turn, nobody looks at it again.
         await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
-    for pause_seconds in READ_PAUSES_SECONDS:
-        try:
-            await _review(ports, tenant_id, accepted, left, log)
-            break
-        except StoreFailed as error:
-            # Ended now, it would not say what it has used; nobody but its own session waits for it.
-            logger.error("turn_not_read", turn_id=left.turn_id, error=str(error))
-            await anyio.sleep(pause_seconds)
-    else:
-        await _review(ports, tenant_id, accepted, left, log)
+    await _persist(accepted, lambda: _review(ports, tenant_id, accepted, left, log))
     accepted.left = None
 
 

@@ -27,29 +27,35 @@ GONE_WINDOW_TOKENS = 100_000
 
 
 async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
-    """Settles the calls of a turn from before a restart, once. Their entries go with the next commit of the turn."""
-    if not accepted.resumed or accepted.settled:
+    """Settles the calls of a turn from before a restart, once. Their entries go with the next commit of the turn.
+
+    If the store fails it may be asked again: what is entered already stays so.
+    """
+    bill = accepted.bill
+    if bill.settled:
         return
-    ledger = ports.store.accounts(tenant_id).ledger
-    used, accepted.bill.price = await ledger.turn_total(accepted.state.turn_id)
+    bill.close()
+    used, price = await ports.store.accounts(tenant_id).ledger.turn_total(accepted.state.turn_id)
     if not used.total:
         # From before there was a ledger: what its messages say.
         used = accepted.state.usage
+    entered = {entry.key for entry in bill.entries}
     cut = accepted.cut
     for call in await ports.store.accounts(tenant_id).asked.of_turn(accepted.state.turn_id):
         heard, cut = (cut, None) if cut is not None and cut.call_id == call.call_id else (None, cut)
         usage = call.unanswered if heard is None else _with_estimate(heard, call)
         key = call.key if heard is None else call.call_id
-        await accepted.bill.admit(call.planned, force=True)
-        accepted.bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
-        used += usage
+        if key not in entered:
+            await bill.admit(call.planned, force=True)
+            bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
     if cut is not None:
         window = await _admit(ports, tenant_id, image, accepted, cut)
         cut = await _with_input(ports, tenant_id, image, accepted, cut, window)
-        accepted.bill.enter((ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
-        used += cut.usage
+        bill.enter((ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
+    bill.price = price + sum(entry.price or 0 for entry in bill.entries)
+    used = sum((entry.usage for entry in bill.entries), used)
     accepted.state = msgspec.structs.replace(accepted.state, usage=used)
-    accepted.settled = True
+    bill.settled = True
 
 
 def _with_estimate(heard: Cut, call: AskedCall) -> Usage:
