@@ -97,8 +97,8 @@ class Bill:
         self.tool_cost = 0
         """Price of the jobs of tools since this process has the turn."""
         self.entries: list[LedgerEntry] = []
-        self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked] = []
-        """The calls that ended, in case the commit they were in was lost."""
+        self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked | ToolCharged] = []
+        """The calls and jobs that ended, in case the commit they were in was lost."""
 
     async def admit(self, planned: Planned, *, force: bool = False) -> Events:
         """Sets aside what the next call may use; says what its user should be warned of."""
@@ -133,7 +133,9 @@ class Bill:
         self.price += entry.price or 0
         self.tool_cost += entry.price or 0
         self.entries.append(entry)
-        return ToolCharged(entry=entry)
+        charged = ToolCharged(entry=entry)
+        self._closed.append(charged)
+        return charged
 
     def close(self) -> None:
         """A call that was admitted and never begun used nothing."""

@@ -178,7 +178,10 @@ class _Call:
         try:
             async with self._closing():
                 outcome = await task.run(self._ports.tasks)
-                return self._charged(await self.keep(outcome, files)) if isinstance(outcome, CallResult) else outcome
+                if isinstance(outcome, CallResult):
+                    return self._charged(await self.keep(outcome, files))
+                self._post_charges()
+                return outcome
         except AgentVMError as error:
             return self._charged(ToolOutcome(cut(str(error), limits.tool_output), True))
         except TimeoutError:
@@ -212,7 +215,7 @@ class _Call:
         try:
             yield
         except anyio.get_cancelled_exc_class():
-            self._post(*(self._accepted.bill.charge(entry) for entry in self._entries))
+            self._post_charges()
             raise
         finally:
             self._is_over = True
@@ -295,6 +298,9 @@ class _Call:
             session_id=log.session_id,
             turn_id=accepted.state.turn_id,
         )
+
+    def _post_charges(self) -> None:
+        self._post(*(self._accepted.bill.charge(entry) for entry in self._entries))
 
     def _charged(self, outcome: ToolOutcome) -> ToolOutcome:
         """Returns the outcome with the ledger's entries, which are committed with it."""

@@ -173,7 +173,7 @@ class Program:
             size = len(msgspec.json.encode(entry))
         self._bytes += size
         ended: EventData = _completed(child, self._call, entry.result) if error is None else _failed(child, self._call, error)
-        self._steps.post(ProgramChanged(change=entry), ended, self._steps.explain(child, outcome))
+        self._steps.post(*outcome.charges, ProgramChanged(change=entry), ended, self._steps.explain(child, outcome))
         return entry
 
     async def _kill(self, *, held: bool = False, diverged: str | None = None) -> NoReturn:

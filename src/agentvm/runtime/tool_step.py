@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
-import anyio.abc
 import anyio.lowlevel
 import msgspec
+from anyio.streams.memory import MemoryObjectSendStream
 
 from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
@@ -166,22 +166,30 @@ class CallRunner:
     async def _carry_out(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
         """Runs the calls side by side. Results are told as they come."""
         done, results = anyio.create_memory_object_stream[_Done](len(actions))
-        async with open_tasks() as tasks:
-            with done, results:
-                for call, action in actions:
-                    tasks.start_soon(self._carry_out_one, call, action, done)
-                for _ in actions:
-                    call_done, action_done, ended = await results.receive()
-                    if isinstance(ended, InputRequired | ConsentRequired) and isinstance(action_done, Run):
-                        ended = self.ask(action_done, ended)
+        with done, results:
+            try:
+                async with open_tasks() as tasks:
+                    for call, action in actions:
+                        tasks.start_soon(self._carry_out_one, call, action, done)
+                    for _ in actions:
+                        self._take(*await results.receive())
+                        if self._ports.journal.crowded:
+                            await self._flush()
+            except anyio.get_cancelled_exc_class():
+                # Calls that ended in the moment in which the turn was stopped have their results all the same.
+                while results.statistics().current_buffer_used:
+                    call, _, ended = results.receive_nowait()
                     if isinstance(ended, ToolOutcome):
-                        self._finish(call_done, ended)
-                    if self._ports.journal.crowded:
-                        await self._flush()
+                        self._finish(call, ended)
+                raise
 
-    async def _carry_out_one(
-        self, call: ToolCall, action: Run | ToolOutcome, done: "anyio.abc.ObjectSendStream[_Done]"
-    ) -> None:
+    def _take(self, call: ToolCall, action: Run | ToolOutcome, ended: Ended | None) -> None:
+        if isinstance(ended, InputRequired | ConsentRequired) and isinstance(action, Run):
+            ended = self.ask(action, ended)
+        if isinstance(ended, ToolOutcome):
+            self._finish(call, ended)
+
+    async def _carry_out_one(self, call: ToolCall, action: Run | ToolOutcome, done: "MemoryObjectSendStream[_Done]") -> None:
         ended: Ended | None
         match action:
             case ToolOutcome():
@@ -190,7 +198,8 @@ class CallRunner:
                 ended = await self._run(action)
                 if note is not None and isinstance(ended, ToolOutcome):
                     ended = _noted(ended, note, to_run.input)
-        await done.send((call, action, ended))
+        # Without a moment in which a stop could lose the result.
+        done.send_nowait((call, action, ended))
 
     async def _run(self, run: Run) -> Ended | None:
         """Makes a call; None for a program that was stopped because a call of it has to wait."""
