@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NewType
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, KeyId, SessionId, TenantId, TurnId, UserId
 
 WaitId = NewType("WaitId", str)
 
@@ -131,6 +131,8 @@ class WaitLink(Record):
     session_id: SessionId
     wait_id: WaitId
     made_by: UserId | None = None
+    key_id: KeyId | None = None
+    """The key that it was made with: the link ends with it."""
     actor: str = ""
     """The maker in the audit log."""
 

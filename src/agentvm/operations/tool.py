@@ -189,9 +189,12 @@ class WaitLinkMake(Request[WaitLinkReply]):
 async def make_link(context: "Context", request: WaitLinkMake) -> WaitLinkReply:
     """Make a link that approves or denies a tool call, once.
 
-    Whoever has it decides in your name. Opening the link only shows the call; its form decides.
+    Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form
+    decides. Needs `sessions:read`, too.
     """
     context.target = request.wait_id
+    # The page shows the input.
+    context.principal.require("sessions:read")
     wait, now = await _find(context, request.wait_id), context.vm.clock()
     check_decision(wait, request.fingerprint, "approve")
     check_audience(context.principal, wait)
@@ -201,7 +204,8 @@ async def make_link(context: "Context", request: WaitLinkMake) -> WaitLinkReply:
         raise WaitExpired(wait.wait_id)
     token, expires_at = secrets.token_urlsafe(32), min(wait.expires_at, now + request.expires_in * 1000)
     principal = context.principal
-    link = record_from(WaitLink, wait, tenant_id=context.tenant_id, made_by=principal.user_id, actor=principal.actor)
+    maker = {"made_by": principal.user_id, "key_id": principal.key_id, "actor": principal.actor}
+    link = record_from(WaitLink, wait, tenant_id=context.tenant_id, **maker)
     if not await context.vm.store.wait_links.add(token, link, expires_at):
         raise WaitNotFound(wait.wait_id)
     return WaitLinkReply(wait_id=wait.wait_id, path=f"/answer/{token}", expires_at=expires_at)

@@ -20,7 +20,7 @@ from agentvm.errors import Conflict, Refused, Unauthenticated
 from agentvm.log import get_logger
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
-from agentvm.model.principal import Principal
+from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.store import Store
@@ -208,6 +208,27 @@ class Authentication:
         tenant = await self._store.directory.get_tenant(record.tenant_id)
         owner = await self._owner(tenant, record)
         return owner if isinstance(owner, _RefusedCredential) else Verified(owner, key.key_id, stored)
+
+    async def recall(self, tenant_id: TenantId, user_id: UserId | None, key_id: KeyId | None) -> Principal | None:
+        """Returns a principal of earlier with the rights that it has now, without its credentials; None if they have ended."""
+        if key_id is not None:
+            row = await self._store.directory.find_key(key_id)
+            key = None if row is None else row[0]
+            if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= self._clock()):
+                return None
+            owner = await self._owner(await self._store.directory.get_tenant(key.tenant_id), key)
+            return None if isinstance(owner, _RefusedCredential) else owner
+        tenant = await self._store.directory.get_tenant(tenant_id)
+        if tenant is None or tenant.status != "active":
+            return None
+        if user_id is None:
+            # Authentication was off.
+            return Principal(tenant_id=tenant_id, permissions=EVERYTHING)
+        user = await self._store.accounts(tenant_id).users.get(user_id)
+        if user is None or user.status != "active":
+            return None
+        containers, permissions = await self.bound(user), DEFAULT_PERMISSIONS[user.role]
+        return Principal(tenant_id=tenant_id, user_id=user_id, role=user.role, permissions=permissions, containers=containers)
 
     async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _RefusedCredential:
         if tenant is None or tenant.status != "active":

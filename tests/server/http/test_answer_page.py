@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.operations.fixtures import Desk
 from tests.operations.test_tool import struck, waiting
 from tests.server.http.fixtures import Reply, request
 
-from agentvm.errors import InvalidInput
+from agentvm.errors import InvalidInput, PermissionDenied
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitForbidden
-from agentvm.model.ids import DEFAULT_TENANT, UserId
+from agentvm.model.account import ApiKey, User
+from agentvm.model.ids import DEFAULT_TENANT, KeyId, UserId
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.operations.context import Context
 from agentvm.operations.tool import WaitLinkMake, WaitLinkReply, make_link
@@ -96,3 +98,37 @@ async def test_only_who_may_answer_makes_a_link() -> None:
         member = Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("bob"), permissions=MEMBER)
         with pytest.raises(WaitForbidden):
             await link(desk, wait, member)
+
+
+@pytest.mark.parametrize("ends", ["user", "key", "tenant"])
+async def test_a_link_ends_with_the_rights_of_who_made_it(ends: str) -> None:
+    async with waiting() as (desk, wait):
+        tenant_id, store, now = DEFAULT_TENANT, desk.vm.store, desk.vm.clock()
+        people, users = desk.vm.tenancy.people, store.accounts(tenant_id).users
+        ann = User(user_id=UserId("ann"), tenant_id=tenant_id, external_id="ann", role="owner", created_at=now, updated_at=now)
+        await users.add(ann)
+        await people.bind(tenant_id, ann.user_id, wait["containerId"])
+        key = ApiKey(
+            key_id=KeyId("k1"), tenant_id=tenant_id, name="", user_id=ann.user_id, role="owner",
+            permissions=tuple(MEMBER), created_by="", created_at=now,
+        )  # fmt: skip
+        await store.accounts(tenant_id).keys.add(key, b"digest")
+        principal = await desk.vm.tenancy.access.recall(tenant_id, ann.user_id, key.key_id)
+        assert principal is not None
+        path = await link(desk, wait, principal)
+        assert (await ask(desk, "GET", path)).status == 200
+        if ends == "user":
+            assert await people.update_user(msgspec.structs.replace(ann, status="suspended"))
+        elif ends == "key":
+            assert await store.accounts(tenant_id).keys.revoke(key.key_id, now)
+        else:
+            await store._database.write(lambda connection: connection.execute("UPDATE tenants SET status = 'suspended'"))
+        for method in ("GET", "POST"):
+            assert (await ask(desk, method, path, "decision=approve")).status == 410
+        assert struck == []
+
+
+async def test_who_may_not_read_the_call_makes_no_page_of_it() -> None:
+    async with waiting() as (desk, wait):
+        with pytest.raises(PermissionDenied):
+            await link(desk, wait, Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"agent:use"})))

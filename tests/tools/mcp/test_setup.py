@@ -9,6 +9,7 @@ from tests.tools.mcp.test_turns import PROGRAM, converse, desk_with, register, s
 
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.errors import ToolFailed
+from agentvm.log import secrets_here
 from agentvm.model.secret import Secret
 from agentvm.model.secret_grant import SecretGrant
 from agentvm.model.tool_settings import McpServerEntry
@@ -63,3 +64,13 @@ async def test_the_sandbox_of_a_program_is_the_operators_and_its_absence_is_told
             assert mcp is not None
             with pytest.raises(ToolFailed, match="The sandbox of the MCP server is not there"):
                 await mcp.mcp.list_tools(parse_mcp("stdio:good"), Caller("acme", "eve"))
+
+
+async def test_secrets_of_a_program_are_redacted_from_the_log_wherever_it_is_started() -> None:
+    keyed = McpServerEntry(argv=ARGV, secrets=("KEY",))
+    async with open_desk(tool_settings=replace(settings(), mcp_servers={"keyed": keyed})) as desk:
+        await grant(desk)
+        assert desk.vm.tool_sets is not None
+        launch, server = desk.vm.tool_sets.mcp._launch, desk.vm.tool_sets.mcp.settings["keyed"]
+        async with launch("keyed", server, Caller(desk.peer.tenant_id, "")):
+            assert SECRET in secrets_here()

@@ -1,7 +1,8 @@
 """Answer page — a one-use link as a page for people: looking at it decides nothing, its form decides once.
 
 Mail scanners and previews follow links, so a GET only shows the call. The page runs no script and loads nothing; every text is
-escaped. Whoever has the link answers in the name of its maker.
+escaped. Whoever has the link answers in the name of its maker, with the rights of this moment: a link of somebody who may not
+answer any more is not valid.
 """
 
 import json
@@ -10,8 +11,11 @@ from html import escape
 from typing import Final
 from urllib.parse import parse_qsl
 
+from agentvm.errors import SessionQuarantined
+from agentvm.errors.tool import WaitForbidden
 from agentvm.model.account import AuditEntry
 from agentvm.model.wait import REASON_MAX, ToolWait, WaitAnswer, WaitLink
+from agentvm.operations.wait_answer import check_audience
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.http.reference import source_of
@@ -76,7 +80,22 @@ async def _find(vm: AgentVM, token: str) -> tuple[WaitLink, ToolWait] | None:
     if link is None:
         return None
     wait = await vm.store.tenant(link.tenant_id).waits((link.container_id,)).get(link.wait_id)
-    return None if wait is None or wait.answer is not None or wait.expires_at <= now else (link, wait)
+    if wait is None or wait.answer is not None or wait.expires_at <= now or not await _may_answer(vm, link, wait):
+        return None
+    return link, wait
+
+
+async def _may_answer(vm: AgentVM, link: WaitLink, wait: ToolWait) -> bool:
+    """Tells whether the maker of a link may answer by himself now, and the turn would go on."""
+    maker = await vm.tenancy.access.recall(link.tenant_id, link.made_by, link.key_id)
+    if maker is None or not maker.may("agent:use") or not maker.reaches(wait.container_id):
+        return False
+    try:
+        check_audience(maker, wait)
+        vm.runtime.quarantine.check(link.tenant_id, wait.session_id)
+    except (WaitForbidden, SessionQuarantined):
+        return False
+    return True
 
 
 async def _audit(vm: AgentVM, link: WaitLink, request: HttpRequest, result: str) -> None:

@@ -203,6 +203,7 @@ class McpOAuth:
             method="POST",
             url=parse_url(pending.token_endpoint),
             headers=(("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")),
+            has_secrets=True,
             secret_headers=tuple(headers),
             content=urllib.parse.urlencode(form).encode(),
         )
@@ -230,6 +231,7 @@ class McpOAuth:
                 method="POST",
                 url=parse_url(str(endpoint)),
                 headers=(("Content-Type", "application/x-www-form-urlencoded"),),
+                has_secrets=True,
                 content=urllib.parse.urlencode(form).encode(),
             )
             with suppress(ToolFailed):

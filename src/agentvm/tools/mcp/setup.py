@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierUnavailable
+from agentvm.log import conceal_here
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.tier import Job
 from agentvm.model.tool_settings import ToolSettings
@@ -37,6 +38,9 @@ class ServerPrograms:
         spec = await self.sandbox(settings)
         grantee, tenant_id = server_grantee(server_id), TenantId(caller.tenant_id)
         secrets = {name: await self.grants.reveal_to_code(tenant_id, grantee, name, spec.hosts) for name in settings.secrets}
+        for secret in secrets.values():
+            # The end of what the program says is logged, also where no call is made: while its tools are listed.
+            conceal_here(secret.reveal())
         base = Job(engine="command", files=spec.files, env=spec.env, network=spec.hosts, limits=limits_of(spec.limits))
         job = server_job(settings, secrets, base)
         # Places it, so that a machine that cannot run it says why before anything is started.
