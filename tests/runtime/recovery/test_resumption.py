@@ -16,9 +16,13 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.limits import Limits
 from agentvm.runtime.recovery import suspects
-from agentvm.runtime.recovery.resumption import take_up
+from agentvm.runtime.recovery.progress import Partial, find_partial
+from agentvm.runtime.recovery.resumption import _told, begin_again, take_up
+from agentvm.runtime.session_log import write_of
+from agentvm.runtime.turn import next_id
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.log import LogStore
 
 READS = {"list_messages", "list_recent_messages", "recall", "list_turn_messages", "get_messages", "read", "messages", "history"}
 
@@ -116,6 +120,34 @@ async def test_a_turn_that_fails_before_it_was_looked_at_gives_out_no_id_again(p
         (error,) = [event["data"]["id"] for event in heard if event["type"] == "error_message"]
         assert error not in before
         assert int(error.rpartition("_")[2]) > 5
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_what_is_moved_into_the_log_while_that_is_read_is_seen_once(
+    before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ScriptedDriver(lambda prompt: [*reply("a", "b")[:4], Pause(anyio.Event())])
+    async with open_world(driver) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        await world.hear("text_delta", times=2)
+        live = world.runtime.journal.find(DEFAULT_TENANT, world.image.session_id)
+        assert live is not None
+        log = agent.container.log(agent.session_id)
+        ranges = LogStore.range
+
+        async def fold_meanwhile(self: LogStore) -> tuple[int, int]:
+            found = await ranges(self)
+            write = write_of(live, (), 5, [*live.tail])
+            await world.store.commit([write])
+            live.fold(len(live.tail))
+            return await ranges(self) if before else found
+
+        monkeypatch.setattr(LogStore, "range", fold_meanwhile)
+        (turn,) = await world.turns()
+        events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
+        assert not live.tail
+        assert find_partial(events, turn.turn_id) == Partial(next_id(begin_again(turn, None)), "ab")
 
 
 async def test_a_turn_on_its_last_attempts_is_given_up_whoever_is_to_blame(prepared: Prepared) -> None:

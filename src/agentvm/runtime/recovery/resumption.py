@@ -169,7 +169,8 @@ async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: 
 async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
     """Returns the last output of the model in the session, from its log and from events not in it yet."""
     live = ports.journal.find(tenant_id, left.session_id)
-    tail = [] if live is None else live.tail
+    # A copy: while the log is read, a commit may move the tail into it.
+    tail = [] if live is None else [*live.tail]
     try:
         first, last = await log.range()
         oldest = max(first - 1, last - EVENTS_MAX)
@@ -181,7 +182,7 @@ async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) ->
         # Nobody is kept from going on by a call that cannot be billed, or by an answer whose beginning is not known.
         logger.error("cut_call_unknown", turn_id=left.turn_id, error=repr(error))
         return []
-    return [*events, *tail]
+    return [*(event for event in events if not tail or event.seq < tail[0].seq), *tail]
 
 
 async def _read(log: LogStore, tenant_id: TenantId, after: int, last: int) -> list[Event]:
