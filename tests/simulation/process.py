@@ -22,6 +22,7 @@ from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
+from agentvm.model.ledger import Planned
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
@@ -40,7 +41,7 @@ from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import LoadedSessions, Retainer
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
-from agentvm.tenants.metering import Metering
+from agentvm.tenants.metering import MeteredHold, Metering
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.price import Prices
@@ -80,6 +81,18 @@ class Hardware:
     wrap: Callable[[Store], Store] = lambda store: store
     """Lets a test put something broken between the runtime and its store."""
     repeatable: tuple[str, ...] = (REPEATABLE,)
+
+
+class WatchedMetering(Metering):
+    """Notes calls that are admitted although the ledger has nothing left for them."""
+
+    provider: Provider
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
+        balance = self.provider.balance()
+        hold = await super().admit(planned, force=force)
+        self.provider.overdrawn += not force and balance is not None and balance <= 0
+        return hold
 
 
 class Process:
@@ -163,7 +176,8 @@ class Process:
         models = Models({driver.name: driver, SPARE: spare}, driver.name, fallback=[SPARE], clock=hardware.clock)
         access = Access(store, pepper=b"", clock=hardware.clock)
         own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
-        meter = Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
+        meter = WatchedMetering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
+        meter.provider = hardware.provider
         calls = BackgroundCalls(store, hardware.clock, choose=own_keys.choose, meter=meter)
         compactor = Compactor(store, hardware.clock, hardware.new_id, calls, settings=lambda tenant_id: SETTINGS)
         async with open_runtime(

@@ -72,8 +72,6 @@ class ModelCall:
     """What the user said: each says something else, so this names the turn."""
     process: int
     driver: str = "simulated"
-    balance: int | None = None
-    """What the ledger had left of the tenant's wallet when it began; None for one that is not prepaid."""
     reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
     refused: bool = False
@@ -96,6 +94,9 @@ class Provider:
     begins: Callable[[str], None] = lambda said: None
     """Told whenever something is begun for what a user said."""
     balance: Callable[[], int | None] = lambda: None
+    """What the ledger has left of the tenant's wallet; None for one that is not prepaid."""
+    overdrawn: int = 0
+    """Calls that were admitted although nothing was left."""
     asked: Callable[[str, Prompt], None] = lambda said, prompt: None
     """Told of every prompt for an answer."""
 
@@ -135,7 +136,7 @@ class SimulatedDriver:
     def _begin(self, prompt: Prompt) -> tuple[ModelCall, list[Step]]:
         provider = self._provider
         said = "" if is_summing(prompt) else last_user_text(prompt)
-        call = ModelCall(len(provider.calls), said, self._process, self.name, provider.balance())
+        call = ModelCall(len(provider.calls), said, self._process, self.name)
         provider.calls.append(call)
         if is_summing(prompt):
             return call, _summary(provider, call, prompt)

@@ -16,6 +16,7 @@ from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sql.sessions import rewinding
 from agentvm.storage.sql.store import Store
+from agentvm.tenants.quota import Quotas
 from tests.simulation.history import Broken, run_history
 from tests.simulation.loop import Stuck, run_virtual
 from tests.simulation.provider import ONCE, REPEATABLE
@@ -116,6 +117,13 @@ def test_the_checker_finds_messages_of_which_no_model_is_told(monkeypatch: pytes
     """Of what is summed up the model that does it is shown only the last."""
     monkeypatch.setattr(summing, "take", lambda exchanges, room: (len(exchanges), transcribe(exchanges[-1])))
     with pytest.raises(Broken, match=r"stand|summed up"):
+        run_all(range(40))
+
+
+def test_the_checker_finds_calls_that_nobody_can_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold = Quotas.hold
+    monkeypatch.setattr(Quotas, "hold", lambda *given, force: hold(*given, force=True))
+    with pytest.raises(Broken, match="although nothing was left"):
         run_all(range(40))
 
 
