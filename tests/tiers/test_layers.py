@@ -106,6 +106,15 @@ async def test_an_ordinary_user_has_packages_as_well(index: PackageIndex, tmp_pa
         assert (await tier.run(GREET)).value == "hello"
 
 
+async def test_a_server_that_keeps_its_files_to_itself_has_packages_as_well(index: PackageIndex, tmp_path: Path) -> None:
+    before = os.umask(0o077)  # as `avm serve` does
+    try:
+        async with opened(tmp_path, index) as tier:
+            assert (await tier.run(GREET)).value == "hello"
+    finally:
+        os.umask(before)
+
+
 async def test_layers_beyond_the_bound_are_collected_those_unused_for_longest_first(
     index: PackageIndex, tmp_path: Path
 ) -> None:

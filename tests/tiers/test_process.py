@@ -1,5 +1,8 @@
+import os
+
 import anyio
 import pytest
+from tests.tiers.conftest import MODES, settings_of
 from tests.tiers.processes import counts, descendants, is_alive, resident_bytes, until, until_running
 
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
@@ -22,6 +25,21 @@ async def test_the_first_need_starts_the_launcher_and_idleness_ends_it() -> None
         await tier.run(Job(engine="python", code="1"))
         await until(lambda: tier.launcher_process_id is None)
         assert (await tier.run(Job(engine="python", code="2"))).value == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_that_keeps_its_files_to_itself_can_run_jobs(mode: str) -> None:
+    before = os.umask(0o077)  # as `avm serve` does
+    try:
+        async with open_process_tier(settings_of(mode)) as tier:
+            if (await tier.offer()).missing:
+                pytest.skip(f"this host does not have the mode {mode}")
+            paths = ("/dev/null", "mine", "/etc/hosts") if mode.startswith("namespaces") else ("/dev/null", "mine")
+            code = f"for path in {paths}:\n    open(path).read()"
+            result = await tier.run(Job(engine="python", code=code, files={"mine": b"x"}))
+            assert (result.exit_code, result.stderr) == (0, b"")
+    finally:
+        os.umask(before)
 
 
 async def test_leaving_the_tier_ends_the_launcher() -> None:

@@ -60,8 +60,9 @@ def serve(server: socket.socket) -> NoReturn:
 
 def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
     """Finds out what this machine allows, and moves into the root that jails will see."""
-    for name in list(os.environ):
-        del os.environ[name]
+    os.environ.clear()
+    # The server keeps its files to itself; jobs run as other users, and must be able to read the root that is built here.
+    os.umask(0o022)
     kernel.prctl(Prctl.SET_SUBREAPER, 1)
     groups, newest = Groups.find(), landlock.newest_version()
     uids = UidBlock.find(hello.first_uid, hello.uids)

@@ -186,9 +186,12 @@ class Layers:
         shutil.rmtree(building, ignore_errors=True)
         for path, data in files.items():
             target = building / path
-            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
             target.chmod(0o755 if f"layer/{path}" in result.executable else 0o644)
+        # Jobs run as other users, and the server's umask keeps those out.
+        for directory, _, _ in os.walk(building):
+            os.chmod(directory, 0o755)
         self._lock_path(name).write_bytes(msgspec.json.encode(lock))
         building.rename(folder / name)
 
