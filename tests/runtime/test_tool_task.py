@@ -21,8 +21,7 @@ async def test_progress_gives_a_tool_its_whole_time_again() -> None:
 
     task = ToolTask("slow", work, timeout_seconds=0.3, seconds_max=5, on_abandoned=pytest.fail)
     with anyio.fail_after(5):
-        async with open_tasks() as tasks:
-            assert await task.run(tasks) == "done"
+        assert await task.run() == "done"
 
 
 async def test_progress_moves_the_deadline_no_further_than_the_most_of_any_call() -> None:
@@ -33,9 +32,8 @@ async def test_progress_moves_the_deadline_no_further_than_the_most_of_any_call(
 
     task = ToolTask("endless", work, timeout_seconds=0.2, seconds_max=0.3, on_abandoned=pytest.fail)
     with anyio.fail_after(5):
-        async with open_tasks() as tasks:
-            with pytest.raises(TimeoutError):
-                await task.run(tasks)
+        with pytest.raises(TimeoutError):
+            await task.run()
 
 
 @pytest.mark.parametrize("ends", ["deadline", "cancel"])
@@ -54,7 +52,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_not_awaited
         with anyio.CancelScope() as scope:
             tasks.start_soon(cancel, scope)
             with pytest.raises(TimeoutError):
-                await task.run(group)
+                await task.run()
         ended.set()
 
     async def cancel(scope: anyio.CancelScope) -> None:
@@ -64,7 +62,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_not_awaited
 
     ended = anyio.Event()
     with anyio.fail_after(5):
-        async with open_tasks() as group, open_tasks() as tasks:
+        async with open_tasks() as tasks:
             before = anyio.current_time()
             tasks.start_soon(run)
             await ended.wait()
@@ -87,12 +85,11 @@ async def test_a_cancelled_tool_closes_what_it_holds_before_its_turn_goes_on() -
 
     task = ToolTask("tidy", work, timeout_seconds=60, seconds_max=60, on_abandoned=pytest.fail)
     with anyio.fail_after(5):
-        async with open_tasks() as group:
-            async with open_tasks() as tasks:
-                tasks.start_soon(task.run, group)
-                await begun.wait()
-                tasks.cancel_scope.cancel()
-            assert closed == ["socket"]
+        async with open_tasks() as tasks:
+            tasks.start_soon(task.run)
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+        assert closed == ["socket"]
 
 
 async def test_an_error_of_a_tool_reaches_its_turn_and_nobody_else() -> None:
@@ -103,10 +100,9 @@ async def test_an_error_of_a_tool_reaches_its_turn_and_nobody_else() -> None:
         raise ZeroDivisionError
 
     with anyio.fail_after(5):
-        async with open_tasks() as tasks:
-            for work, says in ((fail, "no such city"), (crash, "internal error")):
-                with pytest.raises(ToolFailed, match=says):
-                    await ToolTask("odd", work, timeout_seconds=5, seconds_max=5, on_abandoned=pytest.fail).run(tasks)
+        for work, says in ((fail, "no such city"), (crash, "internal error")):
+            with pytest.raises(ToolFailed, match=says):
+                await ToolTask("odd", work, timeout_seconds=5, seconds_max=5, on_abandoned=pytest.fail).run()
 
 
 async def test_of_many_reports_four_a_second_are_told_and_always_the_last() -> None:

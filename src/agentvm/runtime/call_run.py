@@ -27,7 +27,6 @@ from agentvm.runtime.call_files import CallFiles, TurnFiles
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
-from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tool_results import ResultKeeper, cut
 from agentvm.runtime.tool_task import ProgressReports, ToolTask
 from agentvm.runtime.tools import Tool, ToolSet
@@ -177,7 +176,7 @@ class _Call:
         self._extend = task.extend
         try:
             async with self._closing():
-                outcome = await task.run(self._ports.tasks)
+                outcome = await task.run()
                 if isinstance(outcome, CallResult):
                     return self._charged(await self.keep(outcome, files))
                 self._post_charges()
@@ -341,15 +340,13 @@ async def run_once(tools: ToolSet, call: ToolCall, context: CallContext, limits:
     try:
         if faults := tools.misfits(call):
             raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
-        async with open_tasks() as tasks:
-            task: ToolTask[Outcome] = ToolTask(
-                call.name,
-                partial(_make, tool, call, context),
-                timeout_seconds=tool.timeout_seconds,
-                seconds_max=limits.tool_seconds,
-                on_abandoned=tasks.cancel_scope.cancel,
-            )
-            outcome = await task.run(tasks)
+        task: ToolTask[Outcome] = ToolTask(
+            call.name,
+            partial(_make, tool, call, context),
+            timeout_seconds=tool.timeout_seconds,
+            seconds_max=limits.tool_seconds,
+        )
+        outcome = await task.run()
         return await keeper.keep(_named_files(outcome)) if isinstance(outcome, CallResult) else outcome
     except AgentVMError as error:
         return ToolOutcome(cut(str(error), limits.tool_output), True)

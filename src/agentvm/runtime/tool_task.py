@@ -1,7 +1,7 @@
 """Tool task — one tool at work, in a task of its own, with a deadline that its progress moves.
 
 A tool that goes on after it was cancelled is abandoned behind a shield: it ends by itself some time, and nobody waits for it,
-neither its turn nor the user who stopped that turn.
+neither its turn nor the user who stopped that turn, nor the end of the server. Hence it is in no task group.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import anyio
-import anyio.abc
 
 from agentvm.errors import AgentVMError, ToolFailed
 from agentvm.log import get_logger
@@ -25,6 +24,9 @@ logger = get_logger(__name__)
 
 Result = TypeVar("Result")
 
+_abandoned: set["asyncio.Task[None]"] = set()
+"""Tools that go on although they were stopped; the loop itself does not keep its tasks."""
+
 
 class ToolTask(Generic[Result]):
     """Runs a tool. `on_abandoned` is called when it has not heeded its cancellation."""
@@ -36,7 +38,7 @@ class ToolTask(Generic[Result]):
         *,
         timeout_seconds: float,
         seconds_max: float,
-        on_abandoned: Callable[[], None],
+        on_abandoned: Callable[[], None] | None = None,
     ) -> None:
         now = anyio.current_time()
         self._name = name
@@ -46,6 +48,7 @@ class ToolTask(Generic[Result]):
         self._scope = anyio.CancelScope(deadline=now + self._timeout_seconds)
         self._on_abandoned = on_abandoned
         self._done = anyio.Event()
+        self._task: asyncio.Task[None] | None = None
         self._cancelling, self._shield = anyio.CancelScope(), anyio.CancelScope()
         self._result: Result | None = None
         self._failure: AgentVMError | None = None
@@ -54,9 +57,10 @@ class ToolTask(Generic[Result]):
         """Gives the tool its whole time again, within the most that any call may take."""
         self._scope.deadline = min(anyio.current_time() + self._timeout_seconds, self._last)
 
-    async def run(self, tasks: anyio.abc.TaskGroup) -> Result:
-        """Returns the tool's result, or raises its error; `TimeoutError` at the deadline. The task is one of `tasks`."""
-        tasks.start_soon(self._carry_out)
+    async def run(self) -> Result:
+        """Returns the tool's result, or raises its error; `TimeoutError` at the deadline."""
+        # Awaited below in every case, or abandoned, which a group does not do.
+        self._task = asyncio.create_task(self._carry_out(), name=f"tool {self._name}")  # noqa: TID251
         try:
             with self._scope:
                 await self._done.wait()
@@ -94,10 +98,16 @@ class ToolTask(Generic[Result]):
         self._cancelling.cancel()
         with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_SECONDS):
             await self._done.wait()
-        if not self._done.is_set():
-            logger.warning("tool_abandoned", tool=self._name)
-            # It would be cancelled again and again otherwise.
-            self._shield.shield = True
+        if self._done.is_set() or self._task is None:
+            return
+        logger.warning("tool_abandoned", tool=self._name)
+        # It would be cancelled again and again otherwise.
+        self._shield.shield = True
+        _abandoned.add(self._task)
+        self._task.add_done_callback(_abandoned.discard)
+        # A loop that closes waits for every task that it knows.
+        asyncio._unregister_task(self._task)
+        if self._on_abandoned is not None:
             self._on_abandoned()
 
 
