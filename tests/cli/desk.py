@@ -63,9 +63,12 @@ def avm(
     """Runs a command to its end, in this thread. `variables` are set besides those of the URL and the key."""
     named = {"AVM_URL": url, "AVM_KEY": key, **(variables or {})}
     variables = {name: value for name, value in named.items() if value is not None}
-    with standing(variables, given), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+    # Bytes below: a download writes them as they are.
+    printed = io.BytesIO()
+    out = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
+    with standing(variables, given), redirect_stdout(out), redirect_stderr(io.StringIO()) as err:
         code = run(arguments)
-    return Done(code, out.getvalue(), err.getvalue())
+    return Done(code, printed.getvalue().decode(errors="surrogateescape"), err.getvalue())
 
 
 @dataclass(frozen=True, slots=True)

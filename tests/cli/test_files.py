@@ -21,13 +21,15 @@ async def test_files_go_into_a_session_and_come_back(tmp_path: Path) -> None:
         assert "data" not in listed
         assert "Wrote" in await desk.ok("files", "get", session, "data $(x).bin", "-o", str(copy))
         assert copy.read_bytes() == BODY
+        assert (await desk.ok("files", "get", session, "data $(x).bin")).encode(errors="surrogateescape") == BODY
         archive = tmp_path / "files.zip"
         await desk.ok("files", "archive", session, "-o", str(archive))
         with zipfile.ZipFile(archive) as unpacked:
             assert unpacked.read("deep/er/b") == BODY
         assert "is deleted" in await desk.ok("files", "rm", session, "deep/er/b", "--yes")
-        gone = await desk.avm("files", "get", session, "deep/er/b", "-o", str(tmp_path / "none"))
-        assert (gone.code, "file_not_found" in gone.err) == (5, True)
+        for output in ([], ["-o", str(tmp_path / "none")]):
+            gone = await desk.avm("files", "get", session, "deep/er/b", *output)
+            assert (gone.code, gone.out, "file_not_found" in gone.err) == (5, "", True)
         for path in ("..", "../x", "a/./b"):
             bad = await desk.avm("files", "rm", session, path, "--yes")
             assert bad.code != 0
