@@ -41,6 +41,27 @@ async def test_leaving_the_host_ends_the_process() -> None:
         await wait_ended(pid)
 
 
+def children() -> set[str]:
+    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are read from /proc")
+@pytest.mark.parametrize("steps", range(1, 7))
+async def test_leaving_while_the_process_starts_leaves_none(steps: int) -> None:
+    async def hold() -> None:
+        async with host.lease(MODEL, SHAPE):
+            await anyio.sleep_forever()
+
+    before = children()
+    with anyio.fail_after(60):
+        async with open_host(command=program(STALLS)) as host, anyio.create_task_group() as tasks:
+            tasks.start_soon(hold)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert children() <= before
+
+
 async def test_an_idle_process_ends_and_the_next_lease_starts_another() -> None:
     with anyio.fail_after(60):
         async with open_host(command=program(SERVES), idle_seconds=0.01) as host:

@@ -133,12 +133,14 @@ class SidecarHost:
     async def _live(self, life: _Life, model: Path, shape: Shape) -> None:
         orders = _orders(model, shape)
         try:
-            process = await anyio.open_process(
-                self._command,
-                env=_environment(os.environ),
-                # A session of its own: a Ctrl-C in our terminal is for us to handle.
-                start_new_session=True,
-            )
+            # A start that is cancelled half-way leaves the process behind.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    self._command,
+                    env=_environment(os.environ),
+                    # A session of its own: a Ctrl-C in our terminal is for us to handle.
+                    start_new_session=True,
+                )
         except OSError as error:
             life.failure = f"its program cannot be started: {error.strerror}"
             life.end()

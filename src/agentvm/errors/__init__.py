@@ -15,13 +15,13 @@ The code is part of the API, the text is for people. A message names the item an
     │       · FileMissing
     ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
-    │   ├── WaitAlreadyAnswered · WaitExpired
+    │   ├── WaitAlreadyAnswered · WaitExpired · ApprovalRequired
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  the item has changed since the client read it
     ├── AccessDenied            the caller is not permitted
     │   ├── Unauthenticated     credentials are missing or invalid
     │   ├── AuthenticationOff   the request needs a server with authentication
-    │   └── PermissionDenied · ContainerForbidden · WaitForbidden
+    │   └── PermissionDenied · ContainerForbidden · WaitForbidden · ToolCallDenied
     ├── Refused                 the request is valid, but cannot be served now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced

@@ -83,14 +83,16 @@ class ImportProcess:
     async def _start(self, assignment: Assignment) -> AsyncIterator[anyio.abc.Process]:
         """Yields the process, which is gone when the context is left."""
         try:
-            process = await anyio.open_process(
-                [*self._command, msgspec.json.encode(assignment).decode()],
-                env=_environment(),
-                cwd="/",
-                # Its own session: a Ctrl-C in our terminal is for us to handle.
-                start_new_session=True,
-                pass_fds=(assignment.source, assignment.spool),
-            )
+            # A start that is cancelled half-way leaves the process behind.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    [*self._command, msgspec.json.encode(assignment).decode()],
+                    env=_environment(),
+                    cwd="/",
+                    # Its own session: a Ctrl-C in our terminal is for us to handle.
+                    start_new_session=True,
+                    pass_fds=(assignment.source, assignment.spool),
+                )
         except OSError as error:
             raise StoreFailed(f"The process that reads imports cannot be started: {error.strerror}; try again") from error
         self.process_ids.add(process.pid)

@@ -244,16 +244,18 @@ class LauncherHost:
         with FrameLink(ours) as link, theirs:
             life.link = link
             try:
-                process = await anyio.open_process(
-                    (*self._settings.command, str(theirs.fileno())),
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    stderr=PIPE,
-                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _HASH_SEED,
-                    cwd="/",
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                )
+                # A start that is cancelled half-way leaves the process behind.
+                with anyio.CancelScope(shield=True):
+                    process = await anyio.open_process(
+                        (*self._settings.command, str(theirs.fileno())),
+                        stdin=DEVNULL,
+                        stdout=DEVNULL,
+                        stderr=PIPE,
+                        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _HASH_SEED,
+                        cwd="/",
+                        pass_fds=(theirs.fileno(),),
+                        start_new_session=True,
+                    )
             except OSError as error:
                 life.failure = f"its program cannot be started: {error.strerror}"
                 life.end()
