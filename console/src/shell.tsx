@@ -1,55 +1,111 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { useLocation } from "preact-iso/router";
 import { linkState } from "./link/socket.ts";
 import { identity, signOut } from "./link/who.ts";
 import { Chat } from "./pages/chat.tsx";
 import { SessionList } from "./pages/session_list.tsx";
-import { watchSessions } from "./state/sessions.ts";
+import { neighbour, watchSessions } from "./state/sessions.ts";
 import { changeTheme } from "./theme.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
+import { commandOf, singleKeys } from "./ui/keys.ts";
 import { Toast } from "./ui/toast.tsx";
 import { language, setLanguage, words } from "./words/index.ts";
 
 const Search = lazy(() => import("./pages/search.tsx"));
+const Archive = lazy(() => import("./pages/archive.tsx"));
+const Palette = lazy(() => import("./pages/palette.tsx"));
+const KeyList = lazy(() => import("./pages/key_list.tsx"));
 
 /** The frame of all pages: rail, list, page. */
 export function Shell(): JSX.Element {
-  const { path, query, route } = useLocation();
-  useEffect(() => watchSessions(), []);
+  const { path, url, query, route } = useLocation();
+  const named = useNamedMessage(url);
+  const overlay = useSignal<"palette" | "keys" | undefined>(undefined);
   const sessionId = /^\/c\/([\w-]+)$/.exec(path)?.[1];
-  const place = path === "/search" ? "search" : sessionId === undefined ? "home" : "chat";
+  const place = path === "/search" || path === "/archive" ? "page" : sessionId === undefined ? "home" : "chat";
+  useEffect(() => watchSessions(), []);
+
+  useEffect(() => {
+    function onKeyDown(event: KeyboardEvent): void {
+      const isWriting = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+      const command = commandOf(event, isWriting, singleKeys.get());
+      if (command === undefined) return;
+      event.preventDefault();
+      if (command === "palette" || command === "keys") overlay.value = overlay.value === undefined ? command : overlay.value;
+      else if (overlay.value === undefined) walk(command);
+    }
+    function walk(command: "newChat" | "previous" | "next"): void {
+      const next = command === "newChat" ? undefined : neighbour(sessionId, command === "next" ? 1 : -1);
+      if (command === "newChat") route("/");
+      else if (next !== undefined) route(`/c/${next}`);
+    }
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
+  }, [sessionId]);
+
   return (
     <div class={`shell at-${place}`}>
-      <a class="skip" href="#page">{words.value.message}</a>
-      <Rail />
+      <a class="skip" href="#page">{words.value.skip}</a>
+      <Rail path={path} onCommands={() => (overlay.value = "palette")} />
       <SessionList open={sessionId} onNew={() => route("/")} />
-      <div class="page-holder" id="page">
+      <div class="page-holder" id="page" tabIndex={-1}>
         {linkState.value === "waiting" && <p class="banner" role="status">{words.value.offline}</p>}
         <ErrorBoundary>
-          {place === "search" ? <Search query={query["q"] ?? ""} go={route} /> : <Chat sessionId={sessionId} go={route} />}
+          {path === "/search" ? (
+            <Search query={query["q"] ?? ""} go={route} />
+          ) : path === "/archive" ? (
+            <Archive />
+          ) : (
+            <Chat sessionId={sessionId} named={named} go={route} />
+          )}
         </ErrorBoundary>
       </div>
+      <ErrorBoundary>
+        {overlay.value === "palette" && (
+          <Palette go={route} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "palette" ? undefined : overlay.value)} />
+        )}
+        {overlay.value === "keys" && <KeyList onClose={() => (overlay.value = undefined)} />}
+      </ErrorBoundary>
       <Toast />
     </div>
   );
 }
 
-function Rail(): JSX.Element {
+/** The message that the part of the address after # names. */
+function useNamedMessage(url: string): string {
+  const [named, setNamed] = useState(location.hash.slice(1));
+  useEffect(() => {
+    const read = () => setNamed(location.hash.slice(1));
+    read();
+    window.addEventListener("hashchange", read);
+    return () => window.removeEventListener("hashchange", read);
+  }, [url]);
+  return named === "page" ? "" : named;
+}
+
+function Rail({ path, onCommands }: { path: string; onCommands: () => void }): JSX.Element {
   const other = language.value === "zh" ? "en" : "zh";
+  const isAt = (here: boolean) => (here ? "page" : undefined);
   return (
     <nav class="rail" aria-label="AgentVM">
       <a href="/" class="logo" aria-label="AgentVM"><img src="/icon.svg" alt="" width="26" height="26" /></a>
-      <a href="/" class="btn-icon" aria-label={words.value.chat} title={words.value.chat}><Icon name="chat" /></a>
-      <a href="/search" class="btn-icon" aria-label={words.value.search} title={words.value.search}><Icon name="search" /></a>
+      <a href="/" class="btn-icon" aria-label={words.value.chat} title={words.value.chat} aria-current={isAt(path === "/" || path.startsWith("/c/"))}>
+        <Icon name="chat" />
+      </a>
+      <a href="/search" class="btn-icon" aria-label={words.value.search} title={words.value.search} aria-current={isAt(path === "/search")}>
+        <Icon name="search" />
+      </a>
+      <IconButton icon="command" label={words.value.commands} onClick={onCommands} />
       <span class="rail-space" />
       <button type="button" class="btn-quiet" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => void setLanguage(other)}>
         {words.value.language}
       </button>
       <IconButton icon="theme" label={words.value.theme} onClick={changeTheme} />
-      {identity.value?.auth === "on" && <IconButton icon="out" label={words.value.signOut} onClick={signOut} />}
+      {identity.value?.auth === "on" && <IconButton icon="out" label={words.value.signOut} onClick={() => void signOut()} />}
     </nav>
   );
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventFrame, StoredMessage } from "../src/link/frames.ts";
-import { type Conversation, EMPTY, fold, fromMessages, withDraft } from "../src/state/fold.ts";
+import { type Conversation, edited, EMPTY, fold, fromMessages, itemOf, lastQuestion, rowsOf, withDraft, withRewinds } from "../src/state/fold.ts";
 
 const context = { sessionId: "s", turnId: "t1" };
 let cursor = 0;
@@ -22,7 +22,7 @@ const answer: StoredMessage = {
 const usage = { inputTokens: 1, outputTokens: 2 };
 
 const TURN = [
-  event("turn_request", { turnId: "t1", messageId: "m1", clientKey: "k1" }),
+  event("turn_request", { turnId: "t1", messageId: "m1", clientKey: "k1", timestamp: 100 }),
   event("user_message", user),
   event("tool_call_message", call),
   event("tool_waiting", { waitId: "w", toolId: "c1", kind: "approval", fingerprint: "f", decisions: ["approve"], why: "rule 1" }),
@@ -34,7 +34,7 @@ const TURN = [
   event("text_delta", { text: "Bo." }),
   event("message_stop", {}),
   event("assistant_message", answer),
-  event("turn_response", { turnId: "t1", outcome: "completed", duration: 9, usage, price: 5 }),
+  event("turn_response", { turnId: "t1", outcome: "completed", timestamp: 110, duration: 9, usage, price: 5 }),
 ];
 
 test("events and the stored messages give the same conversation", () => {
@@ -57,6 +57,11 @@ test("an answer stands before the calls that it asks for, in whichever order the
   assert.deepEqual(ids([user, asking, asked, result]), ["m1", "m5", "c1"]);
 });
 
+test("a turn takes the time that the store will tell", () => {
+  assert.equal(play(TURN).ends["t1"]?.durationMs, 10);
+  assert.equal(play(TURN.slice(1)).ends["t1"]?.durationMs, 9);
+});
+
 test("a call that waits shows its question until it is answered", () => {
   const waiting = play(TURN.slice(0, 5)).items.at(-1);
   assert.equal(waiting?.kind === "tool" && waiting.wait?.fingerprint, "f");
@@ -77,7 +82,40 @@ test("a turn that is told again after a restart is shown once", () => {
   assert.deepEqual(after.running, ["t1"]);
 });
 
-test("rewound messages leave with the calls of their turn", () => {
-  const now = play([...TURN, event("session_rewound", { sessionId: "s", messageIds: ["m1", "m2", "m3", "m4"] })]);
+const REWOUND = event("session_rewound", { sessionId: "s", rewindId: "r1", rewoundAt: 5, messageIds: ["m1", "m2", "m3", "m4"] });
+
+test("rewound messages leave with their calls, and are counted where they were", () => {
+  const now = play([...TURN, REWOUND]);
   assert.deepEqual(now.items, []);
+  assert.deepEqual(now.rewinds, [{ rewindId: "r1", rewoundAt: 5, messages: 4 }]);
+  assert.deepEqual(play([REWOUND], now).rewinds, now.rewinds);
+});
+
+test("a rewind stands between what came before and after it, read or heard", () => {
+  const early: StoredMessage = { ...user, id: "m0", timestamp: 1 };
+  const late: StoredMessage = { ...user, id: "m9", timestamp: 5 };
+  const rewind = { rewindId: "r1", rewoundAt: 5, messages: 4 };
+  const ids = (now: Conversation, hasOlder = false) => rowsOf(now, hasOlder).map((row) => ("rewindId" in row ? row.rewindId : row.id));
+  const read = withRewinds(fromMessages([early, late]), [rewind]);
+  assert.deepEqual(ids(read), ["m0", "r1", "m9"]);
+  assert.deepEqual(ids(play([REWOUND, event("user_message", late)], fromMessages([early]))), ids(read));
+  assert.deepEqual(ids(withDraft(withRewinds(fromMessages([early]), [rewind]), "k", "Hi", [], 2)), ["m0", "r1", "k"]);
+  assert.deepEqual(ids(withRewinds(fromMessages([late]), [rewind]), true), ["m9"]);
+});
+
+test("a message of a call is shown by the call", () => {
+  const now = play(TURN);
+  assert.equal(itemOf(now, "m3")?.id, "c1");
+  assert.equal(itemOf(now, "m4")?.id, "m4");
+  assert.equal(itemOf(now, "m8"), undefined);
+});
+
+test("the question to edit is the last one that the server has, and its files stay", () => {
+  const now = withDraft(play(TURN), "k2", "More", [], 9);
+  assert.equal(lastQuestion(now)?.id, "m1");
+  const file = { type: "file" as const, data: "x", mediaType: "text/plain" };
+  const question = fromMessages([{ ...user, content: [file, { type: "text", text: "Hi" }] }]).items[0];
+  assert.ok(question?.kind === "user");
+  assert.deepEqual(edited(question, "Ho"), [file, { type: "text", text: "Ho" }]);
+  assert.equal(edited({ ...question, files: [] }, "Ho"), "Ho");
 });

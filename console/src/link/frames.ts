@@ -67,7 +67,10 @@ export interface SessionRow {
   title?: string | null;
   preview?: string | null;
   updatedAt: number;
+  lastMessageAt?: number;
   pinnedAt?: number;
+  archivedAt?: number;
+  forkedFrom?: { sessionId: string; messageId: string };
   unread?: number;
 }
 

@@ -8,10 +8,18 @@ interface Props {
   busy: boolean;
   onSend: (text: string) => void;
   onStop: () => void;
+  /** The up key in an empty field. */
+  onEditLast: () => void;
+}
+
+/** Whether a key sends what is written. While an input method composes, Enter chooses a word; on a phone it breaks the line. */
+export function sends(event: KeyboardEvent): boolean {
+  if (event.isComposing || event.keyCode === 229) return false;
+  return event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches;
 }
 
 /** Where a message is written. It keeps its text over a reload, and renders nothing outside itself. */
-export function Composer({ draftKey, busy, onSend, onStop }: Props): JSX.Element {
+export function Composer({ draftKey, busy, onSend, onStop, onEditLast }: Props): JSX.Element {
   const field = useRef<HTMLTextAreaElement>(null);
   const stored = `avm.draft.${draftKey}`;
 
@@ -39,10 +47,13 @@ export function Composer({ draftKey, busy, onSend, onStop }: Props): JSX.Element
   }
 
   function onKeyDown(event: KeyboardEvent): void {
-    // While an input method composes, Enter chooses a word.
-    if (event.isComposing || event.keyCode === 229) return;
+    if (event.isComposing) return;
     if (event.key === "Escape" && busy) onStop();
-    if (event.key !== "Enter" || event.shiftKey || matchMedia("(pointer: coarse)").matches) return;
+    if (event.key === "ArrowUp" && !event.altKey && field.current?.value === "") {
+      event.preventDefault();
+      onEditLast();
+    }
+    if (!sends(event)) return;
     event.preventDefault();
     send();
   }

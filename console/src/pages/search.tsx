@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ask } from "../link/socket.ts";
+import { ask, onOpen } from "../link/socket.ts";
 import { when } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 
@@ -21,11 +21,18 @@ export default function Search({ query, go }: { query: string; go: (path: string
   useEffect(() => {
     if (query.trim() === "") return;
     let current = true;
-    ask<{ found: Found[] }>("session_search", { q: query, limit: 50 })
-      .then((reply) => current && setFound(reply.found))
-      .catch((error: Error) => current && setProblem(error.message));
+    const end = onOpen(() => {
+      ask<{ found: Found[] }>("session_search", { q: query, limit: 50 })
+        .then((reply) => {
+          if (!current) return;
+          setFound(reply.found);
+          setProblem("");
+        })
+        .catch((error: Error) => current && setProblem(error.message));
+    });
     return () => {
       current = false;
+      end();
     };
   }, [query]);
 

@@ -38,19 +38,22 @@ export function SessionList({ open, onNew }: Props): JSX.Element {
           </section>
         ),
       )}
+      <a class="list-more" href="/archive">{words.value.archived}</a>
     </nav>
   );
 }
 
 function Row({ row, open }: { row: SessionRow; open: boolean }): JSX.Element {
   const busy = answering.value.has(row.sessionId);
+  const unread = busy || open ? 0 : (row.unread ?? 0);
   return (
     <li>
       <a href={`/c/${row.sessionId}`} aria-current={open ? "page" : undefined} class="row">
-        <span class="row-title" dir="auto">{row.title ?? row.preview ?? words.value.untitled}</span>
+        <span class={unread > 0 ? "row-title row-unread" : "row-title"} dir="auto">{row.title ?? row.preview ?? words.value.untitled}</span>
+        <time class="row-time">{when(row.lastMessageAt ?? row.updatedAt, language.value, Date.now())}</time>
+        <span class="row-preview" dir="auto">{row.preview}</span>
         {busy && <span class="dot" role="img" aria-label={words.value.answering} />}
-        {!busy && (row.unread ?? 0) > 0 && !open && <span class="count">{row.unread}</span>}
-        <time class="row-time">{when(row.updatedAt, language.value, Date.now())}</time>
+        {unread > 0 && <span class="count">{unread}</span>}
       </a>
     </li>
   );

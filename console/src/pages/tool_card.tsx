@@ -23,11 +23,11 @@ export function ToolCard({ item }: { item: ToolItem }): JSX.Element {
           <code>{item.name}</code>
           <span class="tool-state">{labels[item.state]}</span>
         </summary>
-        <h4>{words.value.input}</h4>
+        <p class="tool-part">{words.value.input}</p>
         <pre dir="ltr" tabIndex={0}>{shown(item.input)}</pre>
         {item.result !== undefined && (
           <>
-            <h4>{labels[item.state]}</h4>
+            <p class="tool-part">{labels[item.state]}</p>
             <pre dir="ltr" tabIndex={0}>{shown(item.result)}</pre>
           </>
         )}

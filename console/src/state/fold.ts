@@ -4,7 +4,7 @@
  * Messages are joined by id, so an event that repeats a stored message changes nothing.
  */
 
-import type { EventFrame, Part, StoredMessage, Usage } from "../link/frames.ts";
+import type { EventFrame, FilePart, Part, StoredMessage, Usage } from "../link/frames.ts";
 
 export interface UserItem {
   kind: "user";
@@ -12,7 +12,7 @@ export interface UserItem {
   at: number;
   turnId?: string;
   text: string;
-  files: string[];
+  files: FilePart[];
   /** Set while the server has not confirmed it. */
   clientKey?: string;
   refused?: string;
@@ -42,6 +42,8 @@ export interface ToolItem {
   at: number;
   turnId?: string;
   name: string;
+  /** The stored messages that it stands for: the call and its result. */
+  messageIds: string[];
   /** The answer that asks for it, which stands before it. */
   parentId?: string;
   input: unknown;
@@ -69,15 +71,26 @@ export interface TurnEnd {
   priceNano?: number;
 }
 
+/** Messages that were taken back together, and are kept. */
+export interface Rewind {
+  rewindId: string;
+  rewoundAt: number;
+  messages: number;
+}
+
 export interface Conversation {
   items: Item[];
+  /** What was taken back, the earliest first. */
+  rewinds: Rewind[];
   /** The turns that have not ended, in the order they began. */
   running: string[];
+  /** When each turn was accepted, as the store has it. */
+  begun: Record<string, number>;
   parked: boolean;
   ends: Record<string, TurnEnd>;
 }
 
-export const EMPTY: Conversation = { items: [], running: [], parked: false, ends: {} };
+export const EMPTY: Conversation = { items: [], rewinds: [], running: [], begun: {}, parked: false, ends: {} };
 
 /** The conversation of messages that were read, the oldest first. */
 export function fromMessages(messages: StoredMessage[]): Conversation {
@@ -121,8 +134,41 @@ export function withTurns(now: Conversation, rows: TurnRow[]): Conversation {
   return { ...now, ends };
 }
 
+/** Rewinds that were made before; one that is known already changes nothing. */
+export function withRewinds(now: Conversation, rewinds: Rewind[]): Conversation {
+  const fresh = rewinds.filter(({ rewindId }) => now.rewinds.every((rewind) => rewind.rewindId !== rewindId));
+  return { ...now, rewinds: [...now.rewinds, ...fresh].toSorted((a, b) => a.rewoundAt - b.rewoundAt) };
+}
+
+/** Messages and rewinds in one order: a rewind stands where the messages were that it took. */
+export function rowsOf(now: Conversation, hasOlder: boolean): (Item | Rewind)[] {
+  const rows: (Item | Rewind)[] = [];
+  const left = now.rewinds.slice();
+  // A rewind before the first message that was read belongs to an earlier page.
+  if (hasOlder) while (left[0] !== undefined && left[0].rewoundAt <= (now.items[0]?.at ?? 0)) left.shift();
+  for (const item of now.items) {
+    const isSent = item.kind === "user" && item.clientKey !== undefined;
+    while (left[0] !== undefined && (isSent || left[0].rewoundAt <= item.at)) rows.push(left.shift() as Rewind);
+    rows.push(item);
+  }
+  return [...rows, ...left];
+}
+
+/** The item that shows a stored message. */
+export function itemOf(now: Conversation, messageId: string): Item | undefined {
+  return now.items.find((item) => item.id === messageId || (item.kind === "tool" && item.messageIds.includes(messageId)));
+}
+
+/** The last question, which is the one to be edited. */
+export function lastQuestion(now: Conversation): UserItem | undefined {
+  return now.items.findLast((item): item is UserItem => item.kind === "user" && item.clientKey === undefined);
+}
+
+/** The content of an edited question: the new text, with the files that were sent with the old one. */
+export const edited = (item: UserItem, text: string): string | Part[] => (item.files.length === 0 ? text : [...item.files, { type: "text", text }]);
+
 /** A message that was sent and is not confirmed. */
-export function withDraft(now: Conversation, clientKey: string, text: string, files: string[], at: number): Conversation {
+export function withDraft(now: Conversation, clientKey: string, text: string, files: FilePart[], at: number): Conversation {
   return put(now, { kind: "user", id: clientKey, at, text, files, clientKey });
 }
 
@@ -149,13 +195,17 @@ function withMessage(now: Conversation, message: StoredMessage): Conversation {
     case "tool-call": {
       const call = message.toolCall;
       if (call === undefined || find(now, call.id) !== undefined) return now;
-      return put(now, { kind: "tool", id: call.id, at, turnId, name: call.name, parentId: message.parentId, input: call.input, state: "running" });
+      return put(now, {
+        kind: "tool", id: call.id, at, turnId, name: call.name, messageIds: [id], parentId: message.parentId, input: call.input, state: "running",
+      });
     }
     case "tool-result": {
       const output = message.toolResult?.output;
       const state = (output && STATES[output.type as keyof typeof STATES]) ?? "failed";
       return change(now, message.toolCallId ?? "", (item) =>
-        item.kind === "tool" ? { ...item, state, result: output?.value ?? output?.reason, wait: undefined } : item,
+        item.kind === "tool"
+          ? { ...item, state, messageIds: [...new Set([...item.messageIds, id])], result: output?.value ?? output?.reason, wait: undefined }
+          : item,
       );
     }
     case "error":
@@ -175,7 +225,10 @@ export function fold(now: Conversation, frame: EventFrame): Conversation {
     case "error_message":
       return withMessage(now, data as StoredMessage);
     case "turn_request":
-      return begin(data.clientKey === undefined ? now : confirm(now, data.clientKey, data.messageId), data.turnId);
+      return begin(
+        { ...(data.clientKey === undefined ? now : confirm(now, data.clientKey, data.messageId)), begun: { ...now.begun, [data.turnId]: data.timestamp } },
+        data.turnId,
+      );
     case "turn_resumed":
       // What was being said is told again, under another id.
       return { ...begin(now, data.turnId), items: now.items.filter((item) => !(item.kind === "answer" && item.live)) };
@@ -200,9 +253,9 @@ export function fold(now: Conversation, frame: EventFrame): Conversation {
       return end(now, data);
     case "session_rewound": {
       const gone = new Set<string>(data.messageIds);
-      const turns = new Set(now.items.filter((item) => gone.has(item.id)).map((item) => item.turnId));
-      const kept = now.items.filter((item) => !gone.has(item.id) && !(item.kind === "tool" && turns.has(item.turnId)));
-      return { ...now, items: kept };
+      const kept = now.items.filter((item) => !gone.has(item.id) && !(item.kind === "tool" && item.messageIds.some((id) => gone.has(id))));
+      const { rewindId, rewoundAt } = data;
+      return withRewinds({ ...now, items: kept }, [{ rewindId, rewoundAt, messages: gone.size }]);
     }
     default:
       return now;
@@ -215,14 +268,17 @@ function begin(now: Conversation, turnId: string): Conversation {
 
 function end(now: Conversation, data: EventFrame["data"]): Conversation {
   const { turnId, outcome, duration, usage, model, price } = data;
+  const begun = now.begun[turnId];
+  const durationMs = begun === undefined ? duration : data.timestamp - begun;
   const items = now.items
     .filter((item) => !(item.kind === "answer" && item.live && item.turnId === turnId && item.text === "" && item.thinking === ""))
     .map((item) => (item.kind === "answer" && item.turnId === turnId && item.live ? { ...item, live: false } : item));
   return {
+    ...now,
     items,
     running: now.running.filter((one) => one !== turnId),
     parked: false,
-    ends: { ...now.ends, [turnId]: { outcome, durationMs: duration, usage, model, priceNano: price } },
+    ends: { ...now.ends, [turnId]: { outcome, durationMs, usage, model, priceNano: price } },
   };
 }
 
@@ -284,7 +340,7 @@ function textOf(content: string | Part[] | undefined, type: "text" | "thinking")
     .join("");
 }
 
-function filesOf(content: string | Part[] | undefined): string[] {
+function filesOf(content: string | Part[] | undefined): FilePart[] {
   if (content === undefined || typeof content === "string") return [];
-  return content.flatMap((part) => (part.type === "image" || part.type === "file" ? [part.filename ?? part.name ?? part.mediaType] : []));
+  return content.filter((part): part is FilePart => part.type === "image" || part.type === "file");
 }

@@ -48,6 +48,13 @@ export async function refresh(): Promise<void> {
   }
 }
 
+/** The conversation before or after an open one, in the order of the list. */
+export function neighbour(sessionId: string | undefined, step: number): string | undefined {
+  const all = sessions.value ?? [];
+  const index = all.findIndex((row) => row.sessionId === sessionId);
+  return index < 0 ? all.at(0)?.sessionId : all[index + step]?.sessionId;
+}
+
 /** The container in which a user begins: the first of their own, else the default one. */
 export function home(): string {
   return identity.value?.containers?.[0] ?? "default";
@@ -62,5 +69,8 @@ export async function begin(definition?: string): Promise<string> {
 
 export const rename = (sessionId: string, title: string) =>
   ask("session_set_title", { sessionId, title: title.trim() === "" ? null : title.trim() });
+export const pin = (sessionId: string, pinned: boolean) => ask("session_pin", { sessionId, pinned });
+export const archive = (sessionId: string, archived: boolean) => ask("session_archive", { sessionId, archived });
+export const archived = async () => (await ask<{ sessions: SessionRow[] }>("session_browse", { archived: true, limit: PAGE })).sessions;
 export const remove = (sessionId: string) => ask("session_delete", { sessionId });
 export const restore = (sessionId: string) => ask("session_restore", { sessionId });

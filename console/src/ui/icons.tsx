@@ -13,6 +13,15 @@ const PATHS = {
   out: "M8 4H4v12h4M9 10h8m-3-3 3 3-3 3",
   bin: "M4 6h12M8 6V4h4v2m-6 0 1 10h6l1-10",
   pen: "m4 16 1-4 8-8 3 3-8 8z",
+  copy: "M7 7h9v9H7zM4 13V4h9",
+  again: "M15 6v4h-4m4 0a6 6 0 1 0 0 4",
+  fork: "M6 4v5a3 3 0 0 0 3 3h6m-3-3 3 3-3 3",
+  back: "M8 5 4 9l4 4M4 9h8a4 4 0 0 1 0 8",
+  pin: "M7 4h6m-5 0v5l-2 3h8l-2-3V4m-2 8v5",
+  archive: "M3 5h14v3H3zm1 3v8h12V8m-8 3h4",
+  more: "M5 10h.01M10 10h.01M15 10h.01",
+  keys: "M3 5h14v10H3zM6 8h.01M10 8h.01M14 8h.01M7 12h6",
+  command: "M7 7h6v6H7zM7 7H5a2 2 0 1 1 2-2zm6 0V5a2 2 0 1 1 2 2zm0 6h2a2 2 0 1 1-2 2zm-6 0v2a2 2 0 1 1-2-2z",
   tool: "M12 4a4 4 0 0 0-4 5l-4 4 3 3 4-4a4 4 0 0 0 5-5l-2 2-3-3z",
 } as const;
 

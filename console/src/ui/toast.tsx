@@ -38,3 +38,8 @@ export function Toast(): JSX.Element {
     </div>
   );
 }
+
+/** Says why something failed, if it does. */
+export function attempt(work: Promise<unknown>): void {
+  work.catch((error: unknown) => toast(error instanceof Error ? error.message : String(error)));
+}

@@ -16,7 +16,7 @@ from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 from agentvm.server.router import HttpRoute
 
 DIRECTORY: Final = Path(__file__).parent / "_console"
-PAGES: Final = ("/", "/c/{session}", "/search")
+PAGES: Final = ("/", "/c/{session}", "/search", "/archive")
 """Addresses that the script knows."""
 ASSETS: Final = "/assets/{file}"
 ICON: Final = "/icon.svg"

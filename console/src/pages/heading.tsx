@@ -1,0 +1,84 @@
+import { useSignal, useSignalEffect } from "@preact/signals";
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+import type { SessionRow } from "../link/frames.ts";
+import { archive, pin, remove, rename, restore } from "../state/sessions.ts";
+import { attempt, toast } from "../ui/toast.tsx";
+import { Icon, type IconName } from "../ui/icons.tsx";
+import { words } from "../words/index.ts";
+
+const MENU = "conversation-menu";
+
+/** The title of a conversation, and what can be done with all of it. */
+export function Heading({ row, sessionId, go }: { row?: SessionRow; sessionId: string; go: (path: string) => void }): JSX.Element {
+  const editing = useSignal(false);
+  const field = useRef<HTMLInputElement>(null);
+  const title = row?.title ?? row?.preview ?? words.value.untitled;
+  useSignalEffect(() => {
+    if (editing.value) requestAnimationFrame(() => field.current?.focus());
+  });
+
+  function save(event: SubmitEvent): void {
+    event.preventDefault();
+    editing.value = false;
+    attempt(rename(sessionId, field.current?.value ?? ""));
+  }
+  async function leave(change: Promise<unknown>, said: string, undo: () => Promise<unknown>): Promise<void> {
+    await change;
+    toast(said, { label: words.value.undo, run: () => attempt(undo().then(() => go(`/c/${sessionId}`))) });
+    go("/");
+  }
+  const isPinned = row?.pinnedAt !== undefined;
+  const isArchived = row?.archivedAt !== undefined;
+  return (
+    <header class="heading">
+      <a class="btn-icon only-narrow" href="/" aria-label={words.value.showList}>‹</a>
+      {editing.value ? (
+        <form onSubmit={save}>
+          <input
+            ref={field}
+            defaultValue={title}
+            aria-label={words.value.title}
+            maxLength={200}
+            onKeyDown={(event) => {
+              if (event.key === "Escape") editing.value = false;
+            }}
+          />
+        </form>
+      ) : (
+        <h1 dir="auto" tabIndex={-1}>{title}</h1>
+      )}
+      {row?.forkedFrom && (
+        <a class="btn-icon" href={`/c/${row.forkedFrom.sessionId}#${row.forkedFrom.messageId}`} aria-label={words.value.forkedFrom} title={words.value.forkedFrom}>
+          <Icon name="fork" />
+        </a>
+      )}
+      <button type="button" class="btn-icon" popovertarget={MENU} aria-label={words.value.more} title={words.value.more}>
+        <Icon name="more" />
+      </button>
+      <div id={MENU} class="menu" popover="auto">
+        <MenuItem icon="pin" label={isPinned ? words.value.unpin : words.value.pin} run={() => attempt(pin(sessionId, !isPinned))} />
+        <MenuItem icon="pen" label={words.value.rename} run={() => (editing.value = true)} />
+        {isArchived ? (
+          <MenuItem icon="archive" label={words.value.bringBack} run={() => attempt(archive(sessionId, false))} />
+        ) : (
+          <MenuItem
+            icon="archive"
+            label={words.value.archive}
+            run={() => attempt(leave(archive(sessionId, true), words.value.archivedNow, () => archive(sessionId, false)))}
+          />
+        )}
+        <MenuItem icon="bin" label={words.value.delete} run={() => attempt(leave(remove(sessionId), words.value.deleted, () => restore(sessionId)))} />
+      </div>
+    </header>
+  );
+}
+
+function MenuItem({ icon, label, run }: { icon: IconName; label: string; run: () => void }): JSX.Element {
+  return (
+    <button type="button" class="menu-item" popovertarget={MENU} popovertargetaction="hide" onClick={run}>
+      <Icon name={icon} />
+      {label}
+    </button>
+  );
+}

@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { KEYS } from "../src/ui/keys.ts";
+import { en } from "../src/words/en.ts";
+import { zh } from "../src/words/zh.ts";
+
+test("both languages have the same words, and none is empty", () => {
+  assert.deepEqual(Object.keys(zh).toSorted(), Object.keys(en).toSorted());
+  for (const [key, word] of [...Object.entries(en), ...Object.entries(zh)]) assert.notEqual(word, "", key);
+  assert.deepEqual(Object.keys(zh.agentNames), Object.keys(en.agentNames));
+});
+
+test("every key of the list has a sentence", () => {
+  for (const [, word] of KEYS) assert.ok(en[word] !== "" && zh[word] !== "");
+});

@@ -1,0 +1,190 @@
+"""A server with something on every page of the console, and the way to each of them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from playwright.async_api import Page, expect
+
+from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
+from agentvm.config import MEMORY, SystemSettings
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
+from agentvm.model.definition import Definition
+from agentvm.runtime.channel import GOING_AWAY
+from agentvm.server.local import RunningServer
+
+ENGLISH, CHINESE = "How does an answer go on after a lost network?", "断线之后，回答怎样继续？"
+ANSWER = """A turn belongs to the **server**, not to the connection:
+
+1. The answer keeps being written, and every event has a `cursor`.
+2. Your browser remembers the last one it has seen.
+
+```python
+async for event in socket:
+    yield event  # first what was missed, then what is live
+```
+
+| transport | after a lost network |
+|---|---|
+| plain SSE | starts again |
+| **AgentX** | exact |
+
+> See [the protocol](https://example.com/protocol)."""
+ANSWER_ZH = (
+    "会话的**每个事件**都有连续的 `游标`，所以断线之后不会丢失：\n\n1. 服务器继续写完回答。\n2. 浏览器只要求游标之后的事件。"
+)
+
+
+@tool(effect="destructive", world="closed")
+async def delete_order(order: int) -> str:
+    """Delete an order for good."""
+    return f"order {order} is deleted"
+
+
+def script(prompt: Prompt) -> Iterable[ScriptStep]:
+    text = last_user_text(prompt)
+    if text.startswith("Delete") and isinstance(prompt.conversation[-1], UserEntry):
+        return tool_calls(("call_1", "delete_order", {"order": 7}))
+    return reply(ANSWER if text == ENGLISH else ANSWER_ZH if text == CHINESE else f"You said: {text}")
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The server, and the addresses of three conversations of it."""
+
+    server: RunningServer
+    long: str
+    chinese: str
+    waiting: str
+
+
+@asynccontextmanager
+async def filled_server() -> AsyncIterator[Filled]:
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
+    clerk = Definition(name="clerk", description="Looks after orders.", tools=("delete_order",))
+    drivers = {"scripted": ScriptedDriver(script)}
+    async with start_server(config, definitions=[clerk], drivers=drivers, tools=[delete_order]) as server:
+        agentx = server.agentx
+        addresses = []
+        for definition, texts in (
+            ("assistant", (ENGLISH, "A second question", "And a third one")),
+            ("assistant-zh", (CHINESE,)),
+            ("clerk", ("Show the orders",)),
+        ):
+            image = await agentx.images.create(ImageConfig(definition=definition))
+            agent = await agentx.images.run(image.image_id)
+            for text in texts:
+                await agent.receive(text)
+            addresses.append(f"{server.url}/c/{image.session_id}")
+        yield Filled(server, *addresses)
+
+
+async def chat(page: Page, filled: Filled) -> None:
+    await page.goto(filled.long)
+    await expect(page.locator(".bill").first).to_be_visible()
+
+
+async def chinese_chat(page: Page, filled: Filled) -> None:
+    await page.goto(filled.chinese)
+    await expect(page.locator(".bill")).to_be_visible()
+
+
+async def editing(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.keyboard.press("ArrowUp")
+    await expect(page.locator(".editor")).to_be_visible()
+
+
+async def menu(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.locator("[popovertarget]").first.click()
+    await expect(page.locator(".menu")).to_be_visible()
+
+
+async def approval(page: Page, filled: Filled) -> None:
+    await page.goto(filled.waiting)
+    await expect(page.locator(".bill")).to_be_visible()
+    if await page.locator(".decision").count() == 0:
+        await page.locator(".composer textarea").fill("Delete order 7")
+        await page.locator(".composer .btn-ink").click()
+    await expect(page.locator(".decision")).to_be_visible()
+
+
+async def taken_back(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    if await page.locator(".taken").count() == 0:
+        await page.locator(".item-user").last.hover()
+        await page.locator(".item-user .actions button").last.click()
+    await page.locator(".taken summary").first.click()
+    await expect(page.locator(".taken-item").first).to_be_visible()
+
+
+async def home(page: Page, filled: Filled) -> None:
+    await page.goto(filled.server.url)
+    await expect(page.locator(".agent").first).to_be_visible()
+
+
+async def search(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/search?q=游标")
+    await expect(page.locator(".hits li").first).to_be_visible()
+
+
+async def search_nothing(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/search?q=nothing-has-this")
+    await expect(page.locator(".empty")).to_be_visible()
+
+
+async def archive(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/archive")
+    await expect(page.locator(".page h1")).to_be_visible()
+
+
+async def palette(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.keyboard.press("Control+k")
+    await expect(page.locator(".line").first).to_be_visible()
+
+
+async def keys(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.locator(".log").focus()
+    await page.keyboard.press("?")
+    await expect(page.locator(".keys")).to_be_visible()
+
+
+async def login(page: Page, filled: Filled) -> None:
+    answer = '{"error": {"code": "unauthorized", "message": "Sign in", "requestId": "r"}}'
+    await page.route("**/v1/auth/whoami", lambda route: route.fulfill(status=401, body=answer, content_type="application/json"))
+    await page.goto(filled.server.url)
+    await expect(page.locator(".login")).to_be_visible()
+
+
+async def offline(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.context.set_offline(True)
+    for channel in filled.server.server.vm.runtime.broadcaster.channels:
+        channel.close(GOING_AWAY)
+    await expect(page.locator(".banner")).to_be_visible()
+    await page.locator(".composer textarea").fill("Kept until the server is back")
+    await page.locator(".composer .btn-ink").click()
+    await expect(page.locator(".bubble-pending")).to_be_visible()
+
+
+Visit = Callable[[Page, Filled], Awaitable[None]]
+PAGES: tuple[Visit, ...] = (
+    home,
+    chat,
+    chinese_chat,
+    editing,
+    menu,
+    approval,
+    taken_back,
+    search,
+    search_nothing,
+    archive,
+    palette,
+    keys,
+    login,
+    offline,
+)

@@ -1,0 +1,65 @@
+"""Every page of the console for everybody: what axe finds, in both themes and languages, and no page that scrolls sideways."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+from tests.console.conftest import DEADLINE_MS, PHONE
+from tests.console.pages import PAGES, Visit, filled_server
+
+from agentvm.server.console import DIRECTORY
+
+AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+VIOLATIONS = (
+    """async () => (await axe.run()).violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html}`))"""
+)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+def axe() -> str:
+    if not AXE.exists() or not (DIRECTORY / "index.html").exists():
+        pytest.skip("axe: it is not installed, or the console is not built; python console/build.py --check")
+    return AXE.read_text(encoding="utf-8")
+
+
+async def violations(page: Page, axe: str) -> list[str]:
+    # The policy of the page forbids the script; the browser's own door lets it in.
+    await page.evaluate(axe)
+    found: list[str] = await page.evaluate(VIOLATIONS)
+    return found
+
+
+@pytest.mark.parametrize("visit", PAGES, ids=lambda visit: visit.__name__)
+async def test_a_page_has_no_fault_in_either_theme_or_language(browser: Browser, axe: str, visit: Visit) -> None:
+    faults: dict[str, list[str]] = {}
+    async with filled_server() as filled:
+        for language in ("en", "zh-CN"):
+            async with await browser.new_context(locale=language, reduced_motion="reduce", service_workers="block") as context:
+                page = await context.new_page()
+                page.set_default_timeout(DEADLINE_MS)
+                await visit(page, filled)
+                for theme in THEMES:
+                    await page.emulate_media(color_scheme=theme)
+                    faults[f"{language} {theme}"] = await violations(page, axe)
+    assert {key: found for key, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize("visit", PAGES, ids=lambda visit: visit.__name__)
+async def test_a_page_does_not_scroll_sideways_on_a_phone(browser: Browser, visit: Visit) -> None:
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    async with filled_server() as filled:
+        context = await browser.new_context(
+            viewport=PHONE, locale="zh-CN", has_touch=True, is_mobile=True, service_workers="block"
+        )
+        async with context:
+            page = await context.new_page()
+            page.set_default_timeout(DEADLINE_MS)
+            await visit(page, filled)
+            assert await page.evaluate(OVERFLOW) == 0
+            composer = page.locator(".composer")
+            if await composer.count() > 0:
+                await expect(composer).to_be_in_viewport(ratio=1)

@@ -1,0 +1,177 @@
+"""What people do with the messages of a conversation."""
+
+from collections.abc import Iterable
+
+import anyio
+from playwright.async_api import Page, expect
+from tests.console.conftest import Open
+from tests.console.test_journeys import IN_MEMORY, driver, say
+
+from agentvm import start_server
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import ScriptStep, echo, last_user_text, reply
+
+ADDRESS_OF_MARK = ".item-marked"
+
+
+class Counting:
+    """Answers with the question and the number of the answer."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
+        self.count += 1
+        return reply(f"{last_user_text(prompt)} {self.count}")
+
+
+async def begin(page: Page, *texts: str) -> None:
+    for number, text in enumerate(texts, start=1):
+        await say(page, text)
+        await expect(page.locator(".bill")).to_have_count(number)
+
+
+async def menu(page: Page, action: str) -> None:
+    await page.get_by_role("button", name="More").click()
+    await page.get_by_role("button", name=action, exact=True).click()
+
+
+async def test_a_question_is_edited_and_what_was_taken_back_can_be_read_and_continued(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(Counting())) as server:
+        page = await open_page(server.url)
+        await begin(page, "one", "two")
+        other = await open_page(page.url)
+        await page.locator(".bubble").first.hover()
+        await page.get_by_role("button", name="Edit question").first.click()
+        await page.get_by_role("textbox", name="Edit question").fill("uno")
+        await page.keyboard.press("Enter")
+        for window in (page, other):
+            await expect(window.locator(".said")).to_have_text(["uno"])
+            await expect(window.locator(".answer")).to_have_text(["uno 3"])
+            await expect(window.locator(".taken summary")).to_contain_text("4 messages taken back")
+        live = await page.locator(".log-inner").inner_text()
+        await page.reload()
+        await expect(page.locator(".bill")).to_be_visible()
+        assert await page.locator(".log-inner").inner_text() == live
+        await page.locator(".taken summary").click()
+        await expect(page.locator(".taken-text")).to_have_text(["one", "one 1", "two", "two 2"])
+        await page.locator(".taken-item").nth(1).get_by_role("button", name="Fork from here").click()
+        await expect(page.locator(".said")).to_have_text(["one"])
+        await expect(page.locator(".answer")).to_have_text(["one 1"])
+
+
+async def test_the_up_key_edits_the_last_question_and_escape_leaves_it(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(Counting())) as server:
+        page = await open_page(server.url)
+        await begin(page, "one")
+        await page.keyboard.press("ArrowUp")
+        await expect(page.get_by_role("textbox", name="Edit question")).to_have_value("one")
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".said")).to_have_text(["one"])
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+
+
+async def test_an_answer_is_given_again_and_a_question_taken_back(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(Counting())) as server:
+        page = await open_page(server.url)
+        await begin(page, "one")
+        await page.get_by_role("button", name="Answer again").click()
+        await expect(page.locator(".answer")).to_have_text(["one 2"])
+        await page.locator(".bubble").hover()
+        await page.get_by_role("button", name="Take back from here").click()
+        await expect(page.locator(".answer")).to_have_count(0)
+        await expect(page.locator(".taken")).to_have_count(2)
+
+
+async def test_a_fork_leads_back_to_the_message_it_came_from(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await begin(page, "one", "two")
+        origin = page.url
+        await page.get_by_role("button", name="Fork from here").first.click()
+        await expect(page.locator(".said")).to_have_text(["one"])
+        assert page.url != origin
+        await page.get_by_role("link", name="Forked from another conversation").click()
+        await expect(page.locator(".said")).to_have_text(["one", "two"])
+        await expect(page.locator(f"{ADDRESS_OF_MARK} .answer")).to_have_text("one")
+
+
+async def test_an_answer_is_copied_as_it_was_written(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await begin(page, "a **bold** word")
+        await page.get_by_role("button", name="Copy answer").click()
+        await expect(page.get_by_role("status").filter(has_text="Copied")).to_be_visible()
+        assert await page.evaluate("() => navigator.clipboard.readText()") == "a **bold** word"
+
+
+async def test_a_conversation_is_pinned_and_archived_and_brought_back(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await begin(page, "Hello")
+        await menu(page, "Pin")
+        await expect(page.locator(".list h3")).to_have_text(["Pinned"])
+        await menu(page, "Unpin")
+        await expect(page.locator(".list h3")).to_have_text(["Today"])
+        await menu(page, "Archive")
+        await expect(page.locator(".row")).to_have_count(0)
+        await page.get_by_role("link", name="Archived conversations").click()
+        await expect(page.locator(".lines a")).to_have_text("Hello")
+        await page.get_by_role("button", name="Bring back").click()
+        await expect(page.locator(".row")).to_contain_text("Hello")
+        await expect(page.locator(".lines li")).to_have_count(0)
+
+
+def long(prompt: Prompt) -> Iterable[ScriptStep]:
+    text = last_user_text(prompt)
+    return reply(f"Answer to {text}.\n\n" + "A line of some length.\n\n" * (int(text.split()[-1]) % 7))
+
+
+async def test_earlier_messages_keep_the_place_and_an_address_leads_to_one(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(long)) as server:
+        image = await server.agentx.images.create()
+        agent = await server.agentx.images.run(image.image_id)
+        ended = anyio.Semaphore(0)
+        server.agentx.on("turn_response", lambda _: ended.release())
+        for number in range(65):
+            await agent.receive(f"question {number}")
+            await ended.acquire()
+        page = await open_page(f"{server.url}/c/{image.session_id}")
+        await expect(page.locator(".said").last).to_have_text("question 64")
+        first = page.locator(".item").first
+        await page.locator(".log").hover()
+        await page.mouse.wheel(0, -1_000_000)
+        earlier = page.get_by_role("button", name="Show earlier messages")
+        await expect(earlier).to_be_in_viewport()
+        name = await first.get_attribute("id")
+        kept = page.locator(f"#{name}")
+        before = await kept.evaluate("element => element.getBoundingClientRect().top")
+        await earlier.click()
+        await expect(page.locator(".said").first).to_have_text("question 0")
+        await expect(earlier).to_have_count(0)
+        # The heights of messages that were never drawn are known a few frames later.
+        await page.evaluate(
+            "() => new Promise(done => { let n = 10; (function f() { n-- ? requestAnimationFrame(f) : done() })() })"
+        )
+        after = await kept.evaluate("element => element.getBoundingClientRect().top")
+        assert abs(after - before) < 2
+        messages = page.locator(".item-user")
+        oldest = await messages.nth(1).get_attribute("id")
+        await page.goto("about:blank")
+        await page.goto(f"{server.url}/c/{image.session_id}#{oldest}")
+        await expect(page.locator(f"{ADDRESS_OF_MARK} .said")).to_have_text("question 1")
+        await expect(page.locator(ADDRESS_OF_MARK)).to_be_in_viewport()
+
+
+async def test_a_search_opens_at_the_message_and_says_when_it_is_gone(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(echo)) as server:
+        page = await open_page(server.url)
+        await begin(page, "apples", "pears")
+        address = page.url
+        await page.goto(f"{server.url}/search?q=apples")
+        await page.locator(".hits a").last.click()
+        await expect(page.locator(ADDRESS_OF_MARK)).to_contain_text("apples")
+        await page.goto("about:blank")
+        await page.goto(f"{address}#msg_gone")
+        await expect(page.get_by_role("status").filter(has_text="not in the conversation")).to_be_visible()

@@ -1,0 +1,50 @@
+"""The size of the build, and what it may hold."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from agentvm.server.console import DIRECTORY
+
+FIRST_LOAD_BYTES, CHUNK_BYTES, STYLE_BYTES = 120 * 1024, 12 * 1024, 12 * 1024
+REQUESTS_MAX = 12
+# Names of vocabularies and the text of an error, which no browser fetches.
+NAMES = re.compile(r"https?://www\.w3\.org/[\w/.#-]*|Please report this to https://github\.com/markedjs/marked")
+
+
+@pytest.fixture
+def index() -> str:
+    path = DIRECTORY / "index.html"
+    if not path.exists():
+        pytest.skip("console: it is not built; make console")
+    return path.read_text(encoding="utf-8")
+
+
+def zipped(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes()))
+
+
+def first_files(index: str) -> list[Path]:
+    return [DIRECTORY / "index.html", *(DIRECTORY / name for name in re.findall(r'(?:src|href)="/([^"]+)"', index))]
+
+
+def test_the_first_load_is_small(index: str) -> None:
+    files = first_files(index)
+    assert len(files) <= REQUESTS_MAX
+    assert sum(map(zipped, files)) <= FIRST_LOAD_BYTES
+    assert sum(zipped(path) for path in files if path.suffix == ".css") <= STYLE_BYTES
+
+
+def test_a_page_that_is_loaded_later_is_small(index: str) -> None:
+    later = set(DIRECTORY.glob("assets/*.js")) - set(first_files(index))
+    assert later
+    assert {path.name: zipped(path) for path in later if zipped(path) > CHUNK_BYTES} == {}
+
+
+def test_nothing_is_loaded_from_elsewhere(index: str) -> None:
+    for path in DIRECTORY.rglob("*"):
+        if path.suffix in {".html", ".js", ".css", ".svg"}:
+            text = NAMES.sub("", path.read_text(encoding="utf-8"))
+            assert re.findall(r"https?://[\w.-]+|(?<=[\"'(])//[\w-]+\.[\w.-]+", text) == [], path.name

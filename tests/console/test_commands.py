@@ -1,0 +1,84 @@
+"""Agents to begin with, the command palette and the keys."""
+
+from playwright.async_api import expect
+from tests.console.conftest import Open
+from tests.console.test_actions import begin
+from tests.console.test_journeys import IN_MEMORY, driver, say
+
+from agentvm import start_server
+
+
+async def test_a_conversation_begins_with_an_agent_whose_name_is_over_its_answers(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await expect(page.locator(".agent strong")).to_have_text(["Assistant", "Coding helper", "Summariser", "Translator"])
+        await page.get_by_role("button", name="Summariser").click()
+        await expect(page.locator(".agent[aria-pressed=true]")).to_contain_text("Summariser")
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await say(page, "Hello")
+        await expect(page.locator(".item-answer .who")).to_contain_text("Summariser")
+        await page.reload()
+        await expect(page.locator(".item-answer .who")).to_contain_text("Summariser")
+        await page.get_by_role("button", name="中文").click()
+        await expect(page.locator(".item-answer .who")).to_contain_text("摘要")
+        await page.get_by_role("button", name="新对话", exact=True).click()
+        await expect(page.locator(".agent strong")).to_have_text(["助手", "编程助手", "摘要", "翻译"])
+
+
+async def test_the_palette_opens_conversations_and_runs_commands(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await begin(page, "Apples and pears")
+        apples = page.url
+        await page.keyboard.press("Control+Shift+O")
+        await begin(page, "上海三日行程")
+        field = page.get_by_role("combobox", name="Commands")
+        await page.keyboard.press("Control+k")
+        await expect(field).to_be_focused()
+        await field.fill("apples")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".said")).to_have_text(["Apples and pears"])
+        assert page.url == apples
+        await page.keyboard.press("Control+k")
+        await field.fill("行程")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".hits mark").first).to_have_text("行程")
+        opener = page.get_by_role("button", name="Commands")
+        await opener.click()
+        await expect(field).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(field).to_have_count(0)
+        await expect(opener).to_be_focused()
+        await opener.click()
+        await field.fill("dark")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        await page.keyboard.press("Control+k")
+        await field.fill("中文")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="搜索消息")).to_be_visible()
+
+
+async def test_the_keys_are_listed_walk_the_conversations_and_can_be_switched_off(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await begin(page, "first")
+        await page.keyboard.press("Control+Shift+O")
+        await begin(page, "second")
+        await expect(page.locator(".row")).to_have_count(2)
+        await page.keyboard.press("Alt+ArrowDown")
+        await expect(page.locator(".said")).to_have_text(["first"])
+        await page.keyboard.press("Alt+ArrowUp")
+        await expect(page.locator(".said")).to_have_text(["second"])
+        await page.keyboard.press("?")
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("?")
+        await page.locator(".log").focus()
+        await page.keyboard.press("?")
+        keys = page.get_by_role("dialog", name="Keys")
+        await expect(keys).to_contain_text("List the keys")
+        await keys.get_by_role("checkbox").uncheck()
+        await keys.get_by_role("button", name="Close").click()
+        await expect(page.locator(".log")).to_be_focused()
+        await page.keyboard.press("?")
+        await expect(keys).to_have_count(0)
