@@ -205,6 +205,7 @@ class AgentVM:
             settings=settings,
             layers=layers_of(self.settings.settings_of(None).tools.policy, settings.tools.policy, ()),
             approve=approve,
+            meter=self.runtime.tool_meter,
         )
 
     def count_connected(self, tenant_id: TenantId) -> int:

@@ -18,6 +18,10 @@ def test_a_rule_is_read_as_the_documentation_writes_it() -> None:
     ("text", "fault"),
     [
         ('{"do": "allow", "ask": {}}', "ask: it has no meaning beside `do: allow`"),
+        (
+            '{"do": "deny", "tier": "container"}',
+            "tier: a call is decided about before its tier is chosen, so no call would match; rule with tools.tiers instead",
+        ),
         ('{"do": "ask", "when": {"repo": {"eq": 1}}}', "when: 'repo' is not a JSON pointer, such as /repo"),
         ('{"do": "ask", "when": {"/a~2": {"eq": 1}}}', "when: '/a~2' is not a JSON pointer, such as /repo"),
         ('{"do": "ask", "when": {"/repo": {}}}', "when: the condition for '/repo' tests nothing"),

@@ -1,11 +1,13 @@
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
 import pytest
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import ApprovalRequired, ToolCallDenied
+from agentvm.model.ids import TenantId
 from agentvm.model.policy import Approval, PolicyRule
 from agentvm.model.settings import Settings
 from agentvm.runtime.calls import NOBODY_TO_ASK
@@ -74,3 +76,16 @@ async def test_a_tool_that_asks_a_person_fails_and_one_that_is_not_there_is_refu
     assert (made.outcome.result, made.outcome.is_error) == (NOBODY_TO_ASK, True)
     with pytest.raises(ResourceInvalid, match="runtime agent"):
         await invoker().invoke({"runtime": "agent"}, {}, "call_1")
+
+
+async def test_a_call_outside_a_conversation_counts_among_those_of_its_tenant() -> None:
+    running: list[str] = []
+
+    class Counting:
+        @asynccontextmanager
+        async def running(self, tenant_id: TenantId) -> AsyncIterator[None]:
+            running.append(tenant_id)
+            yield
+
+    await replace(invoker(), meter=Counting()).invoke(SPEC, {}, "call_1")
+    assert running == ["acme"]

@@ -16,12 +16,13 @@ from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.base import Prompt, ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
-from agentvm.errors import InvalidInput, NotFound, StoreFailed
+from agentvm.errors import InvalidInput, NotFound, SessionQuarantined, StoreFailed
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.model.account import User
-from agentvm.model.ids import DEFAULT_TENANT, UserId
+from agentvm.model.ids import DEFAULT_TENANT, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.tool_settings import ToolNetwork, ToolSettings
+from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.registry import NewVersion
 from agentvm.server.serving import Listener
 from agentvm.sessions.resources import ResourceLibrary
@@ -200,6 +201,26 @@ async def test_one_consent_lets_all_calls_of_its_user_go_on(tmp_path: Path) -> N
         await browse(site.vm, "POST", consented(site, asked["url"], "ada"))
         await first.hear("turn_response", 2)
         assert site.answers() == ["ada", "ada"]
+
+
+async def test_a_call_that_cannot_go_on_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(tmp_path) as site:
+        first, asked = await site.begin(ALICE)
+        image = await first.create_image("home-2", tools=[TOOL])
+        await first.ask("message_send", imageId=image["imageId"], content="go")
+        await first.hear("turn_parked", 2)
+        runtime, real, tried = site.vm.runtime, site.vm.runtime.answer_wait, list[str]()
+
+        async def answer(tenant_id: TenantId, wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> bool:
+            tried.append(wait.wait_id)
+            if len(tried) == 1:
+                raise SessionQuarantined("broken")
+            return await real(tenant_id, wait, answer, by)
+
+        monkeypatch.setattr(runtime, "answer_wait", answer)
+        await browse(site.vm, "POST", consented(site, asked["url"], "ada"))
+        await first.hear("turn_response")
+        assert (len(tried), site.answers()) == (2, ["ada"])
 
 
 async def test_a_callback_that_is_not_the_users_is_refused(tmp_path: Path) -> None:

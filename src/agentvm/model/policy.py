@@ -106,6 +106,8 @@ def check_rule(rule: PolicyRule) -> str | None:
     """Returns the fault of a rule that its types cannot express; None for a sound one."""
     if rule.ask is not None and rule.do != "ask":
         return f"ask: it has no meaning beside `do: {rule.do}`"
+    if rule.tier is not None:
+        return "tier: a call is decided about before its tier is chosen, so no call would match; rule with tools.tiers instead"
     for pointer, condition in (rule.when or {}).items():
         if _POINTER.fullmatch(pointer) is None:
             return f"when: {pointer!r} is not a JSON pointer, such as /repo"

@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import ApprovalRequired, ToolCallDenied
+from agentvm.model.ids import TenantId
 from agentvm.model.message import ToolCall
 from agentvm.model.policy import Approval
 from agentvm.model.settings import Settings
 from agentvm.model.tier import Placed, Unplaced
+from agentvm.runtime.billing import ToolMeter, UnmeteredTools
 from agentvm.runtime.call_run import run_once
 from agentvm.runtime.calls import NOBODY_TO_ASK, ToolOutcome
 from agentvm.runtime.policy import CallFacts, PolicyLayer, decide
@@ -41,6 +43,7 @@ class Invoker:
     settings: Settings
     layers: tuple[PolicyLayer, ...]
     approve: Approve
+    meter: ToolMeter = field(default_factory=UnmeteredTools)
 
     async def invoke(self, spec: Mapping[str, object], input: dict[str, object], call_id: str) -> Invocation:
         """Calls the tool of a rendered resource. `ToolCallDenied` and `ApprovalRequired` have the rule."""
@@ -59,8 +62,9 @@ class Invoker:
             deadline=anyio.current_time() + tool.timeout_seconds,
             placed=placed.append,
         )
-        began = time.monotonic()
-        ended = await run_once(tools, call, context, self.settings.limits)
+        async with self.meter.running(TenantId(self.caller.tenant_id)):
+            began = time.monotonic()
+            ended = await run_once(tools, call, context, self.settings.limits)
         outcome = ended if isinstance(ended, ToolOutcome) else ToolOutcome(NOBODY_TO_ASK, True)
         duration_ms = round((time.monotonic() - began) * 1000)
         return Invocation(outcome=outcome, policy=policy, placed=placed[-1], duration_ms=duration_ms)

@@ -62,6 +62,7 @@ class Runtime:
         self.quarantine = ports.quarantine
         self.models = ports.models
         self.tools = ports.tools
+        self.tool_meter = ports.tool_meter
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites

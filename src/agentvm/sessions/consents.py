@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
-from agentvm.errors import InvalidInput
+from agentvm.errors import AgentVMError, InvalidInput
+from agentvm.log import get_logger
 from agentvm.model.ids import TenantId, UserId
-from agentvm.model.wait import WaitAnswer
+from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.sql.store import Store
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.consent import PendingConsent, TokenScope
 from agentvm.tools.mcp.credentials import digest_state
 from agentvm.tools.mcp.servers import McpServers
+
+logger = get_logger(__name__)
 
 WAITS_MAX = 1_000
 """Newest waits of a tenant among which those for a consent are looked for: a consent is asked for an hour at most."""
@@ -52,8 +55,15 @@ class Consents:
         for wait in await self.store.tenant(tenant_id).waits(None).list_newest(WAITS_MAX):
             if wait.kind == "consent" and wait.state is not None and digest_state(wait.state) in states:
                 by = UserId(pending.user_id) if pending.user_id else None
-                await self.runtime.answer_wait(tenant_id, wait, WaitAnswer(decision="approve"), by)
+                await self._go_on(tenant_id, wait, by)
         return pending
+
+    async def _go_on(self, tenant_id: TenantId, wait: ToolWait, by: UserId | None) -> None:
+        """Lets one call go on. One that cannot keeps no other waiting: the consent is stored, and can be approved later."""
+        try:
+            await self.runtime.answer_wait(tenant_id, wait, WaitAnswer(decision="approve"), by)
+        except AgentVMError as error:
+            logger.error("consent_not_answered", wait_id=wait.wait_id, code=error.code, error=str(error))
 
     async def disconnect(self, tenant_id: TenantId, user_id: str, server: str) -> bool:
         """Forgets the tokens of a user for a server, and revokes them where that is offered; False if there are none."""

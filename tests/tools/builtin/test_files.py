@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 from tests.support.session_files import MemoryFiles, call_context
 
@@ -5,7 +7,8 @@ from agentvm.errors import ToolFailed
 from agentvm.errors.tool import WorkspaceFull
 from agentvm.resources.schema import check_schema, misfits
 from agentvm.runtime.policy import CallFacts, decide
-from agentvm.tools.builtin.files import FILE_TOOLS, LINES_MAX, LISTED_MAX, TEXT_MAX
+from agentvm.tools.builtin import files as file_tools
+from agentvm.tools.builtin.files import FILE_TOOLS, LINES_MAX, LISTED_MAX, READ_MAX_BYTES, TEXT_MAX
 
 TOOLS = {tool.spec.name: tool for tool in FILE_TOOLS}
 
@@ -114,3 +117,27 @@ async def test_files_are_listed_found_and_searched() -> None:
     assert await use(files, "search_files", pattern="nothing") == "[no line matches]"
     many = MemoryFiles({f"f{number}": b"" for number in range(LISTED_MAX + 5)})
     assert "[5 more" in await use(many, "list_files")
+
+
+async def test_an_edit_that_would_fill_the_memory_is_refused_before_it_is_made() -> None:
+    files = MemoryFiles({"a": b"a" * 1_000_000, "large": b"a" * (READ_MAX_BYTES + 1)})
+    with pytest.raises(ToolFailed, match="would have more than"):
+        await use(files, "edit_file", path="a", old="a", new="b" * 1_000_000, all=True)
+    for name, given in (("edit_file", {"old": "a", "new": "b", "all": True}), ("read_file", {})):
+        with pytest.raises(ToolFailed, match="33,554,433 bytes, and up to 33,554,432 can be read"):
+            await use(files, name, path="large", **given)
+
+
+async def test_the_event_loop_goes_on_while_a_large_file_is_read_or_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, used, real = threading.get_ident(), set[int](), file_tools._text
+
+    def text(path: str, body: bytes) -> str:
+        used.add(threading.get_ident())
+        return real(path, body)
+
+    monkeypatch.setattr(file_tools, "_text", text)
+    files = MemoryFiles({"a": b"a"})
+    await use(files, "read_file", path="a")
+    await use(files, "edit_file", path="a", old="a", new="b")
+    assert used
+    assert loop not in used

@@ -22,6 +22,8 @@ TEXT_MAX = 80_000
 WRITTEN_MAX = 4 * 1024 * 1024
 """Characters that one call writes."""
 LISTED_MAX = 1_000
+READ_MAX_BYTES = 32 * 1024 * 1024
+"""Bytes of a file that is read or edited as a text."""
 SEARCHED_BYTES_MAX = 32 * 1024 * 1024
 """Bytes of files that one call searches."""
 
@@ -84,8 +86,20 @@ class FileTool(TraitsOfTool):
 
 async def _read_file(files: SessionFiles, input: Mapping[str, object]) -> str:
     path = str(input["path"])
-    text = _text(path, await files.read(path))
-    lines = list(io.StringIO(text, newline="\n"))
+    return await anyio.to_thread.run_sync(_shown, path, await _read(files, path), input)
+
+
+async def _read(files: SessionFiles, path: str) -> bytes:
+    """Returns the bytes of a file that is not too large to be looked at as a text."""
+    file = await files.find(path)
+    if file is not None and file.size > READ_MAX_BYTES:
+        raise ToolFailed(f"{path} has {file.size:,} bytes, and up to {READ_MAX_BYTES:,} can be read; use a program")
+    return await files.read(path)
+
+
+def _shown(path: str, body: bytes, input: Mapping[str, object]) -> str:
+    """Returns the lines of a file that a call asks for. May take a moment: to be called in a thread."""
+    lines = list(io.StringIO(_text(path, body), newline="\n"))
     first = _number(input, "offset", 1)
     if first > max(1, len(lines)):
         raise ToolFailed(f"{path} has {len(lines)} lines")
@@ -114,7 +128,14 @@ async def _edit_file(files: SessionFiles, input: Mapping[str, object]) -> str:
     )
     every = bool(input.get("all", input.get("replace_all")))
     before = await files.find(path)
-    text = _text(path, await files.read(path))
+    body, count = await anyio.to_thread.run_sync(_edited, path, await _read(files, path), old, new, every)
+    written = await files.write(path, body, executable=before is not None and before.executable)
+    return f"Replaced {count} {'place' if count == 1 else 'places'} in {written.path}, which has {written.size:,} bytes now"
+
+
+def _edited(path: str, body: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
+    """Returns the new bytes of a file, and how often the text stood in it. May take a moment: to be called in a thread."""
+    text = _text(path, body)
     count = text.count(old)
     if not count:
         raise ToolFailed(f"The text does not stand in {path}; read the file, and copy the text with its spaces and line breaks")
@@ -124,9 +145,10 @@ async def _edit_file(files: SessionFiles, input: Mapping[str, object]) -> str:
         )
     if old == new:
         raise ToolFailed("The old and the new text are the same")
-    body = _bytes(text.replace(old, new))
-    written = await files.write(path, body, executable=before is not None and before.executable)
-    return f"Replaced {count} {'place' if count == 1 else 'places'} in {written.path}, which has {written.size:,} bytes now"
+    if len(text) + count * (len(new) - len(old)) > READ_MAX_BYTES:
+        # Before it is made: a letter that stands a million times would become terabytes.
+        raise ToolFailed(f"{path} would have more than {READ_MAX_BYTES:,} characters")
+    return _bytes(text.replace(old, new)), count
 
 
 async def _list_files(files: SessionFiles, input: Mapping[str, object]) -> str:
