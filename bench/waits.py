@@ -73,7 +73,7 @@ async def wake(path: Path, hammer: Hammer) -> float:
         return time.process_time() - began
 
 
-def _database(folder: Path) -> Path:
+def database_in(folder: Path) -> Path:
     return next(file for file in folder.rglob("*") if file.is_file() and file.read_bytes()[:6] == b"SQLite")
 
 
@@ -81,7 +81,7 @@ async def measure(turns: int) -> list[str]:
     with TemporaryDirectory() as folder:
         hammer, path = Hammer(), Path(folder) / "data"
         await park(path, hammer)
-        database = _database(Path(folder))
+        database = database_in(Path(folder))
         floor, _ = await start(path, hammer)
         size = copy(database, turns)
         seconds, agents = await start(path, hammer)

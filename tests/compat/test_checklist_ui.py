@@ -9,8 +9,13 @@ everything on `context.imageId`, opens the bubble only after `message_send_respo
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.serving import Play, serving
-from tests.support.wire import Client19, Json, client
+import pytest
+from tests.runtime.test_parking import Hammer
+from tests.support.serving import Play, provide_tools, serving
+from tests.support.wire import Client18, Client19, Json, client, client_of
+
+from agentvm.drivers.scripted import in_turn, reply, tool_calls
+from agentvm.model.tool_settings import ToolSettings
 
 
 @dataclass
@@ -153,3 +158,36 @@ async def test_item_56_a_turn_that_is_stopped_takes_the_studio_out_of_loading() 
         await checked(alice, "image_delete_request", imageId=image_id)
         await studio.settled()
         assert studio.status == "idle"
+
+
+@pytest.mark.parametrize("kind", [Client19, Client18])
+@pytest.mark.parametrize("words", ["/approve", None])
+async def test_an_interface_of_1x_is_unlocked_while_a_call_waits_and_shows_what_follows_the_answer(
+    kind: type[Client19], words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user approves by a message, as in any interface of 1.x, or by the command that a newer one sends."""
+    hammer = Hammer()
+    provide_tools(monkeypatch, hammer.tool)
+    script = in_turn(tool_calls(("c1", "hammer", {"n": 1}), text="May I?"), reply("Done."))
+    settings = ToolSettings(answer_by_text="on")
+    async with serving(script, tools=settings) as server, client_of(kind, server.url) as alice:
+        image_id = (await checked(alice, "image_create_request", containerId="default", config={"name": "New"}))["record"][
+            "imageId"
+        ]
+        studio = Studio(alice, image_id)
+        await studio.send("go")
+        await studio.settled()
+        assert (studio.status, studio.tools, studio.error) == ("idle", {"c1": "executing"}, None)
+        assert hammer.calls == []
+        waiting = await alice.wait("tool_waiting")
+        if words is None:
+            about = {name: waiting["data"][name] for name in ("waitId", "fingerprint")}
+            await checked(alice, "tool_answer_request", **about, decision="approve")
+        else:
+            await checked(alice, "message_send_request", imageId=image_id, content=words)
+        studio.status = "queued"
+        await studio.settled()
+        assert (studio.status, studio.tools, studio.bubbles) == ("idle", {"c1": "success"}, ["May I?Done."])
+        assert hammer.calls == [{"n": 1}]
+        messages = (await checked(alice, "image_messages_request", imageId=image_id))["messages"]
+        assert shown(messages) == (["May I?Done."], {"c1": "success"})

@@ -214,11 +214,13 @@ async def open_world(
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     effectors: Sequence[Effector] = (),
     watch: Callable[[Store], Any] = lambda store: store,
+    clock: Ticking | None = None,
+    settings: ServerConfig | None = None,
 ) -> AsyncIterator[World]:
     """`watch` makes of the store what the runtime is given. `models` are asked instead of the driver alone.
 
     `fails` says which commits the store refuses. A `path` that was used before has its image already."""
-    clock = Ticking()
+    clock = clock or Ticking()
     numbers = iter(range(1, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
     async with open_store(path) as own_store:
@@ -238,7 +240,7 @@ async def open_world(
             tools=ServerTools(tools, default=[tool.spec.name for tool in tools]),
             clock=clock,
             new_id=new_id,
-            settings=ServerConfig(limits=limits or Limits()),
+            settings=settings or ServerConfig(limits=limits or Limits()),
             suspends=suspends,
             recovers_later=recovers_later,
             meter=meter,

@@ -281,7 +281,7 @@ def _calls_of(messages: list[Frame], events: list[Frame]) -> dict[str, tuple[str
             continue
         if "toolCall" in message:
             calls[message["parentId"]] = (message["turnId"], int(message["toolCall"]["id"].split("_")[1]))
-        else:
+        elif "usage" in message:  # Without it a restart kept what was said of an answer that nobody heard the end of.
             text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
             if named := re.findall(r"#(\d+) ", text.removeprefix(before.get(message["id"], ""))):
                 calls[message["id"]] = (message["turnId"], int(named[-1]))

@@ -16,6 +16,7 @@ from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.limits import Limits
 from agentvm.model.settings import TitleSource
+from agentvm.model.tool_settings import ToolSettings
 from agentvm.runtime.tools import ServerTools, Tool
 from agentvm.server.local import RunningServer
 
@@ -42,6 +43,7 @@ async def serving(
     limits: Limits | None = None,
     port: int = 0,
     titles: TitleSource = "off",
+    tools: ToolSettings | None = None,
 ) -> AsyncIterator[Served]:
     """Without titles, so that a test hears what it asked for; with `DEFAULT_TITLES` it hears what everybody hears."""
     model = ScriptedDriver(script)
@@ -49,6 +51,7 @@ async def serving(
         system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0),
         sessions=SessionSettings(titles=titles),
         limits=limits or Limits(),
+        tools=tools or ToolSettings(),
     )
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from tests.operations.fixtures import Desk
@@ -9,10 +10,10 @@ from tests.operations.test_tool import struck, waiting
 from tests.server.http.fixtures import Reply, request
 
 from agentvm.errors import InvalidInput, PermissionDenied
-from agentvm.errors.tool import WaitAlreadyAnswered, WaitForbidden
+from agentvm.errors.tool import WaitAlreadyAnswered, WaitForbidden, WaitNotFound
 from agentvm.model.account import ApiKey, User
-from agentvm.model.ids import DEFAULT_TENANT, KeyId, UserId
-from agentvm.model.principal import MEMBER, Principal
+from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
+from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.operations.context import Context
 from agentvm.operations.tool import WaitLinkMake, WaitLinkReply, make_link
 from agentvm.server.http.answer_page import STYLE, answer_routes
@@ -132,3 +133,46 @@ async def test_who_may_not_read_the_call_makes_no_page_of_it() -> None:
     async with waiting() as (desk, wait):
         with pytest.raises(PermissionDenied):
             await link(desk, wait, Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"agent:use"})))
+
+
+async def test_strangers_make_no_link_and_do_not_learn_of_the_wait() -> None:
+    async with waiting() as (desk, wait):
+        strangers = [
+            Principal(tenant_id=TenantId("rival"), permissions=EVERYTHING),
+            Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("eve"), permissions=MEMBER, containers=("c9",)),
+        ]
+        for stranger in strangers:
+            refused = []
+            for wait_id in (wait["waitId"], "wait_none"):
+                with pytest.raises(WaitNotFound) as error:
+                    await link(desk, {**wait, "waitId": wait_id}, stranger)
+                refused.append(str(error.value).replace(wait_id, ""))
+            assert refused[0] == refused[1]
+        rows = await desk.vm.store._database.read(lambda connection: connection.fetch("SELECT * FROM wait_links"))
+        assert rows == []
+
+
+async def test_of_two_who_send_the_form_at_once_one_decides() -> None:
+    async with waiting() as (desk, wait):
+        path, replies = await link(desk, wait), list[int]()
+
+        async def send(decision: str) -> None:
+            replies.append((await ask(desk, "POST", path, f"decision={decision}")).status)
+
+        async with anyio.create_task_group() as tasks:
+            for decision in ("approve", "deny"):
+                tasks.start_soon(send, decision)
+        await desk.hear("turn_response")
+        assert sorted(replies) == [200, 410]
+
+
+async def test_a_link_that_has_expired_shows_and_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with waiting() as (desk, wait):
+        path = await link(desk, wait)
+        monkeypatch.setattr(desk.vm, "clock", lambda: wait["expiresAt"])
+        for method in ("GET", "POST"):
+            reply = await ask(desk, method, path, "decision=approve")
+            assert reply.status == 410
+            assert b"hammer" not in reply.raw
+        assert struck == []
+        assert len((await desk.ask("tool_waits", state="open"))["waits"]) == 1
