@@ -1,9 +1,11 @@
+import json
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -11,10 +13,13 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
+from tests.drivers.weight_files import gguf
 from tests.support.processes import wait_ended
+from tests.support.web import Asked, Replied, web
 
 from agentvm.drivers.base import DriverSettings, TextChunk, UserEntry
 from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool
+from agentvm.drivers.sidecar_host import Endpoint, Shape
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.conformance import driver as conformance
@@ -80,6 +85,43 @@ async def test_a_peers_path_is_not_even_looked_at(tmp_path: Path, monkeypatch: p
         assert looked == []
         await conformance.check_failure(driver, conformance.hello(driver), ModelUnavailable)
         assert looked == [tmp_path / "operators.gguf"]
+
+
+class Leases:
+    """Stands for the host of the model's process: every model is served at one address."""
+
+    def __init__(self, url: str) -> None:
+        self.endpoint = Endpoint(url, "key")
+
+    @asynccontextmanager
+    async def lease(self, model: Path, shape: Shape) -> AsyncIterator[Endpoint]:
+        yield self.endpoint
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "told"),
+    [("m", "{{ tools }}", True), ("m", "{{ messages }}", False), (DEFAULT_MODEL, "{{ tools }}", False)],
+)
+async def test_a_model_is_told_of_tools_if_its_template_knows_them(
+    tmp_path: Path, model: str, template: str, told: bool
+) -> None:
+    (tmp_path / f"{model}.gguf").write_bytes(gguf(template))
+    bodies: list[dict[str, object]] = []
+    chunk = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}
+
+    def serve(asked: Asked) -> Replied:
+        bodies.append(json.loads(asked.body))
+        return Replied(
+            body=f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode(), headers={"Content-Type": "text/event-stream"}
+        )
+
+    asked = prompt(UserEntry(content="Hi?"), called(("c", "weather")), answered("c", "sunny"), tools=(WEATHER,))
+    async with web(serve) as server, open_pool() as pool:
+        host: Any = Leases(server.url("").rstrip("/"))
+        driver = LocalDriver(host, pool, DriverSettings(model_dir=tmp_path))
+        assert conformance.text_of(await conformance.collect(driver, structs.replace(asked, model=model))) == "ok"
+    (body,) = bodies
+    assert ("tools" in body, "tool_calls" in json.dumps(body)) == (told, told)
 
 
 async def test_a_connection_that_llama_cpp_is_about_to_close_is_not_used_again() -> None:

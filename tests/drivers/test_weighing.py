@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.weighing import ESCAPES_MAX, PAGE_TOKENS, SCANNED_BYTES_MAX, STREAMS_MAX, count_pages, most_input
+from agentvm.drivers.weights import DEFAULT_MODEL
 from agentvm.model.message import FilePart, ImagePart, TextOutput, TextPart, ThinkingPart, ToolCall, ToolResult
 
 WINDOW = 200_000
@@ -42,9 +43,10 @@ def test_text_has_at_most_as_many_tokens_as_bytes(text: str) -> None:
 
 def test_a_short_question_weighs_little() -> None:
     assert weight(UserEntry(content="What is the capital of France?")) < 150
-    # With tools, a provider adds its own instructions for them; the embedded model is told of none.
+    # With tools, a provider adds its own instructions for them; the default embedded model is told of none.
     assert 600 < weight(UserEntry(content="hi"), tools=(TOOL,)) < 900
-    assert weight(UserEntry(content="hi"), tools=(TOOL,), driver="local") < 150
+    assert 600 < weight(UserEntry(content="hi"), tools=(TOOL,), driver="local", model="qwen3-4b") < 900
+    assert weight(UserEntry(content="hi"), tools=(TOOL,), driver="local", model=DEFAULT_MODEL) < 150
 
 
 def test_everything_that_is_said_weighs_something() -> None:

@@ -1,8 +1,9 @@
 """Local — the driver of the embedded model: llama.cpp in a process of its own, no key, no network.
 
 The default model, SmolLM2-135M, exists so that a fresh installation can answer at all. It is too small for tools (it gets two
-calls in ten right) and for any language but English: tools are not sent to it, and earlier tool results in a conversation
-reach it as text. Any other GGUF file is named by its path and gets tools if its template knows them.
+calls in ten right) and for any language but English. Any other GGUF file is named by its path. A model gets tools if the
+chat template in its file has a place for them, and the default model never: tools are then not sent, and earlier tool results
+in a conversation reach it as text.
 
 Opening starts nothing. The first call starts the process, and a call whose process dies fails with a ProviderError; the next
 call starts another.
@@ -12,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import anyio.to_thread
 import httpx2
 import msgspec
 
@@ -22,6 +24,7 @@ from agentvm.drivers.conversation import last_user_text
 from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.gguf import knows_tools
 from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
@@ -45,10 +48,10 @@ def _shape_of(model: str) -> Shape:
     return _DEFAULT_SHAPE if model == DEFAULT_MODEL else _OTHER_SHAPE
 
 
-def local_body(prompt: Prompt) -> RequestJson:
+def local_body(prompt: Prompt, *, has_tools: bool = True) -> RequestJson:
     """Returns the whole request. An explicit temperature takes precedence over the recommended one."""
     small = is_demo(prompt.model)
-    return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small)
+    return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small or not has_tools)
 
 
 class LocalDriver:
@@ -86,7 +89,7 @@ class LocalDriver:
         path = self._find(prompt.model)
         body = local_body(prompt)
         decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_prompt(body))
-        return self._send(path, _shape_of(prompt.model), body), decoder
+        return self._send(path, prompt, body), decoder
 
     def _find(self, model: str) -> Path:
         # A peer may choose among the installed models; a path is the operator's to give.
@@ -101,8 +104,10 @@ class LocalDriver:
         return path
 
     @asynccontextmanager
-    async def _send(self, path: Path, shape: Shape, body: RequestJson) -> AsyncIterator[httpx2.Response]:
-        async with self._host.lease(path, shape) as endpoint:
+    async def _send(self, path: Path, prompt: Prompt, body: RequestJson) -> AsyncIterator[httpx2.Response]:
+        if not is_demo(prompt.model) and not await anyio.to_thread.run_sync(knows_tools, path):
+            body = local_body(prompt, has_tools=False)
+        async with self._host.lease(path, _shape_of(prompt.model)) as endpoint:
             headers = {"authorization": f"Bearer {endpoint.key}"}
             async with self._pool.stream("POST", f"{endpoint.url}/v1/chat/completions", json=body, headers=headers) as response:
                 if not response.is_success:

@@ -52,6 +52,8 @@ IMAGE_TOKENS: dict[str, tuple[tuple[str, int], ...]] = {
 ANY_IMAGE_TOKENS = 16_400
 """Tokens of an image with any other model: those of the open models that cut images finest."""
 
+_EMBEDDED = "smollm2-135m"
+"""The default embedded model, which is told of no tools."""
 _REASONS = re.compile(r"o\d|gpt-[5-9]")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _COUNT = re.compile(rb"/Count\s+(\d{1,6})")
@@ -73,8 +75,7 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
     if conversation is None:
         conversation = sum(_entry_tokens(said, image, window, budget) for said in prompt.conversation)
     total += conversation
-    # The embedded model gets no tools.
-    if prompt.tools and driver != "local":
+    if prompt.tools and not (driver == "local" and prompt.model == _EMBEDDED):
         total += TOOLS_TOKENS + len(encode_tools(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)
     return total
 
