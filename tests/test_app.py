@@ -3,6 +3,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from agentvm import ImageConfig, create_agentx, local_runtime, start_server, tool
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
@@ -36,6 +37,31 @@ async def test_given_drivers_replace_the_configured_and_the_first_is_the_default
     given = {"scripted": ScriptedDriver(), "other": ScriptedDriver()}
     async with open_agentvm(IN_MEMORY, drivers=given) as vm:
         assert drivers_of(vm, "scripted", "other", "local", "anthropic") == ["scripted", "other"]
+
+
+async def test_functions_of_the_program_are_tools() -> None:
+    def weigh(parcel: int) -> int:
+        """Weigh a parcel."""
+        return 2 * parcel
+
+    @tool(effect="read")
+    def measure(parcel: int) -> int:
+        """Measure a parcel."""
+        return parcel
+
+    definition = Definition(name="clerk", tools=("weigh", "measure"))
+    drivers = {"scripted": ScriptedDriver()}
+    async with open_agentvm(IN_MEMORY, definitions=[definition], drivers=drivers, tools=[weigh, measure]) as vm:
+        made = [vm.runtime.tools.of_spec({"runtime": "builtin", "entry": name}) for name in ("weigh", "measure")]
+        assert [each and (each.spec.input_schema["required"], each.effect) for each in made] == [
+            (["parcel"], "write"), (["parcel"], "read"),
+        ]  # fmt: skip
+    source = local_runtime(IN_MEMORY, definitions=[definition], drivers=drivers, tools=[weigh, measure])
+    async with create_agentx(source) as agentx:
+        assert (await agentx.images.create(ImageConfig(definition="clerk"))).image_id
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
+    async with start_server(config, definitions=[definition], drivers=drivers, tools=[weigh, measure]) as server:
+        assert (await server.agentx.images.create(ImageConfig(definition="clerk"))).image_id
 
 
 async def test_the_configured_driver_is_opened_and_the_embedded_one_beside_it() -> None:

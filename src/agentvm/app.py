@@ -66,16 +66,16 @@ async def open_agentvm(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | Callable[..., object]] = (),
     clock: Clock = system_clock,
     overrides: bool = True,
     recovers_later: bool = False,
 ) -> AsyncIterator[AgentVM]:
     """Opens an AgentVM. `drivers` replace the providers of the config; the first of them is the default.
 
-    `tools` are those of the embedding program; an image has the ones that its definition names. Without `overrides` the
-    changes of settings at run time are ignored. With `recovers_later` it can be connected to at once, and operations wait
-    until the turns of the previous run are known.
+    `tools` are functions of the embedding program, see `agentvm.tool`; an image has the ones that its definition names. Without
+    `overrides` the changes of settings at run time are ignored. With `recovers_later` it can be connected to at once, and
+    operations wait until the turns of the previous run are known.
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:

@@ -1,6 +1,6 @@
 """Wiring — opens the parts of a server from its settings, and applies changed settings to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from agentvm.observability.turn_lines import TurnLines
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
+from agentvm.runtime.function_tool import as_tool
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ServerTools, Tool, tool_of
@@ -160,7 +161,7 @@ class Services:
 async def open_tools(
     services: Services,
     resources: ResourceCentre,
-    own_tools: Sequence[Tool],
+    own_tools: Sequence[Tool | Callable[..., object]],
     jobs: MeteredJobs,
     clock: Clock,
     stack: AsyncExitStack,
@@ -179,7 +180,7 @@ async def open_tools(
     programs = ServerPrograms(tiers=jobs.tiers, resources=resources, grants=grants)
     mcp = make_servers(settings, http=http, pool=pool, programs=programs, oauth=_mcp_sign_in(services, clock))
     factory = ToolFactory(http=http, jobs=jobs, grants=grants, mcp=mcp)
-    return ServerTools((*tools, *own_tools), make=factory.make), ToolSets(http=http, mcp=mcp)
+    return ServerTools((*tools, *map(as_tool, own_tools)), make=factory.make), ToolSets(http=http, mcp=mcp)
 
 
 def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
