@@ -1,0 +1,117 @@
+"""The life of a call as a machine: whatever people, tools and crashes do, it ends with one result and moves legally."""
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.runtime.test_calls import CALL, wait
+
+from agentvm.model.wait import WaitAnswer, WaitDecision, WaitKind
+from agentvm.runtime.calls import LOST, Held, Run, ToolOutcome, resume
+
+ALLOWED: dict[WaitKind, tuple[WaitDecision, ...]] = {
+    "approval": ("approve", "edit", "deny", "expired", "superseded"),
+    "client": ("answer", "deny", "expired", "superseded"),
+    "elicitation": ("answer", "deny", "expired", "superseded"),
+    "consent": ("approve", "deny", "expired", "superseded"),
+}
+REFUSALS = ("deny", "expired", "superseded")
+
+
+class CallLife(RuleBasedStateMachine):
+    """One call that has to wait. The row of its wait is what a crash leaves."""
+
+    @initialize(kind=st.sampled_from(["approval", "client", "elicitation", "consent"]), repeatable=st.booleans())
+    def plan(self, kind: WaitKind, repeatable: bool) -> None:
+        self.repeatable = repeatable
+        self.row = wait(kind=kind)
+        self.runs = False
+        self.made = 0
+        """Times that the call was made in this round."""
+        self.results: list[ToolOutcome] = []
+
+    @precondition(lambda self: not self.results and self.row.answer is None)
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        decision = data.draw(st.sampled_from(ALLOWED[self.row.kind]))
+        given = {"input": {"n": 2}} if decision == "edit" else {"result": {}} if decision == "answer" else {}
+        self.row = msgspec.structs.replace(self.row, answer=WaitAnswer(decision=decision, **given))  # type: ignore[arg-type]
+
+    @precondition(lambda self: not self.results and not self.runs)
+    @rule()
+    def look(self) -> None:
+        """The turn looks what is to be done, now or after a restart."""
+        before, answer = self.row, self.row.answer
+        match resume(CALL, self.row, repeatable=self.repeatable):
+            case Held(wait=held):
+                assert (held, answer) == (before, None)
+            case Run(call=call):
+                assert answer is not None
+                assert answer.decision in ("approve", "edit", "answer")
+                assert self.row.kind != "client"
+                assert call.input == ({"n": 2} if answer.decision == "edit" else self.row.input)
+                assert self.made == 0 or self.repeatable
+                self.row = msgspec.structs.replace(self.row, started_at=5)
+                self.made, self.runs = self.made + 1, True
+            case ToolOutcome() as outcome:
+                assert answer is not None
+                if outcome.result == LOST:
+                    assert self.made == 1
+                    assert not self.repeatable
+                else:
+                    assert self.made == 0 or self.repeatable
+                    assert outcome.is_denied is (answer.decision in REFUSALS)
+                    assert outcome.is_denied or self.row.kind == "client"
+                self.results.append(outcome)
+
+    @precondition(lambda self: self.runs)
+    @rule(fails=st.booleans())
+    def finish(self, fails: bool) -> None:
+        self.runs = False
+        self.results.append(ToolOutcome("x", fails))
+
+    @precondition(lambda self: self.runs)
+    @rule(kind=st.sampled_from(["elicitation", "consent"]))
+    def ask(self, kind: WaitKind) -> None:
+        """The tool needs a person: it waits in the next round, with the input that people have left it."""
+        answer = self.row.answer
+        edited = None if answer is None else answer.input
+        self.row = msgspec.structs.replace(
+            wait(kind=kind), round=self.row.round + 1, input=self.row.input if edited is None else edited,
+            is_edited=self.row.is_edited or edited is not None,
+        )  # fmt: skip
+        self.runs, self.made = False, 0
+
+    @precondition(lambda self: self.runs)
+    @rule()
+    def crash(self) -> None:
+        self.runs = False
+
+    @precondition(lambda self: self.results)
+    @rule()
+    def rest(self) -> None:
+        """A call that has its result is over: no other rule applies to it."""
+
+    @invariant()
+    def one_result(self) -> None:
+        results = getattr(self, "results", [])
+        assert len(results) <= 1
+        assert not (results and self.runs)
+
+    def teardown(self) -> None:
+        """Whoever answers in the end, the call comes to its result."""
+        if not hasattr(self, "row"):
+            return
+        if self.runs:
+            self.crash()
+        if not self.results and self.row.answer is None:
+            self.row = msgspec.structs.replace(self.row, answer=WaitAnswer(decision="expired"))
+        if not self.results:
+            self.look()
+        if self.runs:
+            self.finish(False)
+        assert len(self.results) == 1
+
+
+TestCallLife = CallLife.TestCase
+TestCallLife.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
