@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 from tests.drivers.fixtures import settings
-from tests.runtime.fixtures import World, open_world
+from tests.runtime.fixtures import World, open_world, tool
 from tests.support import answers
 from tests.support.provider import Answer, open_provider
 
 from agentvm.drivers import anthropic, openai
-from agentvm.drivers.base import Driver, DriverSettings, Prompt
+from agentvm.drivers.base import Driver, DriverSettings, Prompt, UserEntry
 from agentvm.drivers.refusal import explain
-from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import ImagePart, TextPart, UserContent
 from agentvm.model.session import RefusedPart
+from agentvm.tools.base import CallResult, ResultImage, ResultText
 
 CAT = ImagePart(data="aGk=", media_type="image/png", name="cat.png")
 NOTE = "[image cat.png: refused by the provider]"
@@ -153,3 +154,31 @@ async def test_a_refusal_after_something_was_said_is_the_end_of_the_turn() -> No
         heard = await say(world, (TextPart(text="look"), CAT))
         assert heard[-1]["data"]["outcome"] == "failed"
         assert len(driver.prompts) == 1
+
+
+async def test_of_a_tools_result_only_the_picture_that_is_refused_is_set_aside() -> None:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        if isinstance(prompt.conversation[-1], UserEntry) and len(driver.prompts) == 1:
+            return tool_calls(("c1", "paint", {}), ("c2", "measure", {}))
+        return [refused("Could not process image")] if has_picture(prompt) else reply("fine")
+
+    async def paint(arguments: dict[str, object]) -> object:
+        return CallResult(type="content", parts=(ResultText(text="A plot."), ResultImage(data=b"x", media_type="image/png")))
+
+    async def measure(arguments: dict[str, object]) -> object:
+        return "42 degrees"
+
+    driver = ScriptedDriver(script)
+    async with open_world(driver, tools=[tool("paint", paint), tool("measure", measure)]) as world:
+        heard = await say(world, "go")
+        assert (heard[-1]["data"]["outcome"], error_of(heard)) == ("completed", None)
+        told = str(driver.prompts[-1].conversation)
+        assert "[image image/png: refused by the provider]" in told
+        assert "A plot." in told
+        assert "42 degrees" in told
+        assert len(await refused_parts(world)) == 1
+        # Later turns are not refused any more, and the history has the picture as it was.
+        calls = len(driver.prompts)
+        assert (await say(world, "and then?"))[-1]["data"]["outcome"] == "completed"
+        assert len(driver.prompts) == calls + 1
+        assert "attachment:sha256:" in str(await world.messages())
