@@ -84,6 +84,19 @@ async def test_words_answer_one_call_after_the_other_and_are_audited() -> None:
         assert [entry.action for _, entry in entries if entry.action == "wait.answer"] == ["wait.answer"] * 2
 
 
+async def test_an_answer_that_is_sent_again_approves_no_further_call() -> None:
+    async with waiting() as (desk, image):
+        sent = {"imageId": image["imageId"], "content": "/approve", "clientMessageId": "m1"}
+        first = await desk.ask("message_send", **sent)
+        await desk.hear("turn_parked", times=2)
+        again = await desk.ask("message_send", **sent)
+        assert (again["turnId"], len((await desk.ask("tool_waits", state="open"))["waits"])) == (first["turnId"], 1)
+        assert struck == [1]
+        await desk.ask("message_send", **{**sent, "clientMessageId": "m2"})
+        await desk.hear("turn_response")
+        assert struck == [1, 2]
+
+
 async def test_all_calls_are_approved_at_once() -> None:
     async with waiting() as (desk, image):
         await desk.ask("message_send", imageId=image["imageId"], content="/approve all")

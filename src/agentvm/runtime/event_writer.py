@@ -27,6 +27,7 @@ class EventWriter:
     ) -> None:
         self._ports = ports
         self._where = (tenant_id, container_id, session_id)
+        self.session = (tenant_id, session_id)
         self._scope = scope
         self._open_turns = open_turns
         self._log: SessionLog | None = None
@@ -78,3 +79,26 @@ class EventWriter:
                 await self.emit((), self._scope)
             except AgentVMError as error:
                 logger.error("turn_end_not_stored", agent_id=self._scope.agent_id, code=error.code, error=str(error))
+
+
+class OwedEnds:
+    """Ends of turns that stopped agents could not store: otherwise the next start would take those turns up again."""
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[TenantId, SessionId], EventWriter] = {}
+
+    def keep(self, writer: EventWriter) -> None:
+        if writer.owed:
+            writer.owed = self.take(*writer.session) + writer.owed
+            self._writers[writer.session] = writer
+
+    def take(self, tenant_id: TenantId, session_id: SessionId) -> list[tuple[Sequence[EventData], EventScope]]:
+        """Returns what is owed to a session, for its next agent; that stores it before anything else."""
+        writer = self._writers.pop((tenant_id, session_id), None)
+        return [] if writer is None else writer.owed
+
+    async def pay(self) -> None:
+        for session in [*self._writers]:
+            if (writer := self._writers.pop(session, None)) is not None:
+                await writer.pay()
+                self.keep(writer)

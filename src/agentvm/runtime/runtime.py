@@ -26,6 +26,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, ToolMeter, Unmetered, UnmeteredTools
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
+from agentvm.runtime.event_writer import OwedEnds
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
@@ -49,6 +50,7 @@ class Runtime:
     def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
         self._ports = ports
         self._suspends = suspends
+        self._owed = OwedEnds()
         self.roster = Roster(ports.busy)
         self._draining = False
         self.recovered = anyio.Event()
@@ -99,6 +101,7 @@ class Runtime:
         if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
+        agent.writer.owed = self._owed.take(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
         self.roster.add(agent)
         if found is None:
@@ -154,6 +157,7 @@ class Runtime:
         if not self.roster.remove(agent):
             return
         await _say_goodbye(agent)
+        self._owed.keep(agent.writer)
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
         self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
@@ -168,6 +172,7 @@ class Runtime:
         """Drops a deleted session: subscriptions, journal and memory."""
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
+        self._owed.take(tenant_id, session_id)
         self.forget_told(tenant_id, session_id)
 
     def forget_told(self, tenant_id: TenantId, session_id: SessionId) -> None:
@@ -210,6 +215,8 @@ class Runtime:
             for agent in self.roster:
                 if not self._ports.journal.failing:
                     await agent.writer.pay()
+            if not self._ports.journal.failing:
+                await self._owed.pay()
             self._evict()
             self.histories.expire()
 
@@ -274,6 +281,7 @@ class Runtime:
         async with anyio.create_task_group() as tasks:
             for agent in agents:
                 tasks.start_soon(agent.suspend if self._suspends else agent.stop)
+        await self._owed.pay()
         for channel in self.broadcaster.channels:
             channel.close(GOING_AWAY)
 
