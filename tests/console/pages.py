@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
 from playwright.async_api import Page, expect
 
 from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
@@ -11,6 +12,7 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.definition import Definition
+from agentvm.operations.session import SessionArchive
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server.local import RunningServer
 
@@ -66,6 +68,8 @@ async def filled_server() -> AsyncIterator[Filled]:
     drivers = {"scripted": ScriptedDriver(script)}
     async with start_server(config, definitions=[clerk], drivers=drivers, tools=[delete_order]) as server:
         agentx = server.agentx
+        ended = anyio.Semaphore(0)
+        agentx.on("turn_response", lambda _: ended.release())
         addresses = []
         for definition, texts in (
             ("assistant", (ENGLISH, "A second question", "And a third one")),
@@ -76,7 +80,10 @@ async def filled_server() -> AsyncIterator[Filled]:
             agent = await agentx.images.run(image.image_id)
             for text in texts:
                 await agent.receive(text)
+                await ended.acquire()
             addresses.append(f"{server.url}/c/{image.session_id}")
+        put_away = await agentx.images.create(ImageConfig(definition="translator"))
+        await agentx.ask(SessionArchive(session_id=put_away.session_id, archived=True))
         yield Filled(server, *addresses)
 
 
