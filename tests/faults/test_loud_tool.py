@@ -18,7 +18,8 @@ from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_cal
 from agentvm.model.limits import Limits
 from agentvm.runtime.tools import Run
 
-LOUD = 100 * 1024 * 1024
+LONG = 1024 * 1024
+LOUD = 100 * LONG
 DEADLINE = 0.5
 KEPT = Limits().tool_output
 
@@ -44,8 +45,12 @@ async def shout(arguments: dict[str, object]) -> object:
     return "x" * LOUD
 
 
+async def talk(arguments: dict[str, object]) -> object:
+    return "x" * LONG
+
+
 async def list_much(arguments: dict[str, object]) -> object:
-    return ["x" * 1_000_000] * (LOUD // 1_000_000)
+    return ["x" * 1_000] * (LONG // 1_000)
 
 
 TOOLS: Mapping[str, tuple[Run, str]] = {
@@ -53,7 +58,8 @@ TOOLS: Mapping[str, tuple[Run, str]] = {
     "crash": (crash, "internal error"),
     "leave": (leave, "tried to end its process"),
     "give_up": (give_up, "cancelled from within"),
-    "shout": (shout, f"[cut off: the result has {LOUD} characters]"),
+    "shout": (shout, "answered with more than 16 MiB"),
+    "talk": (talk, f"[cut off: the result has {LONG} characters; all of it is in the file "),
     "list_much": (list_much, "[cut off: the result has"),
 }
 """The tools, and what of it the model is told."""
@@ -95,5 +101,5 @@ async def test_f11_tools_that_hang_crash_or_shout_end_in_time_are_cut_short_and_
             for result in results:
                 assert told in result
                 assert len(result) <= KEPT + 100
-    # Nothing of what was cut off is on the disk.
+    # What was cut off is in files of the sessions; nothing of what was refused is on the disk.
     assert size_of(tmp_path) < 10 * 1024 * 1024
