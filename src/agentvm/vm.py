@@ -19,6 +19,7 @@ from agentvm.model.ids import (
     NewId,
     SessionId,
     TenantId,
+    TurnId,
     UserId,
 )
 from agentvm.model.principal import EVERYTHING, Principal
@@ -75,6 +76,8 @@ ATTACHMENT_GRACE_MS = 24 * 3_600_000
 
 REFUSED_MS = 60_000
 """A refusal of the same actor and action is entered in the audit log once in this time, or it could fill the disk."""
+TEXT_ANSWERS_MAX = 10_000
+"""Messages that were answers and are recognised when they are sent again."""
 REFUSED_MAX = 10_000
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
@@ -165,6 +168,8 @@ class AgentVM:
     imports: ImportQueue = field(default_factory=ImportQueue)
     refused: Cache[tuple[TenantId, str, str], bool] = field(default_factory=lambda: Cache(REFUSED_MAX, age_ms=REFUSED_MS))
     """Recent entries of refusals in the audit log, by tenant, actor and action."""
+    text_answers: Cache[tuple[TenantId, SessionId, str], TurnId] = field(default_factory=lambda: Cache(TEXT_ANSWERS_MAX))
+    """The turns that messages have answered, by the sender's own names for them."""
     exporting: ByteBudget = field(default_factory=export_budget)
     _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
 

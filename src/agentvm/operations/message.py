@@ -70,7 +70,7 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(context, request)
     with agent.in_use():
-        if (answered := await answer_by_text(context, agent, request.content)) is not None:
+        if (answered := await answer_by_text(context, agent, request.content, request.client_message_id)) is not None:
             return answered
         sent = await sender.send(
             agent,
@@ -82,14 +82,24 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
         return _accepted(context, sent)
 
 
-async def answer_by_text(context: Context, agent: "Agent", content: UserContent) -> MessageSendReply | None:
-    """Answers the calls of the session that wait, if the message is such an answer, and the tenant allows that."""
+async def answer_by_text(
+    context: Context, agent: "Agent", content: UserContent, client_key: str | None
+) -> MessageSendReply | None:
+    """Answers the calls of the session that wait, if the message is such an answer, and the tenant allows that.
+
+    A message that is sent again answers no further call.
+    """
     words = parse_answer(content) if isinstance(content, str) and len(content) <= TEXT_ANSWER_MAX else None
     if words is None or context.vm.runtime.settings_of(context.tenant_id).tools.answer_by_text == "off":
         return None
-    turn_id = await answer_open_waits(context, agent.container_id, agent.session_id, words)
+    key, answers = (context.tenant_id, agent.session_id, client_key or ""), context.vm.text_answers
+    turn_id = answers.get(key) if client_key is not None else None
+    if turn_id is None:
+        turn_id = await answer_open_waits(context, agent.container_id, agent.session_id, words)
     if turn_id is None:
         return None
+    if client_key is not None:
+        answers.put(key, turn_id)
     return MessageSendReply(agent_id=agent.agent_id, image_id=agent.image_id, turn_id=turn_id, session_id=agent.session_id)
 
 
