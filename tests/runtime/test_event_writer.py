@@ -1,9 +1,14 @@
-import pytest
-from tests.runtime.fixtures import open_world
+from pathlib import Path
 
-from agentvm.drivers.scripted import ScriptedDriver
+import anyio
+import anyio.lowlevel
+import pytest
+from tests.runtime.fixtures import open_world, types
+
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
 from agentvm.events.lifecycle import Interrupted
+from agentvm.model.limits import Limits
 
 
 async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_paid_first() -> None:
@@ -24,3 +29,26 @@ async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_pa
         assert await agent.writer.tell((told,))
         assert agent.writer.owed == []
         assert [event["cursor"] for event in world.hear_nowait()[-2:]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("paid_by", ["the next agent", "the runtime", "the shutdown"])
+async def test_a_turn_that_was_stopped_while_the_disk_was_full_is_not_taken_up_again(paid_by: str, tmp_path: Path) -> None:
+    broken = [False]
+    driver = ScriptedDriver(lambda prompt: [*reply("a", "b")[:4], Pause(anyio.Event())])
+    path, limits = tmp_path / "data", Limits(idle_seconds=0.01 if paid_by == "the runtime" else 1_000)
+    async with open_world(driver, path=path, limits=limits, fails=lambda number: broken[0], suspends=True) as world:
+        turn_id = await world.say(agent := world.start(), "go")
+        await world.hear("text_delta", times=2)
+        broken[0] = True
+        await world.runtime.stop_agent(agent)
+        assert [turn.outcome for turn in await world.turns()] == [None]
+        broken[0] = False
+        agent.ports.journal.failing = False
+        if paid_by == "the next agent":
+            await world.start().writer.tell((Interrupted(agent_id=agent.agent_id, container_id=agent.container_id),))
+        with anyio.fail_after(5):
+            while paid_by != "the shutdown" and (await world.turns())[0].outcome is None:
+                await anyio.lowlevel.checkpoint()
+    async with open_world(ScriptedDriver(), path=path) as world:
+        assert [(turn.turn_id, turn.outcome) for turn in await world.turns()] == [(turn_id, "interrupted")]
+        assert "turn_resumed" not in types(world.hear_nowait())
