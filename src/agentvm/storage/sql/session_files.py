@@ -73,28 +73,6 @@ LEFT JOIN blob_chunks AS c USING (blob_key)
 WHERE {_IS_OWN}
 ORDER BY b.blob_key, c.number
 """
-_SESSION = "SELECT session_key FROM sessions WHERE tenant_id = :tenant AND container_id = :container AND session_id = :session"
-_OF = """
-FROM sessions AS s JOIN session_files AS f USING (session_key)
-WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ?
-"""
-_COLUMNS = "f.path, f.digest, f.size, f.is_executable, f.changed_at"
-_GET = f"SELECT {_COLUMNS} {_OF} AND f.path = ?"
-_LIST = f"SELECT {_COLUMNS} {_OF} AND f.path > ? AND f.path >= ? AND f.path < ? ORDER BY f.path LIMIT ?"
-_USAGE = f"SELECT count(*), {total('f.size')} {_OF}"
-# Also bytes of earlier states, and those that a call has stored and not committed yet.
-_HAS = f"""
-b.digest = :digest AND (
-    EXISTS (SELECT 1 FROM file_changes AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
-    OR EXISTS (SELECT 1 FROM file_claims AS f WHERE f.blob_key = b.blob_key AND f.session_key = ({_OWN_SESSION}))
-)
-"""
-_CHUNK = f"SELECT c.body FROM blobs AS b JOIN blob_chunks AS c USING (blob_key) WHERE c.number = :number AND {_HAS}"
-_SIZE = f"SELECT b.size FROM blobs AS b WHERE {_HAS}"
-_BODIES = f"""
-SELECT f.path, c.body {_OF.replace("WHERE", "JOIN blob_chunks AS c USING (blob_key) WHERE")}
-  AND f.path IN ({items_of("?")}) ORDER BY f.path, c.number
-"""
 _SESSION = "SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _OWNED = """
