@@ -78,7 +78,7 @@ async def test_an_answer_survives_cuts_and_a_reload_and_equals_what_is_stored(op
         await expect(page.locator(".bill")).to_be_visible()
         live = await page.locator(".log-inner").inner_text()
         await page.reload()
-        await expect(page.locator(".bill")).to_be_visible()
+        await expect(page.locator(".bill")).to_contain_text("scripted")
         assert await page.locator(".log-inner").inner_text() == live
 
 
