@@ -39,6 +39,8 @@ class User:
     created: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     """Images that somebody asked to delete, whatever came of it."""
+    gone: set[str] = field(default_factory=set)
+    """Their sessions: a slow device may find that their log is gone before it hears that they are."""
     sent: list[Sent] = field(default_factory=list)
 
 
@@ -158,7 +160,7 @@ class Device:
             self.vanish()
         elif frame.type == "resync_required":
             session_id = str(decode_data(frame.data).session_id)
-            if session_id not in self._world.thinned:
+            if session_id not in self._world.thinned and session_id not in self.user.gone:
                 self._world.object(f"{self.name} was told that the log of {session_id} has lost something")
 
     def lost(self, socket: Socket, code: int) -> None:
@@ -240,7 +242,7 @@ class Device:
     def act_delete(self) -> None:
         if image_id := self._some_image():
             self.user.deleted.add(image_id)
-            del self.user.images[image_id]
+            self.user.gone.update(self.user.images.pop(image_id))
             self.ask("image_delete", imageId=image_id)
 
     def act_fork(self) -> None:
