@@ -4,7 +4,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
-import { identify, identity } from "./link/who.ts";
+import { identify, identity, watchTabs } from "./link/who.ts";
 import Login from "./pages/login.tsx";
 import { Shell } from "./shell.tsx";
 import "./style/index.css";
@@ -25,6 +25,7 @@ function App() {
 
 async function start(): Promise<void> {
   startTheme();
+  watchTabs();
   await startLanguage();
   render(<App />, document.getElementById("app") as HTMLElement);
   for (;;) {

@@ -12,9 +12,10 @@ import { changeTheme } from "./theme.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
 import { commandOf, singleKeys } from "./ui/keys.ts";
-import { Toast } from "./ui/toast.tsx";
+import { Toast, toast } from "./ui/toast.tsx";
 import { language, setLanguage, words } from "./words/index.ts";
 
+const Devices = lazy(() => import("./pages/devices.tsx"));
 const Search = lazy(() => import("./pages/search.tsx"));
 const Archive = lazy(() => import("./pages/archive.tsx"));
 const Palette = lazy(() => import("./pages/palette.tsx"));
@@ -88,6 +89,7 @@ function useNamedMessage(url: string): string {
 }
 
 function Rail({ path, onCommands }: { path: string; onCommands: () => void }): JSX.Element {
+  const [isListing, list] = useState(false);
   const other = language.value === "zh" ? "en" : "zh";
   const isAt = (here: boolean) => (here ? "page" : undefined);
   return (
@@ -105,7 +107,13 @@ function Rail({ path, onCommands }: { path: string; onCommands: () => void }): J
         {words.value.language}
       </button>
       <IconButton icon="theme" label={words.value.theme} onClick={changeTheme} />
-      {identity.value?.auth === "on" && <IconButton icon="out" label={words.value.signOut} onClick={() => void signOut()} />}
+      {identity.value?.auth === "on" && <IconButton icon="devices" label={words.value.devices} onClick={() => list(true)} />}
+      {isListing && (
+        <ErrorBoundary>
+          <Devices onClose={() => list(false)} />
+        </ErrorBoundary>
+      )}
+      {identity.value?.auth === "on" && <IconButton icon="out" label={words.value.signOut} onClick={() => void signOut().catch((error: Error) => toast(error.message))} />}
     </nav>
   );
 }

@@ -167,6 +167,53 @@ async def test_a_revoked_key_closes_its_sockets_and_opens_no_more() -> None:
             assert "errorCode" not in await ask(neighbour, "container_list")
 
 
+async def test_a_cookie_opens_sockets_for_own_pages_until_its_session_ends() -> None:
+    async with open_site() as site:
+        access, url = site.vm.tenancy.access, site.server.ws_url
+        _, key = await site.key()
+        principal = await access.authenticate(key)
+        session, text = await access.sign_in(principal, "")
+        cookie = {"Cookie": f"avm_session={text.reveal()}"}
+        own = {"Origin": site.server.url, "Sec-Fetch-Site": "same-origin"}
+        for headers, status in (
+            (cookie, 403),
+            ({**cookie, "Sec-Fetch-Site": "same-origin"}, 403),
+            ({**cookie, "Origin": "http://127.0.0.1:3000"}, 403),
+            ({**cookie, **own, "Sec-Fetch-Site": "same-site"}, 403),
+            ({**cookie, **own, **bearer(key)}, 400),
+            ({**own, "Cookie": "avm_session=avmbs_x"}, 401),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(url, additional_headers=headers)
+            assert refused.value.response.status_code == status, headers
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(f"{url}?token={key}", additional_headers={**cookie, **own})
+        assert refused.value.response.status_code == 400
+        async with (
+            connect(url, additional_headers={**cookie, **own}) as socket,
+            connect(url, additional_headers=bearer(key)) as neighbour,
+        ):
+            assert "errorCode" not in await ask(socket, "container_list")
+            assert await access.sign_out(principal, session.browser_session_id)
+            assert await closed_with(socket) == 4401
+            assert "errorCode" not in await ask(neighbour, "container_list")
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers={**cookie, **own})
+        assert refused.value.response.status_code == 401
+
+
+async def test_a_revoked_key_closes_the_sockets_of_its_browsers() -> None:
+    async with open_site() as site:
+        access = site.vm.tenancy.access
+        key_id, key = await site.key()
+        _, text = await access.sign_in(await access.authenticate(key), "")
+        headers = {"Cookie": f"avm_session={text.reveal()}", "Origin": site.server.url}
+        async with connect(site.server.ws_url, additional_headers=headers) as socket:
+            await ask(socket, "container_list")
+            await access.revoke(ACME, key_id)  # type: ignore[arg-type]
+            assert await closed_with(socket) == 4401
+
+
 async def test_a_suspended_tenant_is_shut_out_at_once() -> None:
     async with open_site() as site:
         _, key = await site.key()

@@ -1,9 +1,10 @@
 import pytest
 
 from agentvm.errors import InvalidInput
-from agentvm.server.credentials import of_headers, of_socket, without_token
+from agentvm.server.credentials import bearer, is_cookie, of_headers, of_socket, without_token
 
-KEY = "avm_key"
+KEY, TOKEN = "avm_key", "avmbs_token"
+COOKIE = (b"Cookie", f"theme=dark; avm_session={TOKEN}".encode())
 
 
 def authorization(value: str) -> tuple[bytes, bytes]:
@@ -27,8 +28,27 @@ def test_a_socket_may_bring_it_in_the_query_or_as_a_subprotocol() -> None:
     assert of_socket([], b"client=x&tokens=y", ("chat",)) is None
 
 
+def test_a_cookie_is_found_over_http_and_when_a_socket_is_opened() -> None:
+    for found in (of_headers([COOKIE]), of_socket([COOKIE], b"client=x", ("chat",))):
+        assert found == TOKEN
+        assert is_cookie(found)
+    assert of_headers([COOKIE], reads_cookie=False) is None
+    assert not is_cookie(of_headers([authorization(f"Bearer {KEY}")]))
+
+
+def test_a_cookie_is_accepted_as_a_cookie_only_and_nothing_else_is_one() -> None:
+    assert bearer(f"Bearer {TOKEN}") == ""
+    assert of_headers([authorization(f"Bearer {TOKEN}")]) == ""
+    assert of_socket([], f"token={TOKEN}".encode(), ()) == ""
+    assert of_socket([], b"", (f"avm.bearer.{TOKEN}",)) == ""
+    for value in (KEY, "", "a.b.c"):
+        found = of_headers([(b"cookie", f"avm_session={value}".encode())])
+        assert is_cookie(found)
+        assert value == "" or value not in (found or "")
+
+
 def test_nothing_else_is_read() -> None:
-    assert of_headers([(b"x-api-key", KEY.encode()), (b"cookie", b"token=1")]) is None
+    assert of_headers([(b"x-api-key", KEY.encode()), (b"cookie", b"token=1; xavm_session=2")]) is None
     assert of_socket([(b"x-api-key", KEY.encode())], b"key=1&api_key=2", ()) is None
 
 
@@ -40,6 +60,10 @@ def test_nothing_else_is_read() -> None:
         ([authorization("Bearer a")], b"token=a", ()),
         ([], b"token=a&token=b", ()),
         ([], b"token=a", ("avm.bearer.a",)),
+        ([COOKIE, COOKIE], b"", ()),
+        ([COOKIE, authorization("Bearer a")], b"", ()),
+        ([COOKIE], b"token=a", ()),
+        ([COOKIE], b"", ("avm.bearer.a",)),
     ],
 )
 def test_more_than_one_is_refused(headers: list[tuple[bytes, bytes]], query: bytes, subprotocols: tuple[str, ...]) -> None:

@@ -4,28 +4,30 @@ export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
   readonly requestId: string;
+  /** The reason why credentials are not valid any more. */
+  readonly reason: string;
 
-  constructor(status: number, code: string, message: string, requestId = "") {
+  constructor(status: number, code: string, message: string, requestId = "", reason = "") {
     super(message);
     this.status = status;
     this.code = code;
     this.requestId = requestId;
+    this.reason = reason;
   }
 }
 
+interface Failure {
+  code: string;
+  message: string;
+  requestId: string;
+  details?: { reason?: string };
+}
+
 const DEADLINE_MS = 30_000;
-const KEY = "avm.key";
 
-/** The API key of this tab. It is gone when the tab is closed, and never in the address or in storage that outlives it. */
-export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (value: string | null) => (value === null ? sessionStorage.removeItem(KEY) : sessionStorage.setItem(KEY, value)),
-};
-
-export async function request<T>(method: string, path: string, body?: unknown, credential = key.get()): Promise<T> {
-  const headers: Record<string, string> = {};
-  if (credential !== null) headers["Authorization"] = `Bearer ${credential}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+/** Asks with the cookie of the session, which the browser adds. */
+export async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
   let response: Response;
   try {
     response = await fetch(path, {
@@ -44,8 +46,8 @@ export async function request<T>(method: string, path: string, body?: unknown, c
 
 function errorOf(status: number, text: string): ApiError {
   try {
-    const { error } = JSON.parse(text) as { error: { code: string; message: string; requestId: string } };
-    return new ApiError(status, error.code, error.message, error.requestId);
+    const { error } = JSON.parse(text) as { error: Failure };
+    return new ApiError(status, error.code, error.message, error.requestId, error.details?.reason);
   } catch {
     return new ApiError(status, "internal_error", text.slice(0, 200));
   }

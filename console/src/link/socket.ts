@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { Backlog } from "./backlog.ts";
 import { decodeFrame, type EventFrame } from "./frames.ts";
 import { backoffMs, Resume } from "./resume.ts";
-import { identify, socketProtocols } from "./who.ts";
+import { identify } from "./who.ts";
 
 export type LinkState = "connecting" | "open" | "waiting" | "refused";
 
@@ -49,7 +49,7 @@ export function connect(): void {
   wanted = true;
   window.addEventListener("online", reconnectNow);
   document.addEventListener("visibilitychange", onVisibility);
-  void open();
+  open();
 }
 
 export function disconnect(): void {
@@ -110,40 +110,24 @@ export function ask<T>(name: string, data: Record<string, unknown> = {}): Promis
   });
 }
 
-async function open(): Promise<void> {
+function open(): void {
   clearTimeout(retry);
   linkState.value = "connecting";
-  let protocols: string[];
-  try {
-    protocols = await socketProtocols();
-  } catch {
-    await lookAgain();
-    return;
-  }
-  if (!wanted) return;
-  const opened = new WebSocket(`${location.origin.replace(/^http/, "ws")}/ws`, protocols);
+  const opened = new WebSocket(`${location.origin.replace(/^http/, "ws")}/ws`);
+  let isWelcome = false;
   socket = opened;
   opened.onopen = () => {
+    isWelcome = true;
     attempt = 0;
     linkState.value = "open";
     for (const subscription of resume.subscriptions()) opened.send(JSON.stringify(subscription));
     for (const opener of openers) opener();
   };
   opened.onmessage = (message) => receive(String(message.data));
-  opened.onclose = (event) => closed(opened, event.code);
+  opened.onclose = (event) => closed(opened, event.code, isWelcome);
 }
 
-/** The ticket was refused: either the key has ended, or the server is away. */
-async function lookAgain(): Promise<void> {
-  try {
-    await identify();
-  } catch {
-    // It is away.
-  }
-  if (wanted) later();
-}
-
-function closed(closedSocket: WebSocket, code: number): void {
+function closed(closedSocket: WebSocket, code: number, wasWelcome: boolean): void {
   if (closedSocket !== socket) return;
   socket = null;
   for (const [requestId, { reject, timer }] of pending) {
@@ -154,21 +138,23 @@ function closed(closedSocket: WebSocket, code: number): void {
   if (!wanted) return;
   if (REFUSED.has(code)) {
     linkState.value = "refused";
-    void identify();
+    void identify().catch(later);
     return;
   }
+  // A browser does not say why a socket was not opened: either the session has ended, or the server is away.
+  if (!wasWelcome) void identify().catch(() => undefined);
   if (document.hidden && parking === undefined) return;
   later();
 }
 
 function later(): void {
   linkState.value = "waiting";
-  retry = setTimeout(() => void open(), backoffMs(attempt, Math.random()));
+  retry = setTimeout(open, backoffMs(attempt, Math.random()));
   attempt += 1;
 }
 
 function reconnectNow(): void {
-  if (linkState.value === "waiting") void open();
+  if (linkState.value === "waiting") open();
 }
 
 /** A tab that nobody looks at costs the server nothing after a while; the cursors make its return exact. */
@@ -180,7 +166,7 @@ function onVisibility(): void {
       socket?.close();
     }, PARK_AFTER_MS);
   } else if (socket === null) {
-    void open();
+    open();
   }
 }
 

@@ -1,45 +1,98 @@
-/** The identity of the user: asked for once at the start, and after signing in. */
+/** The identity of the user: asked for once at the start, and after signing in. The server knows it by a cookie. */
 
 import { signal } from "@preact/signals";
-import { ApiError, key, request } from "./http.ts";
+import { ApiError, request } from "./http.ts";
 
 export interface Identity {
   tenantId: string;
   tenant?: string;
   auth?: "on" | "off";
+  userId?: string;
   user?: string;
+  keyId?: string;
   role?: string;
   permissions: string[];
   containers?: string[];
 }
 
+export interface Device {
+  browserSessionId: string;
+  userAgent: string;
+  createdAt: number;
+  lastUsedAt: number;
+  current?: boolean;
+}
+
+type News = "signed-in" | "signed-out";
+
 /** `undefined` while unknown, `null` when the user has to sign in. */
 export const identity = signal<Identity | null | undefined>(undefined);
+/** The reason why a session has ended, as the server names it; empty for a user who has signed out or never signed in. */
+export const endReason = signal("");
+
+let lastOwner: string | undefined;
+
+/** The other tabs of this browser, which have the same cookie. */
+let tabs: BroadcastChannel | undefined;
+
+/** Follows the other tabs: who signs in or out in one does in all. */
+export function watchTabs(): void {
+  tabs = new BroadcastChannel("avm.who");
+  tabs.onmessage = (message: MessageEvent<News>) => {
+    if (message.data === "signed-out") leave("");
+    else void identify().catch(() => undefined);
+  };
+}
 
 export async function identify(): Promise<void> {
   try {
-    identity.value = await request<Identity>("GET", "/v1/auth/whoami");
+    const next = await request<Identity>("GET", "/v1/auth/whoami");
+    const owner = JSON.stringify([next.tenantId, next.userId, next.keyId]);
+    if (lastOwner !== undefined && lastOwner !== owner) {
+      // Nothing of another user stays in memory.
+      location.reload();
+      return;
+    }
+    lastOwner = owner;
+    identity.value = next;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
-    key.set(null);
-    identity.value = null;
+    leave(error.reason);
   }
 }
 
-/** Throws `ApiError` for a key that is not valid; the key is kept only if it is. */
-export async function signIn(candidate: string): Promise<void> {
-  identity.value = await request<Identity>("GET", "/v1/auth/whoami", undefined, candidate);
-  key.set(candidate);
+/** Throws `ApiError` for a key that is not valid. The key is exchanged for a cookie and kept nowhere. */
+export async function signIn(key: string, keep: boolean): Promise<void> {
+  await request("POST", "/v1/auth/session", { key, keep });
+  await identify();
+  tell("signed-in");
 }
 
-export function signOut(): void {
-  key.set(null);
+export async function signOut(): Promise<void> {
+  try {
+    await request("DELETE", "/v1/auth/session");
+  } catch (error) {
+    // A session that has ended already needs no end.
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+  }
+  leave("");
+  tell("signed-out");
+}
+
+export async function listDevices(): Promise<Device[]> {
+  return (await request<{ items: Device[] }>("GET", "/v1/auth/sessions?limit=100")).items;
+}
+
+export function signOutDevice(device: Device): Promise<void> {
+  if (device.current) return signOut();
+  return request("DELETE", `/v1/auth/sessions/${encodeURIComponent(device.browserSessionId)}`);
+}
+
+function leave(reason: string): void {
+  endReason.value = reason;
   identity.value = null;
 }
 
-/** The subprotocols of a socket: a ticket for one connection, so that no key is in an address. */
-export async function socketProtocols(): Promise<string[]> {
-  if (key.get() === null) return [];
-  const { token } = await request<{ token: string }>("POST", "/v1/auth/ws-token");
-  return [`avm.bearer.${token}`];
+function tell(news: News): void {
+  tabs?.postMessage(news);
 }

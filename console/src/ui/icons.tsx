@@ -10,6 +10,7 @@ const PATHS = {
   stop: "M6 6h8v8H6z",
   list: "M4 6h12M4 10h12M4 14h12",
   theme: "M10 3a7 7 0 1 0 7 7 5 5 0 0 1-7-7z",
+  devices: "M3 4h11v8H3zm0 11h7m2-6h5v8h-5z",
   out: "M8 4H4v12h4M9 10h8m-3-3 3 3-3 3",
   bin: "M4 6h12M8 6V4h4v2m-6 0 1 10h6l1-10",
   pen: "m4 16 1-4 8-8 3 3-8 8z",

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentvm.model.base import Record
-from agentvm.model.ids import KeyId, TenantId, UserId
+from agentvm.model.ids import BrowserSessionId, KeyId, TenantId, UserId
 
 AccountStatus = Literal["active", "suspended"]
 UserRole = Literal["owner", "admin", "member", "viewer"]
@@ -51,6 +51,19 @@ class ApiKey(Record):
     created_at: int
     last_used_at: int | None = None
     revoked_at: int | None = None
+
+
+class BrowserSession(Record):
+    """A browser that is signed in with a key, without its cookie."""
+
+    browser_session_id: BrowserSessionId
+    tenant_id: TenantId
+    key_id: KeyId
+    user_id: UserId | None = None
+    user_agent: str
+    """The name that the browser gave itself, shortened."""
+    created_at: int
+    last_used_at: int
 
 
 QuotaWindow = Literal["minute", "day", "month"]

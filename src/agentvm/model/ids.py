@@ -20,6 +20,7 @@ RewindId = NewType("RewindId", str)
 SummaryId = NewType("SummaryId", str)
 UserId = NewType("UserId", str)
 KeyId = NewType("KeyId", str)
+BrowserSessionId = NewType("BrowserSessionId", str)
 
 Clock = Callable[[], int]
 """Unix milliseconds now."""

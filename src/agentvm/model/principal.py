@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from agentvm.errors import PermissionDenied
 from agentvm.model.account import UserRole
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
+from agentvm.model.ids import BrowserSessionId, ContainerId, KeyId, TenantId, UserId
 
 PERMISSIONS: tuple[str, ...] = (
     "agent:use",
@@ -55,6 +55,8 @@ class Principal(Record):
     role: UserRole | None = None
     """The role of the key, at most the user's; None for a key without a user."""
     key_id: KeyId | None = None
+    browser_session_id: BrowserSessionId | None = None
+    """Set for a browser that is signed in with the key."""
     permissions: frozenset[str] = frozenset()
     containers: tuple[str, ...] | None = None
     expires_at: int | None = None

@@ -45,6 +45,9 @@ class HttpDetails:
     content_type: str = ""
     if_match: str | None = None
     if_none_match: str | None = None
+    user_agent: str = ""
+    is_secure: bool = False
+    """Whether the client uses https, as far as the server or a trusted proxy knows."""
     names_tenant: bool = False
     """Whether the tenant was named with `?tenant=`."""
 

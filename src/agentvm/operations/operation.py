@@ -64,6 +64,8 @@ class Http:
     max_body_bytes: int | None = None
     max_values: int | None = None
     """How many values its JSON may hold."""
+    signs_in: bool = False
+    """Whether the caller may send its key as `key` in the body, and its cookie is not read: it may have ended."""
     attended: bool = False
     """Cancelled when its client goes away: nobody else would take the result."""
     guard: FileGuard | None = None

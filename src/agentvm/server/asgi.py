@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 
-from agentvm.errors import AgentVMError, shorten
+from agentvm.errors import AccessDenied, AgentVMError, shorten
 from agentvm.errors.access import AuthenticationOff
 from agentvm.log import concerning
 from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
 from agentvm.server.console import console_routes
-from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
+from agentvm.server.credentials import SUBPROTOCOL, is_cookie, of_socket, without_token
 from agentvm.server.errors import request_id_of, status_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Message, Receive, Send
 from agentvm.server.http import FACES, documents
@@ -22,7 +22,8 @@ from agentvm.server.http.answer_page import answer_routes
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
 from agentvm.server.http.mcp_callback import callback_routes
-from agentvm.server.origin import refusal
+from agentvm.server.http.openapi import AuthMethods
+from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
@@ -115,7 +116,11 @@ class Application:
         # A log of the socket's address must not hold a credential.
         scope["query_string"] = without_token(query)
         try:
-            principal = await self._vm.authenticate(of_socket(scope["headers"], query, subprotocols))
+            credential = of_socket(scope["headers"], query, subprotocols)
+            if is_cookie(credential) and self._vm.config.authenticates:
+                if reason := foreign_page(scope["headers"], scheme=scope.get("scheme", "ws")):
+                    raise AccessDenied(f"Refused: {reason}")
+            principal = await self._vm.authenticate(credential)
             if principal is not None:
                 await self._vm.admit(principal)
         except AgentVMError as error:
@@ -138,12 +143,18 @@ def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         reason = vm.hindrance
         return _status({"status": reason or "ready"}, request, 200 if reason is None else 503)
 
+    async def methods(_: HttpRequest) -> HttpResponse:
+        is_on = vm.config.authenticates
+        content = AuthMethods(auth="on" if is_on else "off", methods=("key",) if is_on else (), version=VERSION)
+        return HttpResponse(content=msgspec.json.encode(content), headers={"Cache-Control": "no-store"})
+
     async def socket_by_http(_: HttpRequest) -> HttpResponse:
         raise HttpError(426, {"Upgrade": "websocket"})
 
     for method in ("GET", "HEAD"):
         yield HttpRoute(method, "/health", health)
         yield HttpRoute(method, "/ready", ready)
+    yield HttpRoute("GET", "/v1/auth/methods", methods)
     yield HttpRoute("GET", "/ws", socket_by_http)
 
 

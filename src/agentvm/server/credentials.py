@@ -1,30 +1,32 @@
 """Credentials — finds them in a request; `agentvm.tenants` finds their owner.
 
 A socket may send them in the `Authorization` header, as `?token=`, or as the subprotocol `avm.bearer.<token>`, because a
-browser can set no header. More than one is refused: requests are smuggled where two parts of a system pick different ones.
-`x-api-key` and the like are not read.
+browser can set no header. A browser that was signed in sends a cookie, over HTTP and when it opens a socket. More than one is
+refused: requests are smuggled where two parts of a system pick different ones. `x-api-key` and the like are not read.
 """
 
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, unquote_plus
 
 from agentvm.errors import InvalidInput
+from agentvm.operations.browser_session import COOKIE
+from agentvm.tenants import browser_sessions
 
 SUBPROTOCOL = "avm.bearer."
+SEND_ONCE = "Send credentials once: in one Authorization header, as a cookie, as ?token=, or as a subprotocol"
 
 
-def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Returns the bearer token of a request; None without one."""
-    values = [value.decode("latin-1") for name, value in headers if name.lower() == b"authorization"]
-    return _only([bearer(value) for value in values])
+def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = True) -> str | None:
+    """Returns the bearer token or the cookie of a request; None without any."""
+    headers = tuple(headers)
+    return _only([*_bearers(headers), *(_cookies(headers) if reads_cookie else ())])
 
 
 def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str]) -> str | None:
     headers = tuple(headers)
-    by_header = [bearer(value.decode("latin-1")) for name, value in headers if name.lower() == b"authorization"]
     by_query = [value for name, value in parse_qsl(query.decode("latin-1")) if name == "token"]
     by_protocol = [name.removeprefix(SUBPROTOCOL) for name in subprotocols if name.startswith(SUBPROTOCOL)]
-    return _only([*by_header, *by_query, *by_protocol])
+    return _only([*_bearers(headers), *_cookies(headers), *map(_no_cookie, (*by_query, *by_protocol))])
 
 
 def without_token(query: bytes) -> bytes:
@@ -39,10 +41,31 @@ def _names_token(part: bytes) -> bool:
 def bearer(value: str) -> str:
     """Returns the token of an `Authorization` header; empty for other schemes."""
     scheme, _, token = value.strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return _no_cookie(token.strip()) if scheme.lower() == "bearer" else ""
+
+
+def is_cookie(credential: str | None) -> bool:
+    """Whether a credential that was found here is a cookie, which a browser sends whichever page asks it to."""
+    return credential is not None and credential.startswith(browser_sessions.PREFIX)
+
+
+def _bearers(headers: tuple[tuple[bytes, bytes], ...]) -> list[str]:
+    return [bearer(value.decode("latin-1")) for name, value in headers if name.lower() == b"authorization"]
+
+
+def _cookies(headers: tuple[tuple[bytes, bytes], ...]) -> list[str]:
+    """Cookies of sessions. A key in the place of one gets the prefix, too, so that it is refused and held for a cookie."""
+    pairs = [pair for name, value in headers if name.lower() == b"cookie" for pair in value.decode("latin-1").split(";")]
+    values = [value.strip() for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == COOKIE]
+    return [value if is_cookie(value) else browser_sessions.PREFIX for value in values]
+
+
+def _no_cookie(token: str) -> str:
+    """Returns the token; empty for the content of a cookie, which is accepted as a cookie only."""
+    return "" if is_cookie(token) else token
 
 
 def _only(tokens: list[str]) -> str | None:
     if len(tokens) > 1:
-        raise InvalidInput("Send credentials once: in one Authorization header, as ?token=, or as a subprotocol")
+        raise InvalidInput(SEND_ONCE)
     return tokens[0] if tokens else None

@@ -42,6 +42,8 @@ class HttpRequest:
         self.scope, self._receive = scope, receive
         self.path_params: Mapping[str, str] = {}
         self.max_body_bytes = 0
+        self.received: bytes | None = None
+        """The body, where it was read before the operation was known to be allowed."""
 
     @property
     def method(self) -> str:

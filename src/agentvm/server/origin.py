@@ -29,6 +29,22 @@ def refusal(headers: Iterable[tuple[bytes, bytes]], *, bound_to: str, allowed: S
     return "the Origin of this page is not allowed"
 
 
+def foreign_page(headers: Iterable[tuple[bytes, bytes]], *, scheme: str, is_required: bool = True) -> str | None:
+    """Returns the reason why a request with a cookie is not from a page of this server; None when it is.
+
+    A browser adds its cookies whichever page asks. It also adds the page's origin, which a page cannot change. Unless
+    `is_required`, a request without an origin passes: no browser has sent it.
+    """
+    named = {name.lower(): value.decode("latin-1") for name, value in headers}
+    origin, site = named.get(b"origin"), named.get(b"sec-fetch-site")
+    if origin is None:
+        return None if not is_required and site is None else "a request with a cookie needs the Origin of a page of this server"
+    own = ("https://",) if scheme in ("https", "wss") else ("https://", "http://")
+    if origin.lower() not in [f"{prefix}{named.get(b'host', '')}".lower() for prefix in own]:
+        return "the page that asks is not of this server"
+    return None if site in (None, "same-origin") else "the browser says that another site asks"
+
+
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""

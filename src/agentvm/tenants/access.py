@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.log import get_logger
-from agentvm.model.account import ApiKey, Tenant, UserRole
-from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
+from agentvm.model.account import ApiKey, BrowserSession, Tenant, UserRole
+from agentvm.model.ids import DEFAULT_TENANT, BrowserSessionId, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.tenants import keys
-from agentvm.tenants.authentication import Authentication, of_key
+from agentvm.tenants.authentication import Authentication, of_browser_session, of_key
 from agentvm.tenants.rights import (
     check_covers_role,
     check_name,
@@ -115,6 +115,22 @@ class Access(Authentication):
         if revoked:
             self.end(tenant_id, of_key(key_id))
         return revoked
+
+    async def sign_in(self, principal: Principal, user_agent: str) -> tuple[BrowserSession, Secret]:
+        """Signs a browser in with a key; returns the session, and its cookie to be sent once."""
+        if principal.key_id is None or principal.browser_session_id is not None:
+            raise InvalidInput("Sign in with an API key")
+        session, cookie, ended = await self.browser_sessions.add(principal, user_agent)
+        for session_id in ended:
+            self.end(principal.tenant_id, of_browser_session(session_id))
+        return session, cookie
+
+    async def sign_out(self, principal: Principal, session_id: BrowserSessionId) -> bool:
+        """Ends one of the principal's own sessions and closes its sockets; False when there is no such session."""
+        if not await self.browser_sessions.drop(principal, session_id):
+            return False
+        self.end(principal.tenant_id, of_browser_session(session_id))
+        return True
 
     async def _spare_last(self, tenant_id: TenantId, key_id: KeyId) -> None:
         """Revoking the last operator key would lock out everybody, the caller first."""

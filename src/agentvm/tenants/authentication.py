@@ -1,6 +1,7 @@
 """Authentication — turns a credential into a `Principal`, and is the only place that does.
 
-A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. A caller that proves to
+A credential is an API key, the cookie of a browser session, a ticket for one WebSocket, or a token of the operator's identity
+provider. A caller that proves to
 hold a credential which was valid once is told why it is not any more. Every other caller gets the same answer for every fault;
 the reason goes into the log, with the id of the key and never with the credential.
 
@@ -16,15 +17,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from agentvm.errors import Conflict, Refused, Unauthenticated
 from agentvm.log import get_logger
-from agentvm.model.account import ApiKey, Tenant, User
-from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
+from agentvm.model.account import ApiKey, User
+from agentvm.model.ids import BrowserSessionId, Clock, KeyId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.store import Store
-from agentvm.tenants import keys, tickets
+from agentvm.tenants import browser_sessions, keys, tickets
+from agentvm.tenants.browser_sessions import BrowserSessions
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, first_containers, lower_role, reachable_patterns
 from agentvm.tenants.tickets import Tickets
@@ -40,6 +44,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "revoked": ("revoked", "This API key was revoked; use another, or ask an administrator for one (avm key create)"),
     "expired": ("expired", "These credentials have expired; use others, or ask an administrator for a key (avm key create)"),
     "tenant_suspended": ("suspended", "The tenant of these credentials is suspended; ask the operator of the server"),
+    "signed_out": ("signed_out", "You were signed out on this device; sign in again"),
     "user_suspended": ("suspended", "The user of these credentials is suspended; ask an administrator of the tenant"),
 }
 """The code for programs and the text, by reason. Only for callers that hold the credential: a stranger learns nothing."""
@@ -97,6 +102,7 @@ class Authentication:
         self._new_id = id_factory(clock, random_bits)
         self._recent = Cache[str, Verified](RECENT_MAX, age_ms=RECENT_MS) if recent is None else recent
         self._tickets = Tickets(pepper, clock, random_bits)
+        self.browser_sessions = BrowserSessions(store, pepper, clock, random_bits, self._new_id)
         self._used: dict[KeyId, tuple[TenantId, int]] = {}
         self._ending: dict[KeyId, tuple[TenantId, int]] = {}
         self._changes = 0
@@ -146,7 +152,7 @@ class Authentication:
         self.forget(tenant_id, of_key(key_id))
 
     async def flush_used(self) -> None:
-        """Housekeeping: writes the last use of keys, and ends the keys whose grace period is over.
+        """Housekeeping: writes the last use of keys and browser sessions, and ends the keys whose grace period is over.
 
         After a failure the rest is written the next time.
         """
@@ -155,6 +161,7 @@ class Authentication:
             if at <= now:
                 del self._ending[key_id]
                 self.end(tenant_id, of_key(key_id))
+        await self.browser_sessions.flush()
         by_tenant: dict[TenantId, list[tuple[KeyId, int]]] = defaultdict(list)
         for key_id, (tenant_id, at) in self._used.items():
             by_tenant[tenant_id].append((key_id, at))
@@ -183,6 +190,8 @@ class Authentication:
             return await self._by_key(key)
         if len(credential) > CREDENTIAL_MAX:
             return _RefusedCredential("too_long")
+        if credential.startswith(browser_sessions.PREFIX):
+            return await self._by_cookie(credential)
         if credential.startswith(tickets.PREFIX):
             owner = self._tickets.redeem(credential)
             return _RefusedCredential("ticket_unknown") if owner is None else Verified(owner)
@@ -203,10 +212,7 @@ class Authentication:
             return _RefusedCredential("key_unknown")
         if not right:
             return _RefusedCredential("secret_wrong")
-        if record.revoked_at is not None:
-            return _RefusedCredential("revoked")
-        tenant = await self._store.directory.get_tenant(record.tenant_id)
-        owner = await self._owner(tenant, record)
+        owner = await self._owner(record)
         return owner if isinstance(owner, _RefusedCredential) else Verified(owner, key.key_id, stored)
 
     async def recall(self, tenant_id: TenantId, user_id: UserId | None, key_id: KeyId | None) -> Principal | None:
@@ -214,9 +220,9 @@ class Authentication:
         if key_id is not None:
             row = await self._store.directory.find_key(key_id)
             key = None if row is None else row[0]
-            if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= self._clock()):
+            if key is None or (key.expires_at is not None and key.expires_at <= self._clock()):
                 return None
-            owner = await self._owner(await self._store.directory.get_tenant(key.tenant_id), key)
+            owner = await self._owner(key)
             return None if isinstance(owner, _RefusedCredential) else owner
         tenant = await self._store.directory.get_tenant(tenant_id)
         if tenant is None or tenant.status != "active":
@@ -230,7 +236,23 @@ class Authentication:
         containers, permissions = await self.bound(user), DEFAULT_PERMISSIONS[user.role]
         return Principal(tenant_id=tenant_id, user_id=user_id, role=user.role, permissions=permissions, containers=containers)
 
-    async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _RefusedCredential:
+    async def _by_cookie(self, cookie: str) -> Verified | _RefusedCredential:
+        digest = self.browser_sessions.digest(cookie)
+        if (recent := self._recent.get(digest.hex(), self._clock())) is not None:
+            return Verified(recent.principal)
+        session = await self.browser_sessions.find(digest)
+        row = None if session is None else await self._store.directory.find_key(session.key_id)
+        if session is None or row is None:
+            return _RefusedCredential("signed_out")
+        owner = await self._owner(row[0])
+        if isinstance(owner, _RefusedCredential):
+            return owner
+        return Verified(replace(owner, browser_session_id=session.browser_session_id), digest.hex())
+
+    async def _owner(self, key: ApiKey) -> Principal | _RefusedCredential:
+        if key.revoked_at is not None:
+            return _RefusedCredential("revoked")
+        tenant = await self._store.directory.get_tenant(key.tenant_id)
         if tenant is None or tenant.status != "active":
             return _RefusedCredential("tenant_unknown" if tenant is None else "tenant_suspended")
         containers, permissions, role = key.containers, frozenset(key.permissions), None
@@ -303,10 +325,15 @@ class Authentication:
             self._recent.put(examined.name, examined, now)
         if examined.principal.key_id is not None:
             self._used[examined.principal.key_id] = (examined.principal.tenant_id, now)
+        self.browser_sessions.note_use(examined.principal)
 
 
 def of_key(key_id: KeyId) -> Named:
     return lambda principal: principal.key_id == key_id
+
+
+def of_browser_session(session_id: BrowserSessionId) -> Named:
+    return lambda principal: principal.browser_session_id == session_id
 
 
 def _has_ended(principal: Principal, now: int) -> bool:

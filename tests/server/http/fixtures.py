@@ -89,6 +89,8 @@ class Account:
     """The image of that session."""
     wait_id: str = ""
     """A tool call of that session that waits for somebody."""
+    browser_session_id: str = ""
+    """A browser of the user."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +156,9 @@ class World:
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
         account.session_id = await self.say(account, f"said by {account.slug}")
+        access = self.vm.tenancy.access
+        signed_in, _ = await access.sign_in(await access.authenticate(account.user), "browser")
+        account.browser_session_id = signed_in.browser_session_id
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id

@@ -13,8 +13,15 @@ def test_every_route_names_permissions_that_exist() -> None:
     assert {permission for route in FACES for permission in route.operation.needs} <= EVERYTHING
 
 
-def test_only_asking_who_one_is_needs_none() -> None:
-    assert [route.name for route in FACES if not route.operation.needs] == ["GET /v1/auth/whoami", "POST /v1/auth/ws-token"]
+def test_only_asking_who_one_is_and_signing_in_and_out_need_none() -> None:
+    assert [route.name for route in FACES if not route.operation.needs] == [
+        "GET /v1/auth/whoami",
+        "POST /v1/auth/ws-token",
+        "POST /v1/auth/session",
+        "DELETE /v1/auth/session",
+        "GET /v1/auth/sessions",
+        "DELETE /v1/auth/sessions/{browser_session_id}",
+    ]
 
 
 def test_only_keys_are_open_to_their_owners() -> None:

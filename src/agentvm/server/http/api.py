@@ -12,7 +12,7 @@ from agentvm.tools.mcp.consent import CALLBACK
 
 FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
 """Pages with a form, for browsers: no part of the document of the API."""
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"}) | FORMS
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}) | FORMS
 """Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]

@@ -48,6 +48,8 @@ class Pace:
 
 async def receive_body(request: HttpRequest, charge: ConnectionReservation) -> bytes:
     """Returns the body; `ServerBusy` when there is no room for it."""
+    if request.received is not None:
+        return request.received
     chunks: list[bytes] = []
     size = 0
     async for chunk in _chunks(request):

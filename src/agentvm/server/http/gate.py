@@ -16,18 +16,19 @@ import msgspec
 from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, Unauthenticated
 from agentvm.errors.validation import explain
 from agentvm.log import also_concerning
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.operations.context import Context, HttpDetails
 from agentvm.operations.gate import Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.server import paths
-from agentvm.server.credentials import of_headers
+from agentvm.server.credentials import SEND_ONCE, bearer, is_cookie, of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
 from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
 from agentvm.server.http.stream import Streams
-from agentvm.server.origin import refusal
+from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 from agentvm.tenants import tickets
@@ -54,7 +55,7 @@ class HttpGate:
             yield HttpRoute(method, face.http.path, handler, BODY_MAX_BYTES if bound is None else bound, is_gated=True)
 
     async def serve(self, face: HttpFace, request: HttpRequest) -> HttpResponse:
-        principal = await self._admit(request)
+        principal = await self._admit(face, request)
         path = {name: paths.name(value) for name, value in request.path_params.items()}
         with self._context(principal, request, "/".join(path.values())) as context:
             async with audited(face.operation, context) as outcome:
@@ -66,17 +67,38 @@ class HttpGate:
             reservation = ConnectionReservation(self.vm.budget, principal.tenant_id)
             return _response(answer, reservation, is_head=request.method == "HEAD")
 
-    async def _admit(self, request: HttpRequest) -> Principal:
+    async def _admit(self, face: HttpFace, request: HttpRequest) -> Principal:
         allowed = self.vm.config.system.allow_origins
         if reason := refusal(request.scope["headers"], bound_to=self._bound_to(), allowed=allowed):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
-        principal = await self._recognise(request)
+        principal = await (self._signing_in(face, request) if face.http.signs_in else self._recognise(request))
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
         await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
         return principal
 
     async def _recognise(self, request: HttpRequest) -> Principal:
         credential = of_headers(request.scope["headers"])
+        if is_cookie(credential) and self.vm.config.authenticates and request.method not in ("GET", "HEAD"):
+            _check_page(request, is_required=True)
+        return await self._authenticate(credential)
+
+    async def _signing_in(self, face: HttpFace, request: HttpRequest) -> Principal:
+        """Recognises a caller by the key in the header or in the body. A foreign page must not sign anybody in either."""
+        _check_page(request, is_required=False)
+        credential = of_headers(request.scope["headers"], reads_cookie=False)
+        reservation = ConnectionReservation(self.vm.budget, DEFAULT_TENANT)
+        try:
+            request.received = await receive_body(request, reservation)
+        finally:
+            reservation.hold(0)
+        key: str | None = msgspec.structs.asdict(decode_body(request.received, face))["key"]
+        if key is not None:
+            if credential is not None:
+                raise InvalidInput(SEND_ONCE)
+            credential = bearer(f"Bearer {key}")
+        return await self._authenticate(credential)
+
+    async def _authenticate(self, credential: str | None) -> Principal:
         if credential is not None and credential.startswith(tickets.PREFIX):
             # A ticket is for one WebSocket: whoever found it in a URL must not be able to create a key with it.
             raise Unauthenticated(REFUSED)
@@ -91,6 +113,8 @@ class HttpGate:
             content_type=request.headers.get("content-type", ""),
             if_match=request.headers.get("if-match"),
             if_none_match=request.headers.get("if-none-match"),
+            user_agent=request.headers.get("user-agent", ""),
+            is_secure=request.scope.get("scheme") == "https",
         )
         client = request.scope.get("client")
         return Context(
@@ -151,6 +175,12 @@ class HttpGate:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **answer.headers}
         run = functools.partial(self.streams.run, cast("Streamed", answer.content), principal.tenant_id, is_allowed)
         return HttpResponse(run=run, media_type=answer.media_type, headers=headers)
+
+
+def _check_page(request: HttpRequest, *, is_required: bool) -> None:
+    scheme = request.scope.get("scheme", "http")
+    if reason := foreign_page(request.scope["headers"], scheme=scheme, is_required=is_required):
+        raise AccessDenied(f"Refused: {reason}")
 
 
 def _parameters(text: bytes) -> dict[str, str]:

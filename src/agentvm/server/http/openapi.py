@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -57,10 +57,18 @@ class Health(Liveness):
     version: str
 
 
+class AuthMethods(Record, omit_defaults=False):
+    """How callers sign in."""
+
+    auth: Literal["on", "off"]
+    methods: tuple[Literal["key"], ...]
+    version: str
+
+
 def document(faces: Iterable[HttpFace]) -> Json:
     """Returns the OpenAPI 3.1 document of these operations and of the public routes, as plain data."""
     shown = [face for face in faces if not face.http.hidden]
-    schemas = _Schemas([Failure, Liveness, Health, *(kind for face in shown for kind in _kinds(face))])
+    schemas = _Schemas([Failure, Liveness, Health, AuthMethods, *(kind for face in shown for kind in _kinds(face))])
     paths: Json = _public(schemas)
     failures: set[int] = set()
     for face in shown:
@@ -201,7 +209,7 @@ def _public(schemas: _Schemas) -> Json:
         about: Json = {"operationId": name, "tags": ["server"], "summary": summary, "security": [], "x-permissions": []}
         return {"get": {**about, "parameters": [], "responses": responses}}
 
-    status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health))
+    status, health, methods = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health, AuthMethods))
     busy: Json = {"description": "No new work is accepted", "headers": _REQUEST_ID, "content": status}
     page: Json = {"text/html": {"schema": {"type": "string"}}}
     same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
@@ -209,6 +217,7 @@ def _public(schemas: _Schemas) -> Json:
         "/health": read("server_health", "Check that the server is alive, and its version", health),
         "/ready": read("server_ready", "Check whether the server accepts new work", status, _503=busy),
         "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
+        "/v1/auth/methods": read("server_auth_methods", "Show how callers sign in", methods),
         "/docs": read("server_docs", "This document for people", page, _304=same),
     }
 

@@ -23,7 +23,7 @@ OF_CONTAINERS = (
     "program_calls", "placed_calls",
 )  # fmt: skip
 OF_TENANTS = (
-    "users", "bindings", "api_keys", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",
+    "users", "bindings", "api_keys", "browser_sessions", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",
     "setting_changes", "exports", "resources", "retired_homes",
 )  # fmt: skip
 

@@ -1,13 +1,14 @@
 """Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, audit log and money.
 
 `store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
-cross tenants, and only `store.directory` answers them: which tenants there are, and which tenant a key belongs to. A deleted
+cross tenants, and only `store.directory` answers them: which tenants there are, and whose a key or a cookie is. A deleted
 tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time ranges include `since` and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.browser_sessions import BrowserSessionStore
 from agentvm.storage.sql.accounts.connections import ConnectionStore
 from agentvm.storage.sql.accounts.grants import GrantStore
 from agentvm.storage.sql.accounts.keys import KeyStore
@@ -24,6 +25,7 @@ class Accounts:
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self.users = UserStore(database, tenant_id)
         self.keys = KeyStore(database, tenant_id)
+        self.browser_sessions = BrowserSessionStore(database, tenant_id)
         self.quotas = QuotaStore(database, tenant_id)
         self.secrets = SecretStore(database, tenant_id)
         self.grants = GrantStore(database, tenant_id)

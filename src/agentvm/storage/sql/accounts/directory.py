@@ -1,9 +1,10 @@
 """Directory — the tenants of a server, and whose a key is: all that is asked across tenants."""
 
 from agentvm.errors import Conflict, shorten
-from agentvm.model.account import ApiKey, Tenant
+from agentvm.model.account import ApiKey, BrowserSession, Tenant
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
+from agentvm.storage.sql.accounts.browser_sessions import FIND_BROWSER_SESSION, decode_browser_session
 from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_found
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_tenant
@@ -88,6 +89,10 @@ class Directory(Scope):
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
         """A key and its hash, whosever it is: how a caller becomes a tenant."""
         return await self._first(decode_found, FIND_KEY, (key_id,))
+
+    async def find_browser_session(self, digest: bytes) -> BrowserSession | None:
+        """The session of a cookie, whosever it is."""
+        return await self._first(decode_browser_session, FIND_BROWSER_SESSION, (digest,))
 
     async def has_keys(self) -> bool:
         """Whether there is any key that was not revoked: if not, the server prints a first one."""

@@ -53,7 +53,7 @@ DELETE FROM readers WHERE tenant_id = ?1 AND (client_id, session_key) IN (
 _OF_DELETED_USER = (
     *(
         f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE tenant_id = ?1 AND user_id = ?2 LIMIT ?3)"
-        for table in ("bindings", "quotas", "api_keys", "mcp_connections")
+        for table in ("bindings", "quotas", "api_keys", "browser_sessions", "mcp_connections")
     ),
     """
     DELETE FROM drafts WHERE (session_key, author, device) IN (
@@ -70,6 +70,7 @@ _OF_TENANT = tuple(
         ("bindings", "position", "tenant_id"),
         ("users", "position", "tenant_id"),
         ("api_keys", "position", "tenant_id"),
+        ("browser_sessions", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
         ("secret_grants", "position", "tenant_id"),
         ("mcp_connections", "position", "tenant_id"),
