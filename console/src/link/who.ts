@@ -35,6 +35,12 @@ let lastOwner: string | undefined;
 /** The other tabs of this browser, which have the same cookie. */
 let tabs: BroadcastChannel | undefined;
 
+/** The name under which this browser keeps what belongs to the present user. */
+export function ownerName(): string {
+  const who = identity.value;
+  return who ? JSON.stringify([who.tenantId, who.userId ?? who.keyId]) : "";
+}
+
 /** Follows the other tabs: who signs in or out in one does in all. */
 export function watchTabs(): void {
   tabs = new BroadcastChannel("avm.who");
@@ -91,6 +97,8 @@ export function signOutDevice(device: Device): Promise<void> {
 function leave(reason: string): void {
   endReason.value = reason;
   identity.value = null;
+  // Drafts go; messages that wait for a connection are kept for their owner.
+  sessionStorage.clear();
 }
 
 function tell(news: News): void {

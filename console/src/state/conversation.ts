@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import type { EventFrame, SessionRow, StoredMessage } from "../link/frames.ts";
 import { request } from "../link/http.ts";
 import { ask, CommandError, follow, onEvent, onOpen, toldOf } from "../link/socket.ts";
+import { ownerName } from "../link/who.ts";
 import {
   type Conversation, edited, EMPTY, fold, fromMessages, type Item, itemOf, type OpenWait, type Rewind, type TurnRow, type UserItem, withDraft, withOlder,
   without, withRefusal, withRewinds, withTurns, withWait,
@@ -136,7 +137,7 @@ export class OpenConversation {
   }
 
   async send(text: string): Promise<void> {
-    const message = { clientKey: crypto.randomUUID(), sessionId: this.sessionId, text, at: Date.now() };
+    const message = { clientKey: crypto.randomUUID(), owner: ownerName(), sessionId: this.sessionId, text, at: Date.now() };
     this.#set(withDraft(this.#next, message.clientKey, text, [], message.at));
     await sendOutgoing(message);
   }

@@ -5,9 +5,12 @@
 
 import { openDB, type IDBPDatabase } from "idb";
 import { ask, CommandError, onOpen } from "../link/socket.ts";
+import { ownerName } from "../link/who.ts";
 
 export interface Outgoing {
   clientKey: string;
+  /** Whose message it is: a browser may be used by several people. */
+  owner: string;
   sessionId: string;
   text: string;
   at: number;
@@ -35,8 +38,13 @@ export function watchOutbox(whenSettled: Settled): () => void {
 }
 
 export async function waitingIn(sessionId: string): Promise<Outgoing[]> {
-  const all = (await (await open()).getAll(STORE)) as Outgoing[];
-  return all.filter((message) => message.sessionId === sessionId).sort((a, b) => a.at - b.at);
+  return (await own(await open())).filter((message) => message.sessionId === sessionId);
+}
+
+/** The messages of the present user, the oldest first. */
+async function own(db: IDBPDatabase): Promise<Outgoing[]> {
+  const all = (await db.getAll(STORE)) as Outgoing[];
+  return all.filter((message) => message.owner === ownerName()).sort((a, b) => a.at - b.at);
 }
 
 export async function send(message: Outgoing): Promise<void> {
@@ -56,7 +64,7 @@ async function flush(): Promise<void> {
     await navigator.locks.request("avm.outbox", async () => {
       const db = await open();
       for (;;) {
-        const [next] = ((await db.getAll(STORE)) as Outgoing[]).sort((a, b) => a.at - b.at);
+        const [next] = await own(db);
         if (next === undefined || !(await sendOne(next))) return;
         await db.delete(STORE, next.clientKey);
       }

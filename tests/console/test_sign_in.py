@@ -1,0 +1,171 @@
+"""Signing in to the console and out of it."""
+
+from collections.abc import Iterable
+
+from playwright.async_api import Page, expect
+from tests.console.conftest import PHONE, Open
+from tests.console.test_journeys import IN_MEMORY, cut, driver, say
+
+from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import ScriptStep, echo, last_user_text
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.server.local import RunningServer
+
+GUARDED = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on"))
+STORED = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state])"
+"""All that a script of the page can read."""
+DATABASES = """async () => {
+  const ended = (request) => new Promise((done) => (request.onsuccess = () => done(request.result)));
+  const rows = [];
+  for (const { name } of await indexedDB.databases()) {
+    const db = await ended(indexedDB.open(name));
+    for (const store of db.objectStoreNames) rows.push(await ended(db.transaction(store).objectStore(store).getAll()));
+    db.close();
+  }
+  return JSON.stringify(rows);
+}"""
+
+
+async def sign_in(page: Page, key: str, *, keep: bool = False) -> None:
+    await page.get_by_label("API key").fill(key)
+    await page.get_by_label("Keep me signed in").set_checked(keep)
+    await page.get_by_role("button", name="Sign in").click()
+
+
+async def signed_in(page: Page, key: str, *, keep: bool = False) -> None:
+    await sign_in(page, key, keep=keep)
+    await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def first_key(server: RunningServer) -> str:
+    assert server.first_key is not None
+    return server.first_key.reveal()
+
+
+async def test_a_key_signs_in_and_is_in_no_storage(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        key = first_key(server)
+        page = await open_page(f"{server.url}/search?q=x")
+        await sign_in(page, "avm_wrong")
+        await expect(page.get_by_role("alert")).to_contain_text("This API key is not valid")
+        await sign_in(page, key)
+        await expect(page.get_by_role("heading", name="Search messages")).to_be_visible()
+        (cookie,) = await page.context.cookies()
+        assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (
+            "avm_session",
+            True,
+            "Strict",
+            -1,
+        )
+        await page.goto(server.url)
+        await say(page, "Hello")
+        await expect(page.locator(".answer")).to_have_text("Hello")
+        readable = await page.evaluate(STORED) + await page.evaluate(DATABASES)
+        assert key not in readable
+        assert cookie["value"] not in readable
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("API key")).to_be_visible()
+        await expect(page.get_by_label("API key")).to_have_value("")
+        assert await page.context.cookies() == []
+        await page.reload()
+        await expect(page.get_by_label("API key")).to_be_visible()
+        await expect(page.locator(".notice")).to_have_text("")
+
+
+async def test_a_browser_stays_signed_in_when_it_is_asked_to(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await signed_in(page, first_key(server), keep=True)
+        (cookie,) = await page.context.cookies()
+        assert cookie["expires"] > 0
+
+
+async def test_a_revoked_key_leads_to_the_sign_in_page_with_the_reason(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        access = server.server.vm.tenancy.access
+        operator = await access.authenticate(first_key(server))
+        record, key = await access.issue(operator.tenant_id, name="laptop", granter=operator)
+        page = await open_page(server.url)
+        await signed_in(page, key.reveal())
+        await access.revoke(record.tenant_id, record.key_id)
+        await expect(page.locator(".notice")).to_contain_text("was revoked")
+        await sign_in(page, key.reveal())
+        await expect(page.get_by_role("alert")).to_contain_text("This API key was revoked")
+        await signed_in(page, first_key(server))
+
+
+async def test_signing_out_reaches_the_other_tabs_and_a_list_the_other_devices(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        key = first_key(server)
+        desk, phone = await open_page(server.url), await open_page(server.url, viewport=PHONE)
+        tab = await desk.context.new_page()
+        await tab.goto(server.url)
+        await expect(tab.get_by_label("API key")).to_be_visible()
+        await signed_in(desk, key)
+        # The other tab has the same cookie.
+        await expect(tab.get_by_role("button", name="Sign out")).to_be_visible()
+        await signed_in(phone, key)
+        await desk.get_by_role("button", name="Signed-in devices").click()
+        await expect(desk.locator(".devices li")).to_have_count(2)
+        other = desk.locator(".devices li").filter(has_not_text="This device")
+        await other.get_by_role("button", name="Sign out").click()
+        await expect(desk.locator(".devices li")).to_have_count(1)
+        await expect(phone.locator(".notice")).to_contain_text("signed out on this device")
+        await desk.get_by_role("button", name="Close").click()
+        await desk.get_by_role("button", name="Sign out").click()
+        for page in (desk, tab):
+            await expect(page.get_by_label("API key")).to_be_visible()
+
+
+async def test_a_page_of_another_origin_can_neither_use_nor_frame_it(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server, start_server(IN_MEMORY, drivers=driver()) as other:
+        page = await open_page(server.url)
+        await signed_in(page, first_key(server))
+        # The same host with another port is the same site, so that the browser sends the cookie.
+        foreign = await page.context.new_page()
+        await foreign.goto(f"{other.url}/openapi.json")
+        opened = await foreign.evaluate(
+            """async (url) => {
+              const socket = new WebSocket(url);
+              return new Promise((done) => { socket.onopen = () => done("open"); socket.onerror = () => done("refused"); });
+            }""",
+            server.ws_url,
+        )
+        assert opened == "refused"
+        posted = """url => fetch(url, {method: "POST", mode: "no-cors", credentials: "include"}).then(() => "sent")"""
+        async with foreign.expect_response(lambda response: "ws-token" in response.url) as answered:
+            await foreign.evaluate(posted, f"{server.url}/v1/auth/ws-token")
+        assert (await answered.value).status == 403
+        await foreign.set_content(f'<iframe src="{server.url}"></iframe>')
+        (frame,) = foreign.frames[1:]
+        assert frame.url.startswith("chrome-error:")
+
+
+async def test_a_message_that_waits_is_not_sent_for_the_next_user_of_the_browser(open_page: Open) -> None:
+    heard: list[str] = []
+
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        heard.append(last_user_text(prompt))
+        return echo(prompt)
+
+    async with start_server(GUARDED, drivers=driver(script)) as server:
+        operator = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
+        _, theirs = await server.server.vm.tenancy.access.issue(DEFAULT_TENANT, name="theirs", granter=operator)
+        page = await open_page(server.url)
+        await signed_in(page, first_key(server))
+        await say(page, "first")
+        await expect(page.locator(".answer")).to_have_text("first")
+        await page.context.set_offline(True)
+        cut(server)
+        await expect(page.get_by_role("status").filter(has_text="No connection")).to_be_visible()
+        await say(page, "mine alone")
+        await expect(page.locator(".bubble-pending")).to_have_count(1)
+        await page.context.clear_cookies()
+        await page.context.set_offline(False)
+        await signed_in(page, theirs.reveal())
+        await say(page, "second")
+        await expect(page.locator(".answer").last).to_have_text("second")
+    assert heard == ["first", "second"]
