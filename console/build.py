@@ -1,7 +1,8 @@
 """Build — makes the files of the web console that the server serves, with Node out of a Python wheel.
 
-    python console/build.py            # what `make serve` and the wheel need
-    python console/build.py --check    # installs the checkers too, and runs them: types, lint, unit tests
+    python console/build.py               # what `make serve` and the wheel need
+    python console/build.py --checkers    # installs what checks and tests need, too
+    python console/build.py --check       # checks types and style, and runs the unit tests; builds nothing
 
 Nothing of it is needed at run time. No script of an npm package runs.
 """
@@ -49,15 +50,17 @@ def check() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="also check types and style, and run the unit tests")
-    checks = parser.parse_args().check
+    parser.add_argument("--checkers", action="store_true", help="also install what checks and tests need")
+    parser.add_argument("--check", action="store_true", help="only check types and style, and run the unit tests")
+    arguments = parser.parse_args()
     try:
-        install(with_checkers=checks)
-        build()
-        if checks:
+        if arguments.check:
             check()
+        else:
+            install(with_checkers=arguments.checkers)
+            build()
     except (ModuleNotFoundError, OSError, subprocess.SubprocessError) as error:
-        print(f"The web console could not be built: {error}", file=sys.stderr)
+        print(f"The web console could not be {'checked' if arguments.check else 'built'}: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -21,7 +21,7 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 @pytest.fixture
 def axe() -> str:
     if not AXE.exists() or not (DIRECTORY / "index.html").exists():
-        pytest.skip("axe: it is not installed, or the console is not built; python console/build.py --check")
+        pytest.skip("axe: it is not installed, or the console is not built; python console/build.py --checkers")
     return AXE.read_text(encoding="utf-8")
 
 
