@@ -17,7 +17,8 @@ from agentvm.tiers.scheduler import Scheduler
 
 ENGINES = ("python-subset", "shell-subset", "javascript")
 installed = pytest.mark.skipif(
-    installed_engines() != frozenset(ENGINES), reason="the interpreters are not installed: pip install 'agentvm[isolate]'"
+    installed_engines() != frozenset(ENGINES),
+    reason="the interpreters are not installed, or lie below /tmp: pip install 'agentvm[isolate]'",
 )
 
 

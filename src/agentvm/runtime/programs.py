@@ -51,6 +51,9 @@ class CallSteps(Protocol):
         """Returns why the call was decided as it was, and where it ran."""
 
     def post(self, *events: EventData) -> None: ...
+    async def flush(self) -> None:
+        """Returns when all that was posted is stored."""
+
     def may_repeat(self, name: str) -> bool: ...
     def is_open(self, call: ToolCall) -> bool:
         """Tells whether results of the call are text of strangers."""
@@ -130,7 +133,11 @@ class Program:
         finally:
             if not (ended or self.is_held):
                 self._steps.post(_failed(child, self._call, ENDED))
-        return self._keep(child, number, digest, outcome, note)
+        entry = self._keep(child, number, digest, outcome, note)
+        if not self._steps.may_repeat(child.name):
+            # The next process could not ask for it again.
+            await self._steps.flush()
+        return entry
 
     async def _carry_out(self, child: ToolCall) -> tuple[ToolOutcome, str | None]:
         """Returns the outcome of a call, and the change that a person has made to it."""

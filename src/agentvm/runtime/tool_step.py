@@ -70,7 +70,7 @@ class CallRunner:
                 await self._park(held)
                 return
             # The next prompt is made from the history: the results must be in it.
-            await self._flush()
+            await self.flush()
 
     def _is_answered(self, waits: Sequence[ToolWait]) -> bool:
         return any(self._accepted.waits[wait.call_id].answer is not None for wait in waits)
@@ -82,7 +82,7 @@ class CallRunner:
             may_repeat = self._tools.may_repeat(call.name) or call.id in self._accepted.waits
             if not may_repeat and call.id in self._accepted.started:
                 self._finish(call, ToolOutcome(calls.LOST, True))
-        await self._flush()
+        await self.flush()
 
     async def _next(self, pending: PendingCall) -> Action:
         """Returns what is to be done about a call of the model; a program waits as long as a call of it does."""
@@ -145,7 +145,7 @@ class CallRunner:
                 case _:
                     pass
         self.post(*events)
-        await self._flush()
+        await self.flush()
         # A tool that never waits would run to its end in a turn that was stopped meanwhile.
         await anyio.lowlevel.checkpoint_if_cancelled()
         accepted.started |= {call.id for call, action in actions if isinstance(action, Run)}
@@ -174,7 +174,7 @@ class CallRunner:
                     for _ in actions:
                         self._take(*await results.receive())
                         if self._ports.journal.crowded:
-                            await self._flush()
+                            await self.flush()
             except anyio.get_cancelled_exc_class():
                 # Calls that ended in the moment in which the turn was stopped have their results all the same.
                 while results.statistics().current_buffer_used:
@@ -221,7 +221,7 @@ class CallRunner:
         accepted, log = self._accepted, self._log
         if not (accepted.resumed or call_id in accepted.programs):
             return ()
-        await self._flush()
+        await self.flush()
         store = self._ports.store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
         return await store.list_program(accepted.state.turn_id, call_id)
 
@@ -278,7 +278,7 @@ class CallRunner:
         why = self._policy.get(call.id, "")
         return ToolPlaced(call=placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed))
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
 
 

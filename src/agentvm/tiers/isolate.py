@@ -26,6 +26,7 @@ from agentvm.model.tier import Job, JobLimits, JobResult, JobUsage, Offer, TierN
 from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.isolate_program import MODULES
 from agentvm.tiers.launcher_host import LauncherSettings
+from agentvm.tiers.mounts import TEMPORARY
 from agentvm.tiers.process import ProcessTier, open_process_tier
 
 IDLE_SECONDS = 15.0
@@ -227,12 +228,19 @@ def isolate_offer(jail: Offer, engines: frozenset[str]) -> Offer:
 
 
 def installed_engines() -> frozenset[str]:
-    """The engines whose packages are installed; none of them is imported."""
+    """The engines whose packages are installed; none of them is imported.
+
+    The program of one cannot be run where it lies below /tmp: a job has a folder of its own there.
+    """
     return frozenset(
         engine
         for engine, module in MODULES.items()
-        if find_spec(module) is not None and (engine != "python-subset" or Path(_monty_binary()).is_file())
+        if find_spec(module) is not None and (engine != "python-subset" or _is_runnable(Path(_monty_binary())))
     )
+
+
+def _is_runnable(program: Path) -> bool:
+    return program.is_file() and not program.is_relative_to(TEMPORARY)
 
 
 def _monty_binary() -> str:

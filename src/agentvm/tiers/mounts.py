@@ -72,7 +72,8 @@ def move_into_root(rootfs: str | None, layers: str = "") -> bool:
         _parent_of(site + path)
         Path(site + path).write_text(text)
     for path in (WORKSPACE, TEMPORARY, PACKAGES, "/proc"):
-        os.mkdir(site + path)
+        # A folder of the interpreter may lie below one of them.
+        os.makedirs(site + path, mode=0o755, exist_ok=True)
     shows_processes = _bind_proc(host_proc, site + "/proc")
     os.chdir(site)
     kernel.pivot_root_here()
