@@ -20,12 +20,14 @@ class TerminalStream(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("agentvm")
-    before = (root.handlers[:], root.level, ours.level)
+    root, ours, theirs = logging.getLogger(), logging.getLogger("agentvm"), logging.getLogger("uvicorn.error")
+    before = (root.handlers[:], root.level, ours.level, theirs.level)
     # Ours first takes all handlers away, and would close pytest's.
     root.handlers = []
+    # Servers that other tests have run in this process may have silenced it.
+    theirs.setLevel(logging.NOTSET)
     yield
-    root.handlers, root.level, ours.level = before
+    root.handlers, root.level, ours.level, theirs.level = before
 
 
 def test_away_from_a_terminal_entries_are_lines_of_json_with_their_time() -> None:
