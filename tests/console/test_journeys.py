@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import anyio
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 from tests.console.conftest import PHONE, Open
 
 from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
@@ -250,3 +250,20 @@ async def test_hostile_texts_become_no_element_and_no_request(open_page: Open) -
         links = await page.eval_on_selector_all(".log a", "all => all.map(a => a.protocol)")
         assert set(links) <= {"https:", "http:"}
         assert [url for url in requested if not url.startswith(server.url)] == []
+
+
+async def test_a_message_written_before_the_connection_is_open_is_sent_when_it_is(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply("Here I am."))) as server:
+        page = await open_page(server.url)
+        opens = anyio.Event()
+
+        async def connect(route: WebSocketRoute) -> None:
+            await opens.wait()
+            route.connect_to_server()
+
+        await page.route_web_socket("**/ws", connect)
+        await page.reload()
+        await say(page, "Anybody there?")
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+        opens.set()
+        await expect(page.get_by_text("Here I am.")).to_be_visible()

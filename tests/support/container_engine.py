@@ -220,7 +220,7 @@ class _Server(uvicorn.Server):
 async def open_fake_engine(folder: Path, *images: str) -> AsyncIterator[tuple[FakeEngine, str]]:
     """Yields the engine and the path of its socket."""
     engine, socket = FakeEngine(folder, frozenset(images)), str(folder / "engine.sock")
-    server = _Server(uvicorn.Config(engine, uds=socket, log_level="critical", lifespan="off"))
+    server = _Server(uvicorn.Config(engine, uds=socket, log_config=None, lifespan="off"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server._serve)
         with anyio.fail_after(10):

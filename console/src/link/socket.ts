@@ -40,6 +40,8 @@ let wanted = false;
 const resume = new Resume();
 const backlog = new Backlog();
 const pending = new Map<string, Pending>();
+/** Commands given while the connection was being opened. They are sent when it is open, and rejected when it is not opened. */
+const unsent: string[] = [];
 const listeners = new Set<Listener>();
 const openers = new Set<() => void>();
 
@@ -87,7 +89,7 @@ export function follow(sessionId: string, after: number): void {
 /** Sends a command and resolves with the data of its reply. Rejects with `CommandError`. */
 export function ask<T>(name: string, data: Record<string, unknown> = {}): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    if (socket === null || linkState.value !== "open") {
+    if (socket === null || (linkState.value !== "open" && linkState.value !== "connecting")) {
       reject(new CommandError("offline", "There is no connection to the server"));
       return;
     }
@@ -97,16 +99,16 @@ export function ask<T>(name: string, data: Record<string, unknown> = {}): Promis
       reject(new CommandError("request_timeout", "The server has not answered within 30 seconds"));
     }, COMMAND_DEADLINE_MS);
     pending.set(requestId, { resolve: resolve as (data: never) => void, reject, timer });
-    socket.send(
-      JSON.stringify({
-        type: `${name}_request`,
-        timestamp: Date.now(),
-        data: { ...data, requestId },
-        source: "command",
-        category: "request",
-        intent: "request",
-      }),
-    );
+    const frame = JSON.stringify({
+      type: `${name}_request`,
+      timestamp: Date.now(),
+      data: { ...data, requestId },
+      source: "command",
+      category: "request",
+      intent: "request",
+    });
+    if (linkState.value === "open") socket.send(frame);
+    else unsent.push(frame);
   });
 }
 
@@ -121,6 +123,7 @@ function open(): void {
     attempt = 0;
     linkState.value = "open";
     for (const subscription of resume.subscriptions()) opened.send(JSON.stringify(subscription));
+    for (const frame of unsent.splice(0)) opened.send(frame);
     for (const opener of openers) opener();
   };
   opened.onmessage = (message) => receive(String(message.data));
@@ -130,6 +133,7 @@ function open(): void {
 function closed(closedSocket: WebSocket, code: number, wasWelcome: boolean): void {
   if (closedSocket !== socket) return;
   socket = null;
+  unsent.length = 0;
   for (const [requestId, { reject, timer }] of pending) {
     clearTimeout(timer);
     pending.delete(requestId);

@@ -28,15 +28,16 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
   const chosen = useSignal<string | undefined>(undefined);
   useEffect(() => onOpen(() => void loadAgents()), []);
 
-  async function start(text: string): Promise<void> {
+  async function start(text: string): Promise<boolean> {
     try {
       const sessionId = await begin(chosen.value);
       const opened = new OpenConversation(sessionId);
       await opened.send(text);
       go(`/c/${sessionId}`);
+      return true;
     } catch (error) {
-      sessionStorage.setItem("avm.draft.new", text);
       toast(error instanceof Error ? error.message : String(error));
+      return false;
     }
   }
   function choose(agent: string): void {
@@ -58,7 +59,7 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
           ))}
         </ul>
       </div>
-      <Composer draftKey="new" busy={false} onSend={(text) => void start(text)} onStop={() => {}} onEditLast={() => {}} />
+      <Composer draftKey="new" busy={false} onSend={start} onStop={() => {}} onEditLast={() => {}} />
     </main>
   );
 }
@@ -85,7 +86,7 @@ function OpenChat({ sessionId, named, go }: Props & { sessionId: string }): JSX.
       <Composer
         draftKey={sessionId}
         busy={busy}
-        onSend={(text) => void open.send(text)}
+        onSend={(text) => open.send(text).then(() => true)}
         onStop={() => attempt(open.stopTurn())}
         onEditLast={() => (open.editing.value = lastQuestion(open.now.value)?.id)}
       />

@@ -1,12 +1,13 @@
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../ui/button.tsx";
 import { words } from "../words/index.ts";
 
 interface Props {
   draftKey: string;
   busy: boolean;
-  onSend: (text: string) => void;
+  /** Resolves to whether the message was taken over; one that was not is shown again. */
+  onSend: (text: string) => Promise<boolean>;
   onStop: () => void;
   /** The up key in an empty field. */
   onEditLast: () => void;
@@ -23,12 +24,17 @@ export function Composer({ draftKey, busy, onSend, onStop, onEditLast }: Props):
   const field = useRef<HTMLTextAreaElement>(null);
   const stored = `avm.draft.${draftKey}`;
 
-  useEffect(() => {
+  // Before the field is painted: what is typed at once must not be replaced by the stored draft.
+  useLayoutEffect(() => {
+    restore();
+    field.current?.focus();
+  }, [stored]);
+
+  function restore(): void {
     if (field.current === null) return;
     field.current.value = sessionStorage.getItem(stored) ?? "";
     grow();
-    field.current.focus();
-  }, [stored]);
+  }
 
   function grow(): void {
     const area = field.current;
@@ -43,7 +49,11 @@ export function Composer({ draftKey, busy, onSend, onStop, onEditLast }: Props):
     area.value = "";
     sessionStorage.removeItem(stored);
     grow();
-    onSend(text);
+    void onSend(text).then((taken) => {
+      if (taken || field.current === null || field.current.value !== "") return;
+      sessionStorage.setItem(stored, text);
+      restore();
+    });
   }
 
   function onKeyDown(event: KeyboardEvent): void {
