@@ -6,7 +6,10 @@ import { useLocation } from "preact-iso/router";
 import { linkState } from "./link/socket.ts";
 import { identity, signOut } from "./link/who.ts";
 import { Chat } from "./pages/chat.tsx";
+import { Forbidden, NotThere } from "./pages/not_there.tsx";
 import { SessionList } from "./pages/session_list.tsx";
+import { findPage, mayOpen, navigation } from "./routes.ts";
+import { withQuery } from "./state/data.ts";
 import { neighbour, watchSessions } from "./state/sessions.ts";
 import { changeTheme } from "./theme.ts";
 import { Icon } from "./ui/icons.tsx";
@@ -21,13 +24,17 @@ const Archive = lazy(() => import("./pages/archive.tsx"));
 const Palette = lazy(() => import("./pages/palette.tsx"));
 const KeyList = lazy(() => import("./pages/key_list.tsx"));
 
+/** Pages beside the list of conversations. */
+const LISTED = new Set(["/search", "/archive"]);
+
 /** The frame of all pages: rail, list, page. */
 export function Shell(): JSX.Element {
   const { path, url, query, route } = useLocation();
   const named = useNamedMessage(url);
   const overlay = useSignal<"palette" | "keys" | undefined>(undefined);
   const sessionId = /^\/c\/([\w-]+)$/.exec(path)?.[1];
-  const place = path === "/search" || path === "/archive" ? "page" : sessionId === undefined ? "home" : "chat";
+  const isChat = path === "/" || sessionId !== undefined;
+  const place = path === "/" ? "home" : isChat ? "chat" : LISTED.has(path) ? "page" : "area";
   useEffect(() => watchSessions(), []);
 
   useEffect(() => {
@@ -51,8 +58,8 @@ export function Shell(): JSX.Element {
   return (
     <div class={`shell at-${place}`}>
       <a class="skip" href="#page">{words.value.skip}</a>
-      <Rail path={path} onCommands={() => (overlay.value = "palette")} />
-      <SessionList open={sessionId} onNew={() => route("/")} />
+      <Rail path={path} tenant={query["tenant"]} onCommands={() => (overlay.value = "palette")} />
+      {place !== "area" && <SessionList open={sessionId} onNew={() => route("/")} />}
       <div class="page-holder" id="page" tabIndex={-1}>
         {linkState.value === "waiting" && <p class="banner" role="status">{words.value.offline}</p>}
         <ErrorBoundary>
@@ -60,8 +67,10 @@ export function Shell(): JSX.Element {
             <Search query={query["q"] ?? ""} go={route} />
           ) : path === "/archive" ? (
             <Archive />
-          ) : (
+          ) : isChat ? (
             <Chat sessionId={sessionId} named={named} go={route} />
+          ) : (
+            <AreaPage path={path} query={query} go={route} />
           )}
         </ErrorBoundary>
       </div>
@@ -76,6 +85,15 @@ export function Shell(): JSX.Element {
   );
 }
 
+/** The page of an address outside the conversations, if the user may open it. */
+function AreaPage({ path, query, go }: { path: string; query: Record<string, string>; go: (path: string, replace?: boolean) => void }): JSX.Element {
+  const found = findPage(path);
+  if (found === undefined) return <NotThere />;
+  const { route, params, page: Drawn } = found;
+  if (!mayOpen(route)) return <Forbidden title={words.value.pages[route.name]} needs={route.needs ?? []} />;
+  return <Drawn key={route.path} params={params} query={query} go={go} />;
+}
+
 /** The message that the part of the address after # names. */
 function useNamedMessage(url: string): string {
   const [named, setNamed] = useState(location.hash.slice(1));
@@ -88,7 +106,7 @@ function useNamedMessage(url: string): string {
   return named === "page" ? "" : named;
 }
 
-function Rail({ path, onCommands }: { path: string; onCommands: () => void }): JSX.Element {
+function Rail({ path, tenant, onCommands }: { path: string; tenant: string | undefined; onCommands: () => void }): JSX.Element {
   const [isListing, list] = useState(false);
   const other = language.value === "zh" ? "en" : "zh";
   const isAt = (here: boolean) => (here ? "page" : undefined);
@@ -101,6 +119,18 @@ function Rail({ path, onCommands }: { path: string; onCommands: () => void }): J
       <a href="/search" class="btn-icon" aria-label={words.value.search} title={words.value.search} aria-current={isAt(path === "/search")}>
         <Icon name="search" />
       </a>
+      {navigation().map(({ path: start, name, icon, area }) => (
+        <a
+          key={start}
+          href={withQuery(start, { tenant })}
+          class={`btn-icon ${area === "me" ? "" : "only-wide"}`}
+          aria-label={words.value.pages[name]}
+          title={words.value.pages[name]}
+          aria-current={isAt(findPage(path)?.route.area === area)}
+        >
+          <Icon name={icon!} />
+        </a>
+      ))}
       <IconButton icon="command" label={words.value.commands} onClick={onCommands} />
       <span class="rail-space" />
       <button type="button" class="btn-quiet" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => void setLanguage(other)}>

@@ -1,11 +1,12 @@
 import gzip
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentvm.server.console import HEADERS, NOT_BUILT, PAGES, console_routes, load_files
+from agentvm.server.console import AREAS, HEADERS, NOT_BUILT, PAGES, console_routes, load_files
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 from agentvm.server.router import Router
 
@@ -32,7 +33,7 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [page.replace("{session}", "sess_1") for page in PAGES])
+@pytest.mark.parametrize("page", [page.replace("{session}", "sess_1").replace("{page:path}", "a/b") for page in PAGES])
 async def test_every_page_is_the_same_document_under_a_strict_policy(built: Path, page: str) -> None:
     response = await get(built, page)
     assert (response.status, response.media_type) == (200, "text/html")
@@ -73,3 +74,10 @@ async def test_a_server_without_a_built_console_says_how_to_build_it(tmp_path: P
     response = await get(tmp_path, "/")
     assert (response.status, response.content) == (200, NOT_BUILT.encode())
     assert load_files(tmp_path) == {}
+
+
+def test_every_address_of_the_script_is_served() -> None:
+    table = "".join(
+        path.read_text(encoding="utf-8") for path in (Path(__file__).parents[2] / "console/src/routes").glob("*.ts")
+    )
+    assert {address.split("/")[1] for address in re.findall(r'path: "([^"]+)"', table)} <= set(AREAS)

@@ -26,8 +26,8 @@ interface Failure {
 const DEADLINE_MS = 30_000;
 
 /** Asks with the cookie of the session, which the browser adds. */
-export async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
+export async function request<T>(method: string, path: string, body?: unknown, extra: Readonly<Record<string, string>> = {}): Promise<T> {
+  const headers: Record<string, string> = body === undefined ? { ...extra } : { "Content-Type": "application/json", ...extra };
   let response: Response;
   try {
     response = await fetch(path, {

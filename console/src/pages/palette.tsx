@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { identity, signOut } from "../link/who.ts";
+import { mayOpen, routes } from "../routes.ts";
 import { type Line, linesOf, stepped } from "../state/palette.ts";
 import { sessions } from "../state/sessions.ts";
 import { changeTheme } from "../theme.ts";
@@ -92,6 +93,9 @@ function commandsOf({ go, onKeys }: Props): Command[] {
     command("new", "plus", words.value.newChat, () => go("/")),
     command("search", "search", words.value.search, () => go("/search")),
     command("archive", "archive", words.value.archived, () => go("/archive")),
+    ...routes
+      .filter((route) => !route.path.includes(":") && mayOpen(route))
+      .map((route) => command(route.path, route.icon ?? "list", words.value.pages[route.name], () => go(route.path))),
     command("language", "list", words.value.language, () => void setLanguage(other)),
     command("theme", "theme", words.value.theme, changeTheme),
     command("keys", "keys", words.value.keys, onKeys),

@@ -16,7 +16,18 @@ from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
 from agentvm.server.router import HttpRoute
 
 DIRECTORY: Final = Path(__file__).parent / "_console"
-PAGES: Final = ("/", "/c/{session}", "/search", "/archive")
+AREAS: Final = (
+    *("agents", "resources", "tools", "files", "activity", "usage", "wallet"),
+    *("tenants", "people", "settings", "me", "diagnose", "login", "invitations"),
+)
+"""The first words of addresses outside the conversations. The script knows the rest, and says what is not there."""
+PAGES: Final = (
+    "/",
+    "/c/{session}",
+    "/search",
+    "/archive",
+    *(f"/{area}{rest}" for area in AREAS for rest in ("", "/{page:path}")),
+)
 """Addresses that the script knows."""
 ASSETS: Final = "/assets/{file}"
 ICON: Final = "/icon.svg"

@@ -1,0 +1,47 @@
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { useLocation } from "preact-iso/router";
+import { findPage, tabsOf } from "../routes.ts";
+import { withQuery } from "../state/data.ts";
+import { words } from "../words/index.ts";
+
+interface Props {
+  title: string;
+  /** What can be done with the whole page, beside its title. */
+  tools?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+/** The frame of a page: its title, the pages beside it, its content. The title takes the focus after a navigation. */
+export function Page({ title, tools, children }: Props): JSX.Element {
+  const { path, query } = useLocation();
+  const heading = useRef<HTMLHeadingElement>(null);
+  const tabs = tabsOf(findPage(path)?.route.area ?? "me");
+  useEffect(() => {
+    document.title = `${title} · AgentVM`;
+    return () => (document.title = "AgentVM");
+  }, [title]);
+  useEffect(() => {
+    const active = document.activeElement;
+    if (active !== document.body && active?.closest("main") !== null) return;
+    heading.current?.focus();
+  }, [path]);
+  return (
+    <main class="main page">
+      <header class="page-head">
+        <h1 ref={heading} tabIndex={-1} dir="auto">{title}</h1>
+        {tools}
+      </header>
+      {tabs.length > 1 && (
+        <nav class="tabs" aria-label={title}>
+          {tabs.map((tab) => (
+            <a key={tab.path} href={withQuery(tab.path, { tenant: query["tenant"] })} aria-current={tab.path === path ? "page" : undefined}>
+              {words.value.pages[tab.name]}
+            </a>
+          ))}
+        </nav>
+      )}
+      {children}
+    </main>
+  );
+}

@@ -1,0 +1,3 @@
+import type { ActivityWords } from "./en.ts";
+
+export const zh: ActivityWords = {};

@@ -1,0 +1,3 @@
+export const en = {};
+
+export type PeopleWords = typeof en;

@@ -1,0 +1,3 @@
+import type { PeopleWords } from "./en.ts";
+
+export const zh: PeopleWords = {};
