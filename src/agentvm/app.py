@@ -181,7 +181,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.monitor.sampler.run, vm.tiers.run):
+    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run):
         tasks.start_soon(task)
     # These change sessions, so the turns that may be left in them must be known.
     for later in (vm.collect, eraser.run, partial(background.run, vm.runtime.tell)):

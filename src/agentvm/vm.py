@@ -74,11 +74,11 @@ GRACE_MS = 3_600_000
 ATTACHMENT_GRACE_MS = 24 * 3_600_000
 """An uploaded file is kept this long without a message that refers to it."""
 
-REFUSED_MS = 60_000
-"""A refusal of the same actor and action is entered in the audit log once in this time, or it could fill the disk."""
+RECENT_ENTRIES_MS = 60_000
+"""A refusal, or the reading of the same content, is entered once in this time for each actor, or it could fill the disk."""
 TEXT_ANSWERS_MAX = 10_000
 """Messages that were answers and are recognised when they are sent again."""
-REFUSED_MAX = 10_000
+RECENT_ENTRIES_MAX = 10_000
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
@@ -166,8 +166,10 @@ class AgentVM:
     budget: ByteBudget = field(default_factory=ByteBudget)
     """The bytes that are on their way to and from all peers."""
     imports: ImportQueue = field(default_factory=ImportQueue)
-    refused: Cache[tuple[TenantId, str, str], bool] = field(default_factory=lambda: Cache(REFUSED_MAX, age_ms=REFUSED_MS))
-    """Recent entries of refusals in the audit log, by tenant, actor and action."""
+    recent_entries: Cache[tuple[TenantId, str, str], bool] = field(
+        default_factory=lambda: Cache(RECENT_ENTRIES_MAX, age_ms=RECENT_ENTRIES_MS)
+    )
+    """Recent entries of refusals and of reading in the audit log, by tenant, actor and action."""
     text_answers: Cache[tuple[TenantId, SessionId, str], TurnId] = field(default_factory=lambda: Cache(TEXT_ANSWERS_MAX))
     """The turns that messages have answered, by the sender's own names for them."""
     exporting: ByteBudget = field(default_factory=export_budget)

@@ -47,3 +47,15 @@ def test_a_quantile_is_never_beyond_the_bounds_of_the_true_one(durations: list[i
     place = bisect_left(bounds, true, 1)
     shown = (found.quantile(part) or 0.0) * 1_000
     assert max(bounds[place - 1], min(durations)) - 1 <= shown <= min(bounds[place], max(durations)) + 1
+
+
+def test_a_window_holds_what_came_after() -> None:
+    durations = Histogram(QUICK_BOUNDS_MS)
+    durations.observe_ms(1)
+    earlier = durations.counts
+    assert durations.after(earlier).count == 0
+    assert durations.after(()).count == 1
+    durations.observe_ms(400)
+    window = durations.after(earlier)
+    assert window.count == 1
+    assert window.quantile(0.5) == 325

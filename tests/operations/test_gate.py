@@ -49,3 +49,26 @@ async def test_an_operation_waits_until_the_turns_of_the_previous_run_are_known(
             with anyio.fail_after(10):
                 await done.wait()
         assert world.vm.hindrance is None
+
+
+async def test_an_operator_who_reads_messages_of_a_tenant_is_in_its_audit_log_with_the_reason() -> None:
+    async with open_world() as world:
+        session_id = await world.say(world.acme, "hello")
+        path = f"/v1/sessions/{session_id}/messages?tenant=acme"
+        reason = "&reason=%E7%94%A8%E6%88%B7%E6%8A%95%E8%AF%89%2012"
+        for _ in range(3):
+            assert (await world.ask("GET", f"{path}{reason}")).status == 200
+        entry = ("message.read", f"{session_id}: 用户投诉 12", "ok")
+        # Pages of the same content are one entry.
+        assert await world.audit(world.acme.tenant_id) == [entry]
+        world.clock.now += 60_000
+        assert (await world.ask("GET", path)).status == 200
+        assert await world.audit(world.acme.tenant_id) == [("message.read", session_id, "ok"), entry]
+        assert (await world.ask("GET", f"/v1/sessions/search?q=hello&tenant=acme{reason}")).status == 200
+        assert (await world.audit(world.acme.tenant_id))[0][1] == "session.search: 用户投诉 12"
+        assert (await world.ask("GET", f"{path}&reason={'x' * 151}")).code == "invalid_input"
+        # Without another tenant there is nothing to account for.
+        assert (await world.ask("GET", f"/v1/sessions/{session_id}/messages", key=world.acme.admin)).status == 200
+        assert (await world.ask("GET", "/v1/sessions")).status == 200
+        assert len(await world.audit(world.acme.tenant_id)) == 4
+        assert await world.audit() == []

@@ -147,3 +147,19 @@ async def test_a_full_disk_is_told_and_the_server_is_not_ready() -> None:
         assert (ready.status, ready.body) == (503, {"status": "no space left on the disk"})
         assert (await world.ask("GET", "/v1/status")).body["status"] == "fail"
         assert (await world.ask("GET", "/health", key="")).body == {"status": "ok", "version": VERSION}
+
+
+async def test_the_course_of_the_metrics_is_for_the_operator() -> None:
+    async with open_world() as world:
+        started = world.clock()
+        await talk(world, world.acme.tenant_id, "alice", "one", "two")
+        world.clock.now += 60_000
+        world.vm.monitor.series.take()
+        told: Any = (await world.ask("GET", "/v1/metrics/series")).body
+        assert (told["since"], told["intervalSeconds"], told["at"]) == (started, 60, [world.clock()])
+        assert told["columns"]["turnsCompleted"] == [2]
+        assert told["columns"]["modelCalls"] == [2]
+        later: Any = (await world.ask("GET", f"/v1/metrics/series?since={world.clock() + 1}")).body
+        assert (later["at"], later["columns"]["turnsCompleted"]) == ([], [])
+        assert (await world.ask("GET", "/v1/metrics/series", key=world.acme.admin)).status == 403
+        assert (await world.ask("GET", "/v1/metrics/series?since=x")).code == "invalid_input"

@@ -40,6 +40,19 @@ class Histogram:
     def count(self) -> int:
         return sum(self._counts)
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The counts of the buckets."""
+        return tuple(self._counts)
+
+    def after(self, counts: Sequence[int]) -> "Histogram":
+        """Returns the durations since the buckets had these counts, without their sum. No counts: all durations."""
+        window = Histogram([bound // 1_000 for bound in self._bounds])
+        earlier = counts or [0] * len(self._counts)
+        window._counts = [count - before for count, before in zip(self._counts, earlier, strict=True)]
+        window._least, window._most = self._least, self._most
+        return window
+
     def cumulated(self) -> Iterator[tuple[str, int]]:
         """Yields the bounds in seconds, as Prometheus writes them, and the counts of durations up to each."""
         so_far = 0

@@ -14,6 +14,7 @@ from agentvm.observability.metrics import Known, Metrics
 from agentvm.observability.process import free_bytes
 from agentvm.observability.report import ServerMetrics, server_report
 from agentvm.observability.sampler import Sampler
+from agentvm.observability.series import SeriesRecorder
 from agentvm.observability.status import Status, judge
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.sql.store import Store
@@ -33,6 +34,7 @@ class Monitor:
         path = None if database is None else database.expanduser().absolute()
         self.metrics = Metrics(clock, known, tools)
         self.sampler = Sampler(lambda: None if path is None else free_bytes(path.parent))
+        self.series = SeriesRecorder(self.metrics, self.gauges, clock)
         self._clock = clock
         self._database = path
         self._instruments: Instruments | None = None

@@ -133,6 +133,7 @@ class AttachmentDownload(Request[None]):
     "attachment.download",
     needs=READ,
     http=Http("GET", _ONE, head=True, media_type="*/*", statuses=(200, 304)),
+    discloses=True,
     raises=(ContainerForbidden, AttachmentNotFound),
 )
 async def download(context: Context, request: AttachmentDownload) -> HttpReply[AsyncIterator[bytes] | None]:

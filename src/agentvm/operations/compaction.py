@@ -52,6 +52,7 @@ class SessionSummaries(Request[SessionSummariesReply]):
     needs="sessions:read",
     command=True,
     http=Http("GET", f"{_ONE}/summaries", items="summaries", names=(None, "SummaryPage")),
+    discloses=True,
     raises=(SessionNotFound,),
 )
 async def summaries(context: Context, request: SessionSummaries) -> SessionSummariesReply:

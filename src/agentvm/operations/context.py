@@ -50,6 +50,8 @@ class HttpDetails:
     """Whether the client uses https, as far as the server or a trusted proxy knows."""
     names_tenant: bool = False
     """Whether the tenant was named with `?tenant=`."""
+    reason: str | None = None
+    """The operator's reason to read another tenant's content, from `?reason=`."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -82,6 +82,7 @@ class FileDownload(Request[None]):
     "file.download",
     needs=READ,
     http=Http("GET", _ONE, head=True, media_type="*/*", statuses=(200, 304)),
+    discloses=True,
     raises=(SessionNotFound, FileMissing, FilePathInvalid),
 )
 async def download(context: Context, request: FileDownload) -> HttpReply[AsyncIterator[bytes] | None]:

@@ -16,6 +16,8 @@ from agentvm.protocol.requests import Request
 
 logger = get_logger(__name__)
 
+DISCLOSED = "message.read"
+"""The action of an operator who reads content of another tenant."""
 AUDIT_SECONDS = 10.0
 """A request that is being cancelled waits this long for its entry in the audit log."""
 OPEN = (
@@ -66,6 +68,19 @@ async def audited(operation: Operation, context: Context) -> AsyncIterator[Outco
     finally:
         if operation.audit is not None and not context.is_dry_run:
             await enter(operation.audit, context, outcome.result)
+        elif operation.discloses and context.tenant_id != context.principal.tenant_id:
+            await _enter_reading(operation, context, outcome.result)
+
+
+async def _enter_reading(operation: Operation, context: Context, result: str) -> None:
+    """Enters that an operator has read content of another tenant, with the reason; once a minute for the same content."""
+    context.target = ": ".join(filter(None, (context.target or operation.name, context.http.reason)))
+    reading, now = (context.tenant_id, context.principal.actor, f"{DISCLOSED} {context.target}"), context.vm.clock()
+    if result == "ok" and context.vm.recent_entries.get(reading, now):
+        return
+    await enter(DISCLOSED, context, result)
+    if result == "ok":
+        context.vm.recent_entries.put(reading, True, now)
 
 
 async def enter(action: str, context: Context, result: str) -> None:
@@ -73,9 +88,9 @@ async def enter(action: str, context: Context, result: str) -> None:
     principal, now = context.principal, context.vm.clock()
     if result != "ok":
         refusal = (principal.tenant_id, principal.actor, action)
-        if context.vm.refused.get(refusal, now):
+        if context.vm.recent_entries.get(refusal, now):
             return
-        context.vm.refused.put(refusal, True, now)
+        context.vm.recent_entries.put(refusal, True, now)
     entry = AuditEntry(
         at=now,
         tenant_id=context.tenant_id,

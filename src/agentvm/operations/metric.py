@@ -11,10 +11,13 @@ from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.principal import Principal
 from agentvm.observability.report import ServerMetrics, TenantMetrics
+from agentvm.observability.series import MetricSeries
 from agentvm.observability.status import Status
 from agentvm.operations.accept import preferred
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
+from agentvm.operations.times import to_ms
+from agentvm.protocol.requests import Request
 
 operation = OperationGroup("metrics")
 
@@ -51,6 +54,23 @@ async def status(context: Context, request: Empty) -> Status:
     """
     addresses = context.principal.may("system:admin")
     return context.vm.monitor.status(context.vm.config.limits.disk_free, addresses=addresses)
+
+
+class MetricsSeries(Request[MetricSeries]):
+    """Without `since`, all that is kept: 24 hours."""
+
+    since: str | None = None
+
+
+@operation("metric.series", needs=READ, across=False, http=Http("GET", "/v1/metrics/series"))
+async def series(context: Context, request: MetricsSeries) -> MetricSeries:
+    """Show the course of the metrics: one sample a minute, of the last 24 hours.
+
+    Of the whole server, for its operator. In memory: a restart begins a new series.
+    """
+    if not is_operator(context.principal):
+        raise AccessDenied("The series cover the whole server and are for its operator; /v1/metrics has your own numbers")
+    return context.vm.monitor.series.read(to_ms(request.since, "since"))
 
 
 def is_operator(principal: Principal) -> bool:

@@ -105,6 +105,8 @@ class Operation:
     """Whether the operator may name another tenant with `?tenant=`."""
     audit: str | None = None
     """The action in the audit log."""
+    discloses: bool = False
+    """Whether it shows the content of conversations. An operator who reads those of another tenant is in its audit log."""
     grants: bool = False
     """Whether it grants rights, which nobody may while authentication is off: they would be valid once it is on."""
     raises: tuple[type[AgentVMError], ...] = ()
@@ -128,6 +130,7 @@ class Options(TypedDict, total=False):
     own: bool
     across: bool
     audit: str
+    discloses: bool
     grants: bool
     raises: tuple[type[AgentVMError], ...]
 

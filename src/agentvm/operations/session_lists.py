@@ -76,6 +76,7 @@ class SessionBrowse(Request[SessionBrowseReply]):
     needs=READ,
     command=True,
     http=Http("GET", "/v1/sessions", id="sessions_list_all", items="sessions", names=(None, "SessionsPage")),
+    discloses=True,
     raises=(ContainerForbidden,),
 )
 async def browse(context: Context, request: SessionBrowse) -> SessionBrowseReply:
@@ -126,6 +127,7 @@ class SessionSearch(Request[SessionSearchReply]):
     needs=READ,
     command=True,
     http=Http("GET", "/v1/sessions/search", items="found", names=(None, "FoundPage")),
+    discloses=True,
     raises=(ContainerForbidden,),
 )
 async def search(context: Context, request: SessionSearch) -> SessionSearchReply:
@@ -176,6 +178,7 @@ class SessionHistory(Request[SessionHistoryReply]):
     needs=READ,
     command=True,
     http=Http("GET", f"{_ONE}/messages", id="sessions_messages", items="messages", names=(None, "MessagesPage")),
+    discloses=True,
     raises=(SessionNotFound,),
 )
 async def history(context: Context, request: SessionHistory) -> SessionHistoryReply:

@@ -133,7 +133,7 @@ class TurnEvents(PageRequest):
     limit: Limit = 1_000
 
 
-@operation("turn.events", needs=READ, http=Http("GET", f"{_ONE}/events", id="turns_events"))
+@operation("turn.events", needs=READ, discloses=True, http=Http("GET", f"{_ONE}/events", id="turns_events"))
 async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw]:
     """List the events of a turn.
 

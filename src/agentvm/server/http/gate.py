@@ -22,6 +22,7 @@ from agentvm.operations.context import Context, HttpDetails
 from agentvm.operations.gate import Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
+from agentvm.operations.numbers import check_text
 from agentvm.server import paths
 from agentvm.server.credentials import SEND_ONCE, bearer, is_cookie, of_headers
 from agentvm.server.errors import request_id_of
@@ -36,6 +37,8 @@ from agentvm.tenants.authentication import REFUSED
 from agentvm.vm import AgentVM
 
 PARAMETERS_MAX = 50
+REASON_CHARACTERS_MAX = 150
+"""A reason and the id that it is about fit into an entry of the audit log."""
 ENDLESS = "endless"
 """In the state of a request whose response has no end."""
 
@@ -135,6 +138,8 @@ class HttpGate:
             tenant = await self.vm.tenancy.find_tenant(context.principal, name)
             context.workspace, context.http.names_tenant = self.vm.workspace(context.principal, tenant.tenant_id), True
             also_concerning(tenant_id=tenant.tenant_id)
+            if face.operation.discloses and (reason := parameters.pop("reason", None)) is not None:
+                context.http.reason = check_text(reason, "reason", max_length=REASON_CHARACTERS_MAX)
         query = _decode(parameters, face.query)
         if not face.has_body:
             return await face.operation.function(context, face.request(path, query, None))

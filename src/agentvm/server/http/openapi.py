@@ -175,6 +175,9 @@ def _parameters(face: HttpFace, schemas: _Schemas) -> Iterator[Json]:
     if face.operation.across:
         about = "Tenant (id or slug). Operators only; default: your own."
         yield {"name": "tenant", "in": "query", "required": False, "description": about, "schema": {"type": "string"}}
+        if face.operation.discloses:
+            about = "With `tenant`: why an operator reads it. It is entered in the audit log of that tenant."
+            yield {"name": "reason", "in": "query", "required": False, "description": about, "schema": {"type": "string"}}
     if 304 in face.statuses:
         yield {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
     if PreconditionFailed in face.operation.raises:
