@@ -123,7 +123,9 @@ class Peer:
         """Subscribes before the answer leaves, so that clients which never subscribe hear their own turns."""
         return self.listen(session.container_id, session.session_id)
 
-    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> tuple[SessionId, ...]:
+    def listen(
+        self, container_id: ContainerId, session_id: SessionId, after: int | None = None, deltas: bool | None = None
+    ) -> tuple[SessionId, ...]:
         """Subscribes to the session; returns the sessions that the peer hears, which is none without the permission.
 
         Many commands subscribe, and few of them need the permission to read what is said. So it is looked at here, where
@@ -132,7 +134,7 @@ class Peer:
         self.join(container_id)
         if not self.principal.may(LISTEN_PERMISSION):
             return ()
-        self.vm.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
+        self.vm.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after, deltas)
         return (session_id,)
 
     def outbox(self, channel: Channel | None = None) -> OutboxReader:

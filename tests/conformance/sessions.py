@@ -64,6 +64,8 @@ async def check_a_session_tells_what_was_done_with_it(store: Store) -> None:
     found = await sessions.get(SessionId("f"))
     assert found is not None
     assert found.session == structs.replace(session("f"), forked_from=forked)
+    assert await names(mine(store), forked_from=SESSION) == ["f"]
+    assert await names(mine(store), forked_from=SessionId("f")) == []
     assert (found.unread, found.cursor) == (0, None)
     kept = await sessions.keep(SessionId("f"), pinned=True, archived=True, now=5)
     assert kept is not None
@@ -159,6 +161,8 @@ async def check_a_deleted_session_is_out_of_sight_until_it_is_restored(store: St
     assert deleted.deleted_at == 20
     assert await sessions.delete(wanted, 21) is None
     assert await names(sessions, archived=None) == [SESSION]
+    assert await names(sessions, archived=None, deleted_after=19) == ["a"]
+    assert await names(sessions, archived=None, deleted_after=20) == []
     assert await sessions.get(wanted) is None
     assert await sessions.messages(wanted, MessageQuery()) is None
     assert await home.get_session(wanted) is None

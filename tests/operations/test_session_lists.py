@@ -47,6 +47,22 @@ async def test_a_session_is_renamed_pinned_archived_and_marked() -> None:
         assert (await world.audit(world.acme.tenant_id))[1][0] == "session.change"
 
 
+async def test_deleted_sessions_and_forks_are_listed() -> None:
+    async with open_world() as world:
+        session_id = await world.say(world.acme, "one", "two")
+        path = f"/v1/sessions/{session_id}"
+        first, _ = (await world.ask("GET", f"{path}/messages", key=world.acme.admin)).items
+        fork = (await world.ask("POST", f"{path}/fork", {"messageId": first["id"]}, key=world.acme.admin)).body
+        forks = await world.ask("GET", f"/v1/sessions?forkedFrom={session_id}&archived=all", key=world.acme.admin)
+        assert [(one["sessionId"], one["forkedFrom"]["messageId"]) for one in forks.items] == [(fork["sessionId"], first["id"])]
+        until = (await world.ask("DELETE", path, key=world.acme.admin)).body["restorableUntil"]
+        (deleted,) = (await world.ask("GET", "/v1/sessions?deleted=true", key=world.acme.admin)).items
+        assert (deleted["sessionId"], deleted["restorableUntil"]) == (session_id, until)
+        assert (await world.ask("GET", "/v1/sessions?deleted=true", key=world.acme.user)).items == []
+        await world.ask("POST", f"{path}/restore", key=world.acme.admin)
+        assert (await world.ask("GET", "/v1/sessions?deleted=true", key=world.acme.admin)).items == []
+
+
 async def test_a_search_finds_titles_of_what_the_asker_reaches() -> None:
     async with open_world() as world:
         session_id = await world.say(world.acme, "hello")

@@ -20,11 +20,13 @@ from agentvm.protocol.connection import (
     CommandRefused,
     ConnectionState,
     Dropped,
+    FollowReceived,
     NoiseReceived,
     PeerConnection,
     Received,
     RpcReceived,
     SubscribeReceived,
+    UnsubscribeReceived,
 )
 from agentvm.protocol.rpc import refuse_rpc
 
@@ -208,6 +210,26 @@ def test_subscribe_and_auth_are_read() -> None:
         {"Authorization": "Bearer t"}
     )
     assert connection.receive('{"type":"auth"}') == AuthReceived({})
+
+
+@pytest.mark.parametrize(
+    ("frame", "received"),
+    [
+        ({"type": "subscribe", "sessionId": "s", "deltas": False}, SubscribeReceived(SessionId("s"), None, False)),
+        ({"type": "subscribe", "containerId": "c", "deltas": False}, FollowReceived("c", deltas=False)),
+        ({"type": "subscribe", "containerId": "c"}, FollowReceived("c")),
+        ({"type": "unsubscribe", "sessionId": "s"}, UnsubscribeReceived(session_id=SessionId("s"))),
+        ({"type": "unsubscribe", "containerId": "c"}, UnsubscribeReceived(container_id="c")),
+        ({"type": "unsubscribe"}, Dropped()),
+    ],
+)
+def test_what_a_client_hears_is_chosen_by_session_and_container(frame: object, received: Received) -> None:
+    assert PeerConnection("c", CODEC).receive(json.dumps(frame)) == received
+
+
+def test_deltas_are_asked_for_or_not() -> None:
+    received = PeerConnection("c", CODEC).receive('{"type":"subscribe","sessionId":"s","deltas":1}')
+    assert isinstance(received, NoiseReceived)
 
 
 def test_frames_go_bare_until_the_probe_is_acknowledged_then_wrapped() -> None:

@@ -1,14 +1,14 @@
 from tests.runtime.dialects import Counted
 
 from agentvm.events.base import Event, EventData, EventScope
-from agentvm.events.lifecycle import ContainerCreated
+from agentvm.events.lifecycle import ContainerCreated, Interrupted
 from agentvm.events.message import SilentMessageEvent
 from agentvm.events.stream import TextContentBlockStop, TextDelta
-from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
+from agentvm.model.ids import AgentId, ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import AssistantMessage
 from agentvm.model.principal import Principal
 from agentvm.protocol.dialect_v1 import encode_event
-from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS, Broadcaster
+from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS, Broadcaster, Follow
 from agentvm.runtime.channel import GOING_AWAY, MAX_FRAMES, TOO_SLOW, Channel, Encode
 
 A, B = TenantId("a"), TenantId("b")
@@ -265,3 +265,39 @@ def test_what_a_channel_hears_and_how_far_can_be_asked() -> None:
     broadcaster.detach(channel)
     assert broadcaster.subscriptions(channel) == ()
     assert broadcaster.subscription(channel, S1) is None
+
+
+def test_without_deltas_whole_messages_are_told_and_the_place_is_kept() -> None:
+    broadcaster = Broadcaster()
+    lists, reads = attach(broadcaster), attach(broadcaster)
+    broadcaster.follow(lists, C1, Follow.MESSAGES)
+    # A command that would follow all of it changes nothing for a channel that follows it already.
+    broadcaster.join(lists, C1, follow=True)
+    broadcaster.subscribe(reads, C1, S1, deltas=True)
+    whole = Interrupted(agent_id=AgentId("a"), container_id=C1)
+    events = [in_session(seq=1), in_session(seq=2, data=whole), in_session(seq=3)]
+    broadcaster.tell(events)
+    assert [heard(channel) for channel in (lists, reads)] == [1, 3]
+    subscription = broadcaster.subscription(lists, S1)
+    assert subscription is not None
+    assert (subscription.cursor, lists.lagging) == (3, {})
+    broadcaster.subscribe(lists, C1, S1)
+    assert not subscription.deltas
+    broadcaster.subscribe(lists, C1, S1, deltas=True)
+    broadcaster.tell([in_session(seq=4)])
+    assert heard(lists) == 1
+
+
+def test_a_channel_that_unsubscribes_hears_no_more_and_leaves_nothing() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, C1, S1, after=5)
+    broadcaster.unsubscribe(channel, S1)
+    broadcaster.unsubscribe(channel, S2)
+    broadcaster.tell((in_session(),))
+    assert (heard(channel), channel.lagging, broadcaster.is_heard(A, S1)) == (0, {}, False)
+    broadcaster.follow(channel, C1, Follow.MESSAGES)
+    broadcaster.tell((in_session(seq=1),))
+    broadcaster.subscribe(channel, C1, S2, deltas=True)
+    broadcaster.follow(channel, C1, Follow.NONE)
+    assert [one.session_id for one in broadcaster.subscriptions(channel)] == [S2]

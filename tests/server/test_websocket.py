@@ -170,3 +170,35 @@ async def test_whoever_is_being_closed_is_no_longer_obeyed() -> None:
             await anyio.wait_all_tasks_blocked()
             await socket.leave()
         assert await vm.tenancy.store.tenant(DEFAULT_TENANT).list_containers() == (ContainerId("before"),)
+
+
+async def test_a_list_is_told_of_messages_and_a_reader_also_of_deltas() -> None:
+    gate = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [*reply("one ")[:3], Pause(gate), *reply("two ")[2:]])
+    async with (
+        open_listener(driver=driver) as (_, listener),
+        open_socket(listener.app) as lists,
+        open_socket(listener.app) as sends,
+    ):
+        await lists.send({"type": "subscribe", "containerId": "c1", "deltas": False})
+        await lists.ask("container_list")
+        image = (await sends.ask("image_create", containerId="c1"))["record"]
+        sent = await sends.ask("message_send", imageId=image["imageId"], content="Hi")
+        await sends.read("text_delta")
+        page = await lists.ask("session_history", sessionId=image["sessionId"], follow=True)
+        assert [one["content"] for one in page["messages"]] == ["Hi"]
+        before = [message.get("text", "") for message in lists.received]
+        assert not any('"text_delta"' in text for text in before)
+        assert any('"turn_request"' in text for text in before)
+        # The running turn is told again from its beginning, deltas included, behind the reply.
+        assert (await lists.read("turn_request"))["data"]["turnId"] == sent["turnId"]
+        assert (await lists.read("text_delta"))["data"]["text"] == "one "
+        await lists.send({"type": "unsubscribe", "sessionId": image["sessionId"]})
+        await lists.ask("container_list")
+        count = len(lists.received)
+        gate.set()
+        await lists.read("turn_response")
+        after = [message.get("text", "") for message in lists.received[count:]]
+        assert not any('"text_delta"' in text for text in after)
+        for socket in (lists, sends):
+            await socket.leave()

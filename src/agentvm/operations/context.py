@@ -69,7 +69,7 @@ class Context:
     """The object of the audit log's entry; an operation that creates something sets it."""
     is_dry_run: bool = False
     """Set by an operation that wrote nothing: then there is no entry of the audit log."""
-    after: list[Callable[[], None]] = field(default_factory=list)
+    after: list[Callable[[], object]] = field(default_factory=list)
     """Run once the reply is on its way: a turn starts only after its sender was answered."""
     _room: RequestReservation | None = None
 
@@ -193,9 +193,11 @@ class Context:
         """Subscribes the peer before the reply leaves, so that clients which never subscribe hear their own turns."""
         return self.listen(session.container_id, session.session_id)
 
-    def listen(self, container_id: ContainerId, session_id: SessionId) -> tuple[SessionId, ...]:
+    def listen(
+        self, container_id: ContainerId, session_id: SessionId, after: int | None = None, deltas: bool | None = None
+    ) -> tuple[SessionId, ...]:
         """Subscribes the peer, if there is one; returns the sessions that it hears."""
-        return () if self.peer is None else self.peer.listen(container_id, session_id)
+        return () if self.peer is None else self.peer.listen(container_id, session_id, after, deltas)
 
 
 def context_of(peer: Peer, request_id: str = "") -> Context:

@@ -55,8 +55,9 @@ class SessionBrowseReply(Reply):
 class SessionBrowse(Request[SessionBrowseReply]):
     """Every field narrows the list. `archived` is false by default; `all` returns both.
 
-    `since` and `until` bound the time of the last message. `device` counts unread answers for that device. `cursor` is the
-    `nextCursor` of the previous page.
+    `since` and `until` bound the time of the last message. `forkedFrom` lists the forks of a session, each with the message it
+    branches off at. `deleted` lists sessions that can be restored in place of the others, archived or not. `device` counts
+    unread answers for that device. `cursor` is the `nextCursor` of the previous page.
     """
 
     container_id: str | None = None
@@ -66,6 +67,8 @@ class SessionBrowse(Request[SessionBrowseReply]):
     since: Moment | None = None
     until: Moment | None = None
     title: str | None = None
+    forked_from: SessionId | None = None
+    deleted: bool = False
     device: str | None = None
     cursor: str | None = None
     limit: Limit = 50
@@ -85,9 +88,16 @@ async def browse(context: Context, request: SessionBrowse) -> SessionBrowseReply
     Of one container, or of every container that you may use: pinned ones first, then by the time of the last message.
     """
     library = context.sessions
-    query = record_from(SessionQuery, request, archived=_ARCHIVED[request.archived], after=request.cursor, **span_of(request))
+    query = record_from(
+        SessionQuery,
+        request,
+        archived=None if request.deleted else _ARCHIVED[request.archived],
+        deleted_after=context.vm.clock() - library.undo_ms if request.deleted else None,
+        after=request.cursor,
+        **span_of(request),
+    )
     page = await (await library.within(request.container_id)).list(query, library.reader(request.device))
-    sessions = tuple(session_record(item) for item in page.items)
+    sessions = tuple(session_record(item, undo_ms=library.undo_ms) for item in page.items)
     return SessionBrowseReply(sessions=sessions, total=page.total, next_cursor=page.next)
 
 
@@ -162,10 +172,12 @@ class SessionHistoryReply(Reply):
 class SessionHistory(Request[SessionHistoryReply]):
     """`cursor` is the `nextCursor` of the previous page. `around` names a message: those around it, oldest first.
 
-    `rewind` reads the messages that a rewind removed, in place of the present ones.
+    `rewind` reads the messages that a rewind removed, in place of the present ones. Over a WebSocket `follow` subscribes to the
+    session, deltas included: the reply with the first page is followed by every event after its `logCursor`, in order.
     """
 
     session_id: SessionId
+    follow: bool = False
     order: Literal["oldest", "newest"] = "oldest"
     cursor: str | None = None
     around: MessageId | None = None
@@ -189,6 +201,10 @@ async def history(context: Context, request: SessionHistory) -> SessionHistoryRe
     is_first = request.cursor is None and request.around is None and request.rewind is None
     # Before the messages: what is stored in between is told twice, not never.
     log_cursor = str(await context.sessions.log_cursor(request.session_id)) if is_first else None
+    if request.follow and log_cursor is not None:
+        _, session = await context.workspace.session(request.session_id)
+        # Behind the reply: what the peer hears after it is complete.
+        context.after.append(partial(context.listen, session.container_id, request.session_id, int(log_cursor), True))
     page = await read_page(context.room, partial(context.sessions.messages, request.session_id), query)
     return SessionHistoryReply(
         session_id=request.session_id,
@@ -221,8 +237,11 @@ async def messages(context: Context, request: SessionMessages) -> SessionMessage
     return SessionMessagesReply(session_id=session.session_id, messages=newest, truncated=truncated)
 
 
-def session_record(listed: Listed) -> SessionRecord:
-    return record_from(SessionRecord, listed.session, listed)
+def session_record(listed: Listed, *, undo_ms: int = 0) -> SessionRecord:
+    deleted_at = listed.session.deleted_at
+    return record_from(
+        SessionRecord, listed.session, listed, restorable_until=None if deleted_at is None else deleted_at + undo_ms
+    )
 
 
 def match_record(match: Found) -> FoundRecord:

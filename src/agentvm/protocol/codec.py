@@ -63,7 +63,9 @@ class Inbound(Record):
     type: msgspec.Raw = _NOTHING
     data: msgspec.Raw = _NOTHING
     session_id: msgspec.Raw = _NOTHING
+    container_id: msgspec.Raw = _NOTHING
     after_cursor: msgspec.Raw = _NOTHING
+    deltas: msgspec.Raw = _NOTHING
     headers: msgspec.Raw = _NOTHING
     ack: msgspec.Raw = msgspec.field(default=_NOTHING, name="__ack")
     payload: msgspec.Raw = msgspec.field(default=_NOTHING, name="__payload")

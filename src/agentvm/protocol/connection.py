@@ -1,8 +1,9 @@
 """Connection — one 1.x peer's side of the conversation, without its socket.
 
-Theory of operation. A 1.x client sends four shapes: `auth`, `subscribe`, `__ack` and commands. `receive` turns each text
-frame into one typed `Received`; everything else a client might send (forged events and replies, JSON-RPC, noise) becomes
-`Dropped` or an answer to that client alone. `source`, `category`, `intent` and `context` of a client's frame are not read.
+Theory of operation. A 1.x client sends four shapes: `auth`, `subscribe` with its opposite, `__ack` and commands. `receive`
+turns each text frame into one typed `Received`; everything else a client might send (forged events and replies, JSON-RPC,
+noise) becomes `Dropped` or an answer to that client alone. `source`, `category`, `intent` and `context` of a client's frame
+are not read.
 
 Outgoing frames have two forms. Clients before 1.9 know only the bare form; later ones also take the reliable
 wrapper and acknowledge it. The first frame is therefore a wrapped probe, and the state table is:
@@ -42,7 +43,8 @@ from agentvm.protocol.requests import Request
 
 _SUFFIX = "_request"
 _REPLY = "_response"
-_FRAMES = "a client sends auth, subscribe, <command>_request, or an __ack"
+_DELTAS = {b"true": True, b"false": False}
+_FRAMES = "a client sends auth, subscribe, unsubscribe, <command>_request, or an __ack"
 
 
 class ConnectionState(Enum):
@@ -72,10 +74,27 @@ class CommandRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReceived:
-    """A request for the events of a session, beginning after the cursor `after`."""
+    """A request for the events of a session, beginning after the cursor `after`. `deltas` is None if it does not say."""
 
     session_id: SessionId
     after: int | None
+    deltas: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowReceived:
+    """A request for the events of all sessions of a container, with the deltas or without."""
+
+    container_id: str
+    deltas: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeReceived:
+    """The opposite of a subscription to a session, or to a container: one of them."""
+
+    session_id: SessionId | None = None
+    container_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +130,18 @@ class Dropped:
     """A frame only a server may send, or one that asks for nothing."""
 
 
-Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived | Acked | NoiseReceived | RpcReceived | Dropped
+Received = (
+    CommandReceived
+    | CommandRefused
+    | SubscribeReceived
+    | FollowReceived
+    | UnsubscribeReceived
+    | AuthReceived
+    | Acked
+    | NoiseReceived
+    | RpcReceived
+    | Dropped
+)
 
 
 class PeerConnection:
@@ -150,6 +180,8 @@ class PeerConnection:
                 return AuthReceived(decode_headers(frame.headers))
             case "subscribe":
                 return _receive_subscribe(frame)
+            case "unsubscribe":
+                return _receive_unsubscribe(frame)
             case kind if kind.endswith(_SUFFIX):
                 return self._receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
             case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_present(frame.category):
@@ -204,12 +236,22 @@ def _receive_untyped(frame: Inbound) -> Received:
 
 
 def _receive_subscribe(frame: Inbound) -> Received:
-    session_id = decode_id(frame.session_id)
+    session_id, container_id = decode_id(frame.session_id), decode_id(frame.container_id)
+    deltas = _DELTAS.get(bytes(frame.deltas))
+    if deltas is None and is_present(frame.deltas):
+        return NoiseReceived(InvalidInput("deltas must be true or false"))
     if not session_id:
-        return Dropped()
+        return FollowReceived(container_id, deltas is not False) if container_id else Dropped()
     if not is_present(frame.after_cursor):
-        return SubscribeReceived(SessionId(session_id), None)
+        return SubscribeReceived(SessionId(session_id), None, deltas)
     cursor = decode_id(frame.after_cursor)
     if cursor is None or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         return NoiseReceived(InvalidInput("afterCursor must be the `cursor` of an event, a string of digits"))
-    return SubscribeReceived(SessionId(session_id), int(cursor))
+    return SubscribeReceived(SessionId(session_id), int(cursor), deltas)
+
+
+def _receive_unsubscribe(frame: Inbound) -> Received:
+    session_id, container_id = decode_id(frame.session_id), decode_id(frame.container_id)
+    if session_id:
+        return UnsubscribeReceived(session_id=SessionId(session_id))
+    return UnsubscribeReceived(container_id=container_id) if container_id else Dropped()

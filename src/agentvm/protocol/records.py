@@ -114,6 +114,8 @@ class SessionRecord(Session):
     unread: int
     cursor: str | None = None
     """The place of its last message, for `session_mark_read`."""
+    restorable_until: int | None = None
+    """Until when a deleted one can be restored."""
 
 
 class FoundRecord(Record):

@@ -5,6 +5,7 @@ who work with the container and may read what it tells (`EventData.needs`). Nobo
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
@@ -17,9 +18,17 @@ from agentvm.runtime.channel import Channel, Encode, Subscription
 JOINED_MAX = MAX_SUBSCRIPTIONS = 10_000
 """Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
 
+
+class Follow(IntEnum):
+    """The sessions of a container that a channel hears, also those that are yet to come: none, all, or all without deltas."""
+
+    NONE = 0
+    MESSAGES = 1
+    ALL = 2
+
+
 # Dicts, not sets: listeners hear in the order they came, run after run.
-Listeners = dict[Channel, bool]
-"""Whether the channel follows the container: it hears all of its sessions, also those that are yet to come."""
+Listeners = dict[Channel, Follow]
 Subscribers = dict[Channel, Subscription]
 
 
@@ -47,8 +56,18 @@ class Broadcaster:
         for container_id in containers:
             _forget(self._containers, (tenant, container_id), channel)
 
-    def subscribe(self, channel: Channel, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> None:
-        """The caller has made sure that the session is the principal's. With `after`, what followed that seq comes first."""
+    def subscribe(
+        self,
+        channel: Channel,
+        container_id: ContainerId,
+        session_id: SessionId,
+        after: int | None = None,
+        deltas: bool | None = None,
+    ) -> None:
+        """The caller has made sure that the session is the principal's. With `after`, what followed that seq comes first.
+
+        Unless `deltas` is given, a subscription stays as it is, and a new one is like those of its container.
+        """
         if channel not in self._channels:
             return
         subscription = self.subscription(channel, session_id)
@@ -58,7 +77,10 @@ class Broadcaster:
                 return
             sessions.append(session_id)
             subscription = Subscription(container_id, session_id)
+            subscription.deltas = self._follow(channel, container_id) is not Follow.MESSAGES
             self._sessions.setdefault((channel.principal.tenant_id, session_id), {})[channel] = subscription
+        if deltas is not None:
+            subscription.deltas = deltas
         if after is not None:
             subscription.cursor = after
             channel.fall_behind(subscription)
@@ -71,6 +93,14 @@ class Broadcaster:
         known = self._channels[channel][0] if channel in self._channels else ()
         return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in known)
 
+    def unsubscribe(self, channel: Channel, session_id: SessionId) -> None:
+        """From now on the channel hears the session only as a part of a container that it follows."""
+        subscription = self.subscription(channel, session_id)
+        if subscription is not None:
+            self._channels[channel][0].remove(session_id)
+            _forget(self._sessions, (channel.principal.tenant_id, session_id), channel)
+            channel.lagging.pop(subscription, None)
+
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session is gone: nothing will be told of it any more."""
         for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():
@@ -78,12 +108,28 @@ class Broadcaster:
             channel.lagging.pop(subscription, None)
 
     def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
-        """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions."""
+        """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions.
+
+        A channel that follows the container already goes on as it does.
+        """
         if channel in self._channels and len(self._channels[channel][1]) < JOINED_MAX:
             listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
             if channel not in listeners:
                 self._channels[channel][1].append(container_id)
-            listeners[channel] = follow or listeners.get(channel, False)
+            listeners[channel] = listeners.get(channel) or (Follow.ALL if follow else Follow.NONE)
+
+    def follow(self, channel: Channel, container_id: ContainerId, follow: Follow) -> None:
+        """From now on the channel hears that of the container's sessions, and those that it has subscribed to with deltas."""
+        self.join(channel, container_id)
+        listeners = self._containers.get((channel.principal.tenant_id, container_id), {})
+        if channel in listeners:
+            listeners[channel] = follow
+        for subscription in self.subscriptions(channel) if follow is Follow.NONE else ():
+            if subscription.container_id == container_id and not subscription.deltas:
+                self.unsubscribe(channel, subscription.session_id)
+
+    def _follow(self, channel: Channel, container_id: ContainerId) -> Follow:
+        return self._containers.get((channel.principal.tenant_id, container_id), {}).get(channel, Follow.NONE)
 
     def is_heard(self, tenant_id: TenantId, session_id: SessionId) -> bool:
         return (tenant_id, session_id) in self._sessions
@@ -103,7 +149,7 @@ class Broadcaster:
                 continue
             for channel, follows in listeners.items():
                 # Whoever sent: every device of a user sees the same.
-                if follows and self.subscription(channel, session_id) is None:
+                if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
                     self.subscribe(channel, container_id, session_id)
             subscribers = self._sessions.get((tenant_id, session_id))
             if subscribers:
@@ -133,6 +179,8 @@ def _deliver(events: Sequence[Event], subscribers: Subscribers) -> None:
         frames = encoded.get(channel.encode)
         if frames is None:
             frames = encoded[channel.encode] = [channel.encode(event) for event in events]
+        if not subscription.deltas:
+            frames = [frame if subscription.tells(event) else None for event, frame in zip(events, frames, strict=True)]
         _feed(channel, subscription, events, frames)
 
 

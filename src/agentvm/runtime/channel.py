@@ -51,11 +51,18 @@ FAILED = Closing(1011, "internal error")
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One channel's place in one session's log. `cursor` is the last seq it was sent; None hears from the next one on."""
+    """One channel's place in one session's log. `cursor` is the last seq it was sent; None hears from the next one on.
+
+    Without `deltas` the channel is told whole messages and not how they are written.
+    """
 
     container_id: ContainerId
     session_id: SessionId
     cursor: int | None = None
+    deltas: bool = True
+
+    def tells(self, event: Event) -> bool:
+        return self.deltas or event.data.category != "stream"
 
 
 class Channel:

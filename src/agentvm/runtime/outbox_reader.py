@@ -94,6 +94,8 @@ class OutboxReader:
                 channel.send(resync)
             subscription.cursor = missed.last
         frames = missed.frames(channel.encode)
+        if not subscription.deltas:
+            frames = [frame if subscription.tells(event) else None for event, frame in zip(missed.events, frames, strict=True)]
         told = [frame for frame in frames if frame is not None]
         if told and len(told) == len(frames):
             if count := channel.offer_all(told):

@@ -20,10 +20,12 @@ from agentvm.protocol.connection import (
     CommandReceived,
     CommandRefused,
     Dropped,
+    FollowReceived,
     NoiseReceived,
     PeerConnection,
     RpcReceived,
     SubscribeReceived,
+    UnsubscribeReceived,
 )
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.requests import Reply
@@ -55,7 +57,7 @@ class Handshake:
         self._connection = connection
         self._authenticate = authenticate
         self._clock = clock
-        self.kept: list[SubscribeReceived] = []
+        self.kept: list[SubscribeReceived | FollowReceived] = []
 
     async def wait(self, read: ReadFrame, write: WriteFrame) -> Principal | Closing | None:
         """Returns the principal, or the reason to close the socket, or None when the peer has gone."""
@@ -64,7 +66,7 @@ class Handshake:
                 match self._connection.receive(text):
                     case AuthReceived(headers=headers):
                         return await self._authenticated(headers)
-                    case SubscribeReceived() as subscription:
+                    case SubscribeReceived() | FollowReceived() as subscription:
                         if len(self.kept) < SUBSCRIPTIONS_MAX:
                             self.kept.append(subscription)
                     case CommandReceived(request=request, name=name, request_id=request_id):
@@ -75,7 +77,7 @@ class Handshake:
                         await self._tell(write, error, None)
                     case RpcReceived(request_id=raw):
                         await write(self._connection.send(refuse_rpc(raw)))
-                    case Acked() | Dropped():
+                    case Acked() | Dropped() | UnsubscribeReceived():
                         pass
             return None
         return UNKNOWN

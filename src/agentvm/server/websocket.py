@@ -13,7 +13,6 @@ import anyio.lowlevel
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import EventScope
-from agentvm.model.ids import SessionId
 from agentvm.model.principal import Principal
 from agentvm.operations.container import ensure
 from agentvm.operations.context import context_of
@@ -27,14 +26,17 @@ from agentvm.protocol.connection import (
     CommandReceived,
     CommandRefused,
     Dropped,
+    FollowReceived,
     NoiseReceived,
     PeerConnection,
     Received,
     RpcReceived,
     SubscribeReceived,
+    UnsubscribeReceived,
 )
 from agentvm.protocol.requests import Reply
 from agentvm.protocol.rpc import refuse_rpc
+from agentvm.runtime.broadcaster import Follow
 from agentvm.runtime.channel import GONE, MAX_UNREAD_BYTES, Closing
 from agentvm.server.exchange import Message, Receive
 from agentvm.server.handshake import Handshake
@@ -144,7 +146,7 @@ async def _converse(
     context: SocketContext,
     request: SocketRequest,
     attached: Reader | Peer,
-    kept: Sequence[SubscribeReceived],
+    kept: Sequence[SubscribeReceived | FollowReceived],
     wire: Wire,
     receive: Receive,
     connection: PeerConnection | None = None,
@@ -167,7 +169,7 @@ async def _converse(
         await _ensure_home(peer)
         for subscription in kept:
             if await _count(peer) is None:
-                await _subscribe(peer, reader, subscription.session_id, subscription.after)
+                await _act(peer, reader, subscription, None)
         async with anyio.create_task_group() as tasks:
             with context.watch(peer, tasks), Writer(peer, connection, reader, wire, tasks, context.writing):
                 await _read(peer, connection, reader, receive)
@@ -278,8 +280,14 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
             await answer(peer, request, request_id, refusal)
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
-        case SubscribeReceived(session_id=session_id, after=after):
-            await _subscribe(peer, reader, session_id, after)
+        case SubscribeReceived():
+            await _subscribe(peer, reader, received)
+        case FollowReceived(container_id=container_id, deltas=deltas):
+            _follow(peer, container_id, Follow.ALL if deltas else Follow.MESSAGES)
+        case UnsubscribeReceived(session_id=None, container_id=str(container_id)):
+            _follow(peer, container_id, Follow.NONE)
+        case UnsubscribeReceived(session_id=str(session_id)):
+            peer.vm.runtime.broadcaster.unsubscribe(peer.channel, session_id)
         case NoiseReceived(error=error):
             refuse(peer, error, None, EventScope(), Reply())
         case RpcReceived(request_id=raw):
@@ -287,12 +295,13 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
         case Acked():
             if reader is not None:
                 reader.acknowledged()
-        case AuthReceived() | Dropped():
+        case AuthReceived() | Dropped() | UnsubscribeReceived():
             pass
 
 
-async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
+async def _subscribe(peer: Peer, reader: Reader | None, received: SubscribeReceived) -> None:
     """Subscribes the peer. A session of others is ignored, so that the peer does not learn whether it exists."""
+    session_id, after = received.session_id, received.after
     try:
         peer.principal.require(LISTEN_PERMISSION)
         if not peer.vm.runtime.recovered.is_set():
@@ -302,4 +311,16 @@ async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, a
         refuse(peer, error, None, EventScope(), Reply())
         return
     if container_id is not None:
-        peer.listen(container_id, session_id, after if reader is None else reader.resume(session_id, after))
+        after = after if reader is None else reader.resume(session_id, after)
+        peer.listen(container_id, session_id, after, received.deltas)
+
+
+def _follow(peer: Peer, name: str, follow: Follow) -> None:
+    """Subscribes the peer to all sessions of a container of its own, or ends that."""
+    try:
+        peer.principal.require(LISTEN_PERMISSION)
+        container_id = peer.workspace.container_id(name)
+    except AgentVMError as error:
+        refuse(peer, error, None, EventScope(), Reply())
+        return
+    peer.vm.runtime.broadcaster.follow(peer.channel, container_id, follow)

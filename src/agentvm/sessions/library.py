@@ -114,7 +114,7 @@ class SessionLibrary:
         present = self.workspace.runtime.roster.get(self.workspace.tenant_id, container_id, session_id)
         if present is not None:
             await self.workspace.runtime.stop_agent(present)
-        until = (deleted.deleted_at or 0) + self._undo()
+        until = (deleted.deleted_at or 0) + self.undo_ms
         self.announce(deleted, SessionDeleted.of(deleted, restorable_until=until))
         if await self.workspace.store.find_image(deleted.image_id) is None:
             # It was the image's last session.
@@ -130,7 +130,7 @@ class SessionLibrary:
             )
         now = self.workspace.clock()
         sessions = await self.within()
-        restored = _existing(await sessions.restore(session_id, now, deleted_after=now - self._undo()), session_id)
+        restored = _existing(await sessions.restore(session_id, now, deleted_after=now - self.undo_ms), session_id)
         image = await self.workspace.store.container(restored.container_id).get_image(restored.image_id)
         if image is not None and image.session_id == session_id:
             # It was deleted together with this session.
@@ -192,7 +192,8 @@ class SessionLibrary:
     async def _container(self, session_id: SessionId) -> ContainerId:
         return _existing(await self.workspace.store.find_session(session_id), session_id)
 
-    def _undo(self) -> int:
+    @property
+    def undo_ms(self) -> int:
         """Milliseconds for which a deleted session can be restored."""
         return int(self.workspace.runtime.settings_of(None).limits.undo_seconds * 1000)
 

@@ -1,7 +1,7 @@
 """SessionStore — the sessions of some containers of one tenant: listed, kept, read and searched.
 
 Obtained by `store.tenant(t).sessions(containers)`. Whatever is asked of it, sessions of other containers are not there, and
-neither are deleted ones, but for `restore`. Conformance: `tests.conformance.sessions`.
+neither are deleted ones, but for `restore` and lists that ask for them. Conformance: `tests.conformance.sessions`.
 """
 
 from dataclasses import dataclass
@@ -44,6 +44,10 @@ class SessionQuery:
     """Active before then."""
     title: str | None = None
     """Text anywhere in the title, ignoring case."""
+    forked_from: SessionId | None = None
+    """Forks of that session."""
+    deleted_after: int | None = None
+    """Sessions deleted after then, in place of the others."""
     after: str | None = None
     limit: int = 50
 

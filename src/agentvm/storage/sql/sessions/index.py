@@ -24,6 +24,7 @@ from agentvm.model.message import (
 )
 from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.sessions.plain_text import plain_text
 from agentvm.storage.sql.words import terms
 
 logger = get_logger(__name__)
@@ -60,7 +61,10 @@ class Entry(msgspec.Struct, frozen=True):
         """The beginning of the text, for lists; None for tool messages."""
         if self.kind not in ("user", "assistant"):
             return None
-        return " ".join(self.text[: 4 * PREVIEW_CHARACTERS].split())[:PREVIEW_CHARACTERS] or None
+        text = self.text[: 4 * PREVIEW_CHARACTERS]
+        if self.kind == "assistant":
+            text = plain_text(text)
+        return " ".join(text.split())[:PREVIEW_CHARACTERS] or None
 
 
 def preview_of(entries: Sequence[Entry]) -> str | None:

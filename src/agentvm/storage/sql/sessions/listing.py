@@ -55,7 +55,7 @@ def list_sessions(
     reader: SessionReader,
 ) -> SessionPage:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": query.limit + 1}
-    where = scope(tenant_id, containers, values) + _narrow(query, values)
+    where = scope(tenant_id, containers, values, deleted=query.deleted_after is not None) + _narrow(query, values)
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
     total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
     if query.after is not None:
@@ -95,6 +95,8 @@ def _narrow(query: SessionQuery, values: dict[str, Any]) -> str:
         ("pinned", "s.is_pinned = :pinned", None if query.pinned is None else int(query.pinned)),
         ("since", "s.active_at >= :since", query.since),
         ("until", "s.active_at < :until", query.until),
+        ("origin", "s.forked_session = :origin", query.forked_from),
+        ("deleted_after", "s.deleted_at > :deleted_after", query.deleted_after),
         ("title", contains_folded("s.title", ":title"), None if query.title is None else query.title.casefold()),
     )
     return narrow(conditions, values) + archived(query.archived)
