@@ -177,11 +177,11 @@ class SessionHistory(Request[SessionHistoryReply]):
     """
 
     session_id: SessionId
-    follow: bool = False
     order: Literal["oldest", "newest"] = "oldest"
     cursor: str | None = None
     around: MessageId | None = None
     rewind: RewindId | None = None
+    follow: bool = False
     limit: Limit = 50
 
 
