@@ -5,10 +5,10 @@ import anyio
 import pytest
 
 from agentvm.errors import StoreFailed, Unauthenticated
-from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.ids import DEFAULT_TENANT, SessionId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.operations.table import CODEC
-from agentvm.protocol.connection import PeerConnection
+from agentvm.protocol.connection import PeerConnection, SubscribeReceived
 from agentvm.runtime.channel import Closing
 from agentvm.server import handshake
 from agentvm.server.handshake import SUBSCRIPTIONS_MAX, Handshake
@@ -106,7 +106,7 @@ async def test_requests_are_answered_with_an_error_and_subscriptions_are_kept() 
         ]
     )
     assert await visitor.wait() == ALICE
-    assert [(wish.session_id, wish.after) for wish in visitor.room.kept] == [("sess_1", None), ("sess_2", 7)]
+    assert visitor.room.kept == [SubscribeReceived(SessionId("sess_1"), None), SubscribeReceived(SessionId("sess_2"), 7)]
     types = ["system_error", "image_list_response", "system_error", "nonsense_response"]
     assert [reply["type"] for reply in visitor.heard] == types
     data = [reply["data"] for reply in visitor.heard if isinstance(reply["data"], dict)]
