@@ -15,7 +15,14 @@ from agentvm.errors import MigrationUnknown, StoreFailed
 from agentvm.model.definition import snapshot_of
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
-from agentvm.storage.engines.sqlite.migrations import distrust_schema, load_migrations, migrate, read_schema, schema_at
+from agentvm.storage.engines.sqlite.migrations import (
+    create_file,
+    distrust_schema,
+    load_migrations,
+    migrate,
+    read_schema,
+    schema_at,
+)
 
 MIGRATIONS = load_migrations()
 
@@ -63,6 +70,50 @@ async def test_an_image_of_an_earlier_schema_is_read_and_can_be_locked(version: 
             await put(store, publication())
             assert await home.rebuild_image(locked(version_id())) is True
             assert (await store.resources(ACME).dependents(resource_id())).images == (built.image_id,)
+
+
+def test_a_new_file_has_the_schema_of_a_migrated_one_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    create_file(path, MIGRATIONS)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    with closing(apsw.Connection(str(path))) as connection:
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("user_version") == len(MIGRATIONS)
+        assert connection.pragma("integrity_check") == "ok"
+        assert read_schema(connection) == schema_at(len(MIGRATIONS))
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm", "a.db-journal"])
+def test_no_file_is_created_over_another_or_beside_the_log_of_another(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"theirs")
+    create_file(tmp_path / "a.db", MIGRATIONS)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {name: b"theirs"}
+
+
+async def test_the_log_of_a_database_that_is_gone_is_not_taken_for_that_of_a_new_one(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "a.db"))) as connection:
+        connection.pragma("journal_mode", "wal")
+        connection.execute("CREATE TABLE gone (a)")
+        os.rename(tmp_path / "a.db-wal", tmp_path / "b.db-wal")
+    async with open_database(tmp_path / "b.db") as database:
+        found = await database.read(lambda connection: read_schema(connection.raw))
+    assert found == schema_at(len(MIGRATIONS))
+
+
+@pytest.mark.parametrize("error", [FileExistsError(17, "somebody was faster"), PermissionError(1, "no links here")])
+async def test_where_a_new_file_cannot_get_its_name_it_is_migrated(
+    error: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: str, target: Path) -> None:
+        assert Path(source).parent == target.parent
+        raise error
+
+    monkeypatch.setattr(os, "link", link)
+    create_file(tmp_path / "a.db", MIGRATIONS)
+    assert not os.listdir(tmp_path)
+    async with open_database(tmp_path / "a.db") as database:
+        assert await database.read(lambda connection: read_schema(connection.raw)) == schema_at(len(MIGRATIONS))
 
 
 def test_what_was_migrated_is_not_migrated_again() -> None:

@@ -32,7 +32,7 @@ from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.lane import Lane, LaneJob, Work
-from agentvm.storage.engines.sqlite.migrations import create, distrust_schema, load_migrations, migrate
+from agentvm.storage.engines.sqlite.migrations import create, create_file, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
 from agentvm.storage.engines.sqlite.private import close_to_others, make_private
 from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS, clean_pages
@@ -207,6 +207,7 @@ def _connect(path: Path | None, readers: int) -> tuple[SqliteConnection, ...]:
         # Absolute, so that no file name is taken for one of SQLite's special names.
         filename = ":memory:" if path is None else str(path.absolute())
         if path is not None:
+            create_file(path, load_migrations())
             _keep_private(path)
         opened.append(apsw.Connection(filename, statementcachesize=_CACHED_STATEMENTS_MAX))
         _prepare(opened[0], in_memory=path is None)

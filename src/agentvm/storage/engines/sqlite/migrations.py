@@ -2,17 +2,26 @@
 
 The files `schema/NNNN_<what>.sql` are append-only: a released one never changes. `PRAGMA user_version` counts those
 that were applied. Each runs in one transaction together with its count, so a crash leaves a version, never a mixture.
+A new database is a copy of one that was migrated in memory.
 """
 
+import os
+import tempfile
 from contextlib import closing
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import apsw
 
 from agentvm.errors import MigrationUnknown
+from agentvm.storage.engines.sqlite.placing import COMPANIONS, sync_directory
+
+_WAL_VERSIONS = slice(18, 20)
+"""The bytes of a database's header that say whether it has a write-ahead log."""
 
 
+@cache
 def load_migrations() -> tuple[str, ...]:
     """The SQL of every migration, in order; number n brings version n - 1 to n."""
     folder = resources.files("agentvm.storage.engines.sqlite") / "schema"
@@ -73,14 +82,44 @@ def read_schema(connection: apsw.Connection) -> Schema:
 
 
 def create(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
-    """The same for a new database in memory, sixty times as fast from the second on: it is copied.
-
-    A file is migrated all the same, for somebody else may open it at this moment, and a copy would overwrite what they write.
-    """
+    """The same for a new database in memory, sixty times as fast from the second on: it is copied."""
     with closing(apsw.Connection(":memory:")) as source:
         source.deserialize("main", _migrated(migrations))
         with connection.backup("main", source, "main") as copy:
             copy.step()
+
+
+def create_file(path: Path, migrations: tuple[str, ...]) -> None:
+    """Creates the file with its whole schema, private and synced once, or not at all; one that is there stays as it is.
+
+    It gets its name when it is complete, and only if nobody else has created one meanwhile. Where that cannot be done
+    nothing happens: whoever opens the file next creates and migrates it, or says what is wrong.
+    """
+    # A log without its database would be taken for that of the new one; SQLite drops it where the database is empty.
+    if any(os.path.lexists(f"{path}{ending}") for ending in ("", *COMPANIONS)):
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}-")
+    except OSError:
+        return
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(_with_log(_migrated(migrations)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(name, path)
+        sync_directory(path.parent)
+    except OSError:
+        return
+    finally:
+        os.unlink(name)
+
+
+def _with_log(database: bytes) -> bytes:
+    """The database in the mode that `PRAGMA journal_mode = wal` sets."""
+    changed = bytearray(database)
+    changed[_WAL_VERSIONS] = b"\2\2"
+    return bytes(changed)
 
 
 @cache
