@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import anyio
 from tests.conformance import records
 from tests.conformance.records import default_session, image, message, session
+from tests.support.memory import open_in_memory
 
-from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Tenant, User, UserRole
@@ -218,7 +218,7 @@ async def open_world(*, auth: bool = True, tool_settings: ToolSettings | None = 
     config = ServerConfig(
         system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off"), tools=tool_settings or ToolSettings()
     )
-    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
+    async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         first = vm.first_key
         world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())
         if auth:

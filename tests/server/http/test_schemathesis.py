@@ -14,7 +14,10 @@ import schemathesis
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import GenerationMode
+from schemathesis.checks import load_all_checks
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.support.examples import examples
 
@@ -77,7 +80,6 @@ def aim(case: schemathesis.Case[Any], known: dict[str, str]) -> None:
         path.update({name: known[name] for name in path if name in known and len(str(path[name])) % 2})
 
 
-@SCHEMA.parametrize()
 @settings(
     deadline=None,
     derandomize=True,
@@ -86,7 +88,7 @@ def aim(case: schemathesis.Case[Any], known: dict[str, str]) -> None:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_a_route_is_as_its_document_says(case: schemathesis.Case[Any], place: Place) -> None:
+def ask(case: schemathesis.Case[Any], place: Place) -> None:
     aim(case, place.known)
     case.call_and_validate(
         base_url=place.url,
@@ -94,4 +96,16 @@ def test_a_route_is_as_its_document_says(case: schemathesis.Case[Any], place: Pl
         headers=place.key,
         # Some rules no schema can tell: a cursor is good for one list, a slug is free or taken.
         excluded_checks=[positive_data_acceptance],
+    )
+
+
+# Not by `SCHEMA.parametrize()`: that works out every request of every route while tests are collected, in each worker.
+@pytest.mark.parametrize(
+    ("path", "method"), [(path, method) for path, methods in described()["paths"].items() for method in methods]
+)
+def test_a_route_is_as_its_document_says(path: str, method: str, place: Place) -> None:
+    load_all_checks()
+    operation, feedback = SCHEMA[path][method], FeedbackSources(constants_value_source=None)
+    build_operation_test(config=SCHEMA.config, operation=operation, test_func=ask, given_kwargs={}, feedback=feedback)(
+        place=place
     )
