@@ -1,4 +1,4 @@
-"""Reference — writes docs/events.json, docs/events.md and docs/commands.md from the catalogue and the command table, and the
+"""Reference — writes docs/events.json and .md, docs/commands.json and .md from the catalogue and the command table, and the
 table of settings in docs/config.md and docs/config.schema.json from their declarations.
 
     python -m docs.generate
@@ -106,7 +106,8 @@ def commands_md() -> str:
         MARK,
         "",
         f"Every command: {len(COMMANDS)}. Send `<command>_request`; the reply is `<command>_response`. Frames, subscriptions "
-        "and errors are in [protocol.md](protocol.md). Commands marked + are AgentVM's own; AgentX 1.x has the others.",
+        "and errors are in [protocol.md](protocol.md); [commands.json](commands.json) has a JSON Schema of "
+        "each. Commands marked + are AgentVM's own; AgentX 1.x has the others.",
         "",
         "A request's `data` also carries `requestId`, and a reply's `data` repeats it. A reply's `data` may carry `error` and "
         "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`; those marked "
@@ -122,6 +123,22 @@ def commands_md() -> str:
             lines += [_camel(str(about)), ""]
         lines += _table("member", _members(records[record]))
     return "\n".join(lines) + "\n"
+
+
+def commands_json() -> str:
+    """The commands with a JSON Schema of the `data` of each request and reply; records that they share are in `$defs`."""
+    records: dict[str, Schema] = {}
+    commands = {}
+    for name, kind in sorted(COMMANDS.items()):
+        schemas = {}
+        for part, struct in (("request", kind), ("reply", BY_REQUEST[kind].reply)):
+            schema, defs = schema_of(struct)
+            schemas[part] = {key: value for key, value in schema.items() if key not in ("title", "description")}
+            records.update((key, {k: v for k, v in value.items() if k != "description"}) for key, value in defs.items())
+        needs = BY_COMMAND[name].needs
+        commands[name] = {"description": _note(name), "needs": list(needs), "agentx": name not in ADDITIVE, **schemas}
+    catalogue = {"agentvm": VERSION, "protocol": "AgentX 1.x", "commands": commands, "$defs": dict(sorted(records.items()))}
+    return json.dumps(catalogue, indent=2, ensure_ascii=False) + "\n"
 
 
 def _note(name: str) -> str:
@@ -252,6 +269,7 @@ def render() -> dict[str, str]:
         "events.json": events_json(),
         "events.md": events_md(),
         "commands.md": commands_md(),
+        "commands.json": commands_json(),
         "modules.md": modules_md(),
         "config.md": config_md(),
         "config.schema.json": config_schema_json(),

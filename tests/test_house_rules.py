@@ -30,7 +30,7 @@ EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What operations, blueprint and runtime may know of drivers and storage: the interfaces, the choice among drivers, the store.
 PORTS = (
-    "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health",
+    "drivers/abilities", "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health",
     "drivers/models", "drivers/sending", "drivers/weighing", "storage/attachments", "storage/base", "storage/carry",
     "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings", "storage/sql",
 )  # fmt: skip

@@ -51,6 +51,15 @@ def test_agentx_has_seventeen_of_the_commands() -> None:
     assert len(set(COMMANDS) - ADDITIVE) == 17
 
 
+def test_every_command_has_schemas_that_stand_alone() -> None:
+    catalogue = json.loads(read("docs/commands.json"))
+    assert catalogue["agentvm"] == agentvm.__version__
+    assert set(catalogue["commands"]) == set(COMMANDS)
+    assert {name for name, command in catalogue["commands"].items() if command["agentx"]} == set(COMMANDS) - ADDITIVE
+    used = set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(catalogue)))
+    assert used == set(catalogue["$defs"])
+
+
 def test_the_catalogue_gives_every_event_a_schema_that_stands_alone() -> None:
     catalogue = json.loads(read("docs/events.json"))
     assert catalogue["agentvm"] == agentvm.__version__

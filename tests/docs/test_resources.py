@@ -19,7 +19,7 @@ from agentvm.model.resource import (
     URI_MAX,
 )
 from agentvm.operations.resource_resolve import BATCH_MAX, BATCH_MAX_BYTES
-from agentvm.resources import registry
+from agentvm.resources import kind
 from agentvm.resources.archive import BUNDLE_MAX_BYTES, UNPACKED_MAX_BYTES
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
@@ -75,8 +75,8 @@ def test_everything_that_ships_is_documented() -> None:
         ("a rendered text", f"{RENDERED_MAX_BYTES >> 20} MiB"),
         ("versions below a root", f"{NODES_MAX}, {DEPTH_MAX} levels down"),
         ("the contents of a root and all its dependencies", f"{CLOSURE_MAX_BYTES >> 20} MiB"),
-        ("a description", f"{registry.DESCRIPTION_MAX:,} characters"),
-        ("tags", f"{registry.TAGS_MAX} of {registry.TAG_MAX} characters"),
+        ("a description", f"{kind.DESCRIPTION_MAX:,} characters"),
+        ("tags", f"{kind.TAGS_MAX} of {kind.TAG_MAX} characters"),
         ("URIs in one resolve request", f"{BATCH_MAX}, and {BATCH_MAX_BYTES >> 20} MiB of results"),
     ],
 )

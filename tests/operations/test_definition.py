@@ -1,7 +1,9 @@
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.operations.fixtures import Desk, open_desk
+from tests.server.http.fixtures import open_world
 
 from agentvm.blueprint import templates
 from agentvm.blueprint.definition import DEFINITION_MAX_BYTES, DEFINITIONS_MAX
@@ -163,3 +165,22 @@ async def test_agents_are_listed_up_to_so_many_bytes(monkeypatch: pytest.MonkeyP
             await desk.publish("agents", f"a{number}", {"systemPrompt": "x" * 80})
         names = [one["name"] for one in (await desk.ask("definition_list"))["definitions"]]
         assert names == ["default", "a0", "a1"]
+
+
+async def test_definitions_are_paged_and_read_over_http() -> None:
+    async with open_world() as world:
+        key = world.acme.admin
+        prompt = {"type": "agents", "name": "seller", "content": {"systemPrompt": "Sell."}}
+        assert (await world.ask("POST", "/v1/resources", prompt, key=key)).status == 201
+        whole = await world.ask("GET", "/v1/definitions", key=key)
+        names = [item["name"] for item in whole.items]
+        assert {"default", "seller"} <= set(names)
+        first = await world.ask("GET", "/v1/definitions?limit=1", key=key)
+        rest = await world.ask("GET", f"/v1/definitions?cursor={quote(first.body['nextCursor'])}", key=key)
+        assert [item["name"] for item in (*first.items, *rest.items)] == names
+        uri = quote("resource://agents/seller", safe="")
+        assert (await world.ask("GET", f"/v1/definitions/{uri}", key=key)).body["systemPrompt"] == "Sell."
+        assert (await world.ask("GET", "/v1/definitions/nobody", key=key)).code == "definition_not_found"
+        assert "seller" not in [
+            item["name"] for item in (await world.ask("GET", "/v1/definitions", key=world.bolt.admin)).items
+        ]

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.conformance.records import message
 from tests.operations.fixtures import open_desk
 from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.model.account import Quota
+from agentvm.model.ids import ContainerId, SessionId
 from agentvm.sessions.session_files import SessionFileLibrary
 from agentvm.storage.attachments import CHUNK_BYTES
 
@@ -145,3 +147,23 @@ async def test_the_socket_lists_and_deletes_and_others_hear_of_it() -> None:
         assert (await desk.ask("file_get", sessionId=session_id, path="a/b.txt"))["file"] == listed["files"][0]
         await desk.ask("file_delete", sessionId=session_id, path="a/b.txt")
         assert (await desk.ask("file_get", sessionId=session_id, path="a/b.txt"))["errorCode"] == "file_not_found"
+
+
+async def test_earlier_states_of_a_file_are_listed_and_downloaded() -> None:
+    async with open_files() as world:
+        await ask(world, "PUT", "files/notes.txt", b"first")
+        home = world.vm.tenancy.store.tenant(world.acme.tenant_id).container(ContainerId("shared"))
+        session_id = SessionId(world.acme.session_id)
+        await home.log(session_id).record(messages=[message("msg_next", "go on")], now=world.clock())
+        await ask(world, "PUT", "files/notes.txt", b"second")
+        listed = (await ask(world, "GET", "file-versions?path=notes.txt")).items
+        assert [item["size"] for item in listed] == [6, 5]
+        old = await ask(world, "GET", f"files/notes.txt?digest={listed[1]['digest']}")
+        assert old.raw == b"first"
+        assert (await ask(world, "GET", f"files/notes.txt?digest={DIGEST}")).code == "file_not_found"
+        await ask(world, "DELETE", "files/notes.txt")
+        latest = (await ask(world, "GET", "file-versions?path=notes.txt&limit=1")).items[0]
+        assert "digest" not in latest
+        assert (await ask(world, "GET", f"files/notes.txt?digest={listed[1]['digest']}")).raw == b"first"
+        stranger = await ask(world, "GET", "file-versions?path=notes.txt", key=world.bolt.user)
+        assert stranger.code == "session_not_found"

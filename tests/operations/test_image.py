@@ -5,6 +5,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.operations.fixtures import Vanishing, ask_at_once, open_desk
+from tests.server.http.fixtures import open_world
 
 from agentvm.blueprint.definition import DEFINITION_MAX_BYTES
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
@@ -25,7 +26,7 @@ async def test_an_image_is_created_with_its_container_and_session() -> None:
         }
         assert set(record) == {
             "imageId", "containerId", "sessionId", "name", "systemPrompt", "createdAt", "updatedAt", "online",
-            "definitionName", "digest", "config",
+            "definitionName", "digest", "config", "written",
         }  # fmt: skip
         assert desk.types() == ["container_created", "image_created", "image_create_response"]
 
@@ -350,3 +351,29 @@ async def test_an_image_shows_everything_that_decides_how_it_answers() -> None:
         assert "calculator" in record["config"]["tools"]
         listed = (await desk.ask("image_list", containerId="c1"))["records"]
         assert not any("config" in one for one in listed)
+
+
+async def test_an_image_is_shown_as_written_changed_and_stopped_over_http() -> None:
+    async with open_world() as world:
+        key = world.acme.admin
+        prompt = {"type": "prompts", "name": "sales", "content": {"text": "Sell {{what}}."}}
+        made = await world.ask("POST", "/v1/resources", prompt, key=key)
+        config = {"systemPrompt": "resource://prompts/sales", "variables": {"what": "tea"}, "tools": ["calculator"]}
+        body = {"container": "shared", "config": {**config, "name": "Seller", "maxTokens": 100}}
+        image = (await world.ask("POST", "/v1/images", body, key=key)).body["image"]
+        at = f"/v1/images/{image['imageId']}"
+        shown = (await world.ask("GET", at, key=key)).body
+        assert {name: shown["written"][name] for name in config} == config
+        assert (shown["config"]["systemPrompt"], shown["config"]["maxTokens"], shown["behind"]) == ("Sell tea.", 100, 0)
+
+        await world.ask("PUT", f"/v1/resources/{made.body['id']}", {"content": {"text": "Sell much {{what}}."}}, key=key)
+        assert (await world.ask("GET", at, key=key)).body["behind"] == 1
+        assert [item["behind"] for item in (await world.ask("GET", "/v1/images?container=shared", key=key)).items] == [1]
+        changed = await world.ask("PUT", at, {"updates": {"name": "Tea", "maxTokens": 50}}, key=key)
+        assert (changed.body["image"]["name"], changed.body["image"]["config"]["maxTokens"]) == ("Tea", 50)
+        assert changed.body["image"]["systemPrompt"] == "Sell tea."
+        assert (await world.ask("POST", f"{at}/upgrade", {"dryRun": True}, key=key)).body["changes"]
+        assert (await world.ask("POST", f"{at}/stop", {}, key=key)).body == {"imageId": image["imageId"]}
+        assert (await world.ask("PUT", at, {"updates": {"name": "x"}}, key=world.bolt.admin)).code == "image_not_found"
+        await world.ask("DELETE", f"/v1/resources/{made.body['id']}?force=true", key=key)
+        assert (await world.ask("GET", at, key=key)).body["behind"] == 0

@@ -347,3 +347,51 @@ async def test_an_agent_does_not_take_the_name_of_a_definition() -> None:
         assert other["errorCode"] == "definition_conflict"
         same = await desk.ask("resource_register", type="agent", name="poet", content={"systemPrompt": "Rhyme."})
         assert same["version"] == "1.0.0"
+
+
+async def test_a_dry_run_checks_everything_and_stores_nothing() -> None:
+    async with open_world() as world:
+        key = world.acme.admin
+        checked = await register(world, dryRun=True)
+        assert (checked.status, checked.body["version"]) == (201, "1.0.0")
+        assert (await world.ask("GET", at("resource://prompts/greeting"), key=key)).status == 404
+        made = await register(world)
+        assert (made.status, made.body["digest"]) == (201, checked.body["digest"])
+        assert (await register(world, content={"text": "x"}, dryRun=True)).code == "resource_exists"
+
+        body: dict[str, object] = {"content": {"text": "Hi {{name}}!"}, "bump": "minor", "dryRun": True}
+        revised = await world.ask("PUT", at(made.body["id"]), body, key=key)
+        assert revised.body["version"] == "1.1.0"
+        read = await world.ask("GET", at(made.body["id"]), key=key)
+        assert (read.body["resource"]["latest"], read.body["content"]) == ("1.0.0", GREETING["content"])
+        stale = [(b"if-match", b'"sha256:0"')]
+        assert (await world.ask("PUT", at(made.body["id"]), body, key=key, headers=stale)).status == 412
+        assert (await world.ask("PUT", at(made.body["id"]), {"description": "x", "dryRun": True}, key=key)).status == 400
+        audit = await world.audit(world.acme.tenant_id)
+        assert [result for action, _, result in audit if action.startswith("resource.")].count("ok") == 1
+
+
+async def test_a_dry_run_over_a_socket_stores_nothing_either() -> None:
+    async with open_desk() as desk:
+        await desk.ask("resource_register", **SALES)
+        draft = {"uri": "resource://prompts/sales-v2", "content": {"text": "Sell more."}, "dryRun": True}
+        assert (await desk.ask("resource_publish", **draft))["version"] == "1.0.1"
+        assert (await desk.ask("resource_publish", **{**draft, "dryRun": False}))["version"] == "1.0.1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "path"),
+    [
+        ("prompts", {"text": 1}, "text"),
+        ("prompts", {"text": "x", "varables": {}}, "varables"),
+        ("prompts", {"text": "x", "variables": {"type": "object", "properties": {"a": {"type": "strng"}}}}, "variables"),
+        ("agents", {"systemPrompt": "x", "tools": ["resource://prompts/x"]}, "tools.0"),
+        ("agents", {"systemPrompt": "resource://prompts/nobody"}, "systemPrompt"),
+        ("tools", {"runtime": "builtin", "entry": "x", "description": "x", "inputSchema": {"type": "array"}}, "inputSchema"),
+    ],
+)
+async def test_a_refused_content_names_the_place(kind: str, content: dict[str, object], path: str) -> None:
+    async with open_world() as world:
+        refused = await register(world, type=kind, name="draft", content=content, dryRun=True)
+        assert refused.status in (404, 422), refused.body
+        assert str(refused.body["error"]["details"]["path"]).startswith(path)

@@ -32,6 +32,7 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "attachment_list": {"containerId": "c1"},
     "attachment_get": {"containerId": "c1", "attachment": f"attachment:sha256:{'0' * 64}"},
     "file_get": {"sessionId": "sess_1", "path": "notes.txt"},
+    "file_versions": {"sessionId": "sess_1", "path": "notes.txt"},
     "file_delete": {"sessionId": "sess_1", "path": "notes.txt"},
     "definition_get": {"definitionName": "default"},
     "definition_register": {"definition": {"name": "poet", "systemPrompt": "rhyme", "tools": []}},

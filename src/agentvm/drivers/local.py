@@ -17,6 +17,7 @@ import anyio.to_thread
 import httpx2
 import msgspec
 
+from agentvm.drivers.abilities import ModelAbilities
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.chat_body import RequestJson, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
@@ -76,6 +77,9 @@ class LocalDriver:
 
     def context_window(self, model: str) -> int:
         return _shape_of(model).window
+
+    def abilities(self, model: str) -> ModelAbilities:
+        return ModelAbilities(pictures=False, tools=False if is_demo(model) else None)
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         if is_demo(prompt.model):

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 
+from agentvm.drivers.abilities import ModelAbilities, abilities_of
 from agentvm.drivers.account_health import AccountHealth, TenantAttempt, TenantHealth
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.health import HealthTracker, ProviderHealth, is_outage
@@ -84,6 +85,10 @@ class Chosen(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
+
+    @property
+    def abilities(self) -> ModelAbilities:
+        return abilities_of(self.driver, self.model)
 
     def slot(self, tenant_id: TenantId) -> AbstractAsyncContextManager[object]:
         """Holds a slot for one call. At the provider's limit calls wait, tenant by tenant."""

@@ -42,6 +42,15 @@ def explain(error: msgspec.ValidationError, kind: object) -> str:
     return _explain_value(problem, where, _type_at(_type_of(kind), steps))
 
 
+def path_of(error: msgspec.ValidationError) -> str:
+    """Returns the path of the field that is at fault: `tools.0`; that of an unknown field includes its name."""
+    at = _AT.fullmatch(str(error))
+    problem, path = (at["problem"], at["path"]) if at else (str(error), "")
+    where = ".".join(name or index for name, index in _STEP.findall(path))
+    unknown = _UNKNOWN.fullmatch(problem)
+    return where if unknown is None else _within(where, shorten(unknown[1]))
+
+
 def _explain_value(problem: str, where: str, kind: inspect.Type | None) -> str:
     name = where or "it"
     if mismatch := _TYPE.fullmatch(problem):

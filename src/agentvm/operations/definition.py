@@ -6,7 +6,8 @@ from agentvm.errors import DefinitionNotFound
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri, is_reference
-from agentvm.operations.operation import Context, OperationGroup
+from agentvm.operations.operation import Context, Http, OperationGroup
+from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.protocol.records import DefinitionRecord
 from agentvm.protocol.requests import Reply, Request
 
@@ -34,6 +35,25 @@ async def list_all(context: Context, request: DefinitionList) -> DefinitionListR
     return DefinitionListReply(definitions=tuple(listed))
 
 
+class DefinitionBrowse(PageRequest):
+    """`cursor` is the `nextCursor` of the previous page."""
+
+
+class DefinitionsPage(Page[DefinitionRecord]):
+    """Part of a list. `nextCursor` is absent on the last page."""
+
+
+@operation("definition.browse", needs=READ, http=Http("GET", "/v1/definitions", id="definitions_list_all"))
+async def browse(context: Context, request: DefinitionBrowse) -> DefinitionsPage:
+    """List the definitions that images can be built from.
+
+    In the order of `definition_list`.
+    """
+    listed = [_record(definition, resource) async for definition, resource in context.workspace.templates.list()]
+    page = page_of(listed, request, (record.uri or record.name for record in listed))
+    return DefinitionsPage(items=page.items, next_cursor=page.next_cursor)
+
+
 class DefinitionGetReply(Reply):
     definition: DefinitionRecord | None
 
@@ -42,7 +62,13 @@ class DefinitionGet(Request[DefinitionGetReply]):
     definition_name: str
 
 
-@operation("definition.get", needs=READ, command=True)
+@operation(
+    "definition.get",
+    needs=READ,
+    command=True,
+    http=Http("GET", "/v1/definitions/{definition_name}", result="definition"),
+    raises=(DefinitionNotFound,),
+)
 async def get(context: Context, request: DefinitionGet) -> DefinitionGetReply:
     """Show a definition.
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from agentvm.errors import InvalidInput, PreconditionFailed, QuotaExceeded, SessionNotFound
 from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
-from agentvm.model.ids import SessionId
+from agentvm.model.base import Record, record_from
+from agentvm.model.ids import MessageId, SessionId
 from agentvm.model.session_file import SessionFile
 from agentvm.operations.attachment import disposition
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
@@ -73,9 +74,60 @@ async def get(context: Context, request: FileGet) -> FileGetReply:
     return FileGetReply(file=await context.session_files.find(request.session_id, request.path))
 
 
-class FileDownload(Request[None]):
+class FileVersion(Record):
+    """A state of a file. `digest` is absent where it was deleted, `messageId` for a change that came with no message."""
+
+    digest: str | None = None
+    size: int = 0
+    executable: bool = False
+    changed_at: int
+    message_id: MessageId | None = None
+
+
+class FileVersionsReply(Reply):
+    path: str
+    versions: tuple[FileVersion, ...]
+
+
+class FileVersions(Request[FileVersionsReply]):
     session_id: SessionId
     path: str
+    limit: Limit = 100
+
+
+@operation(
+    "file.versions",
+    needs=READ,
+    command=True,
+    http=Http(
+        "GET",
+        "/v1/sessions/{session_id}/file-versions",
+        id="files_versions",
+        items="versions",
+        names=(None, "FileVersionsView"),
+    ),
+    raises=(SessionNotFound, FilePathInvalid),
+)
+async def versions(context: Context, request: FileVersions) -> FileVersionsReply:
+    """List the states that a file of a session had, the newest first.
+
+    One for each message that changed the file; changes that were rewound are left out.
+    """
+    deltas = await context.session_files.versions(request.session_id, request.path, request.limit)
+    states = [
+        record_from(FileVersion, change, changed_at=delta.at, message_id=delta.message_id)
+        for delta in deltas
+        for change in delta.changes
+    ]
+    return FileVersionsReply(path=request.path, versions=tuple(states))
+
+
+class FileDownload(Request[None]):
+    """`digest` names an earlier state of the file."""
+
+    session_id: SessionId
+    path: str
+    digest: str | None = None
 
 
 @operation(
@@ -87,7 +139,11 @@ class FileDownload(Request[None]):
 )
 async def download(context: Context, request: FileDownload) -> HttpReply[AsyncIterator[bytes] | None]:
     """Download a file of a session."""
-    file = await context.session_files.find(request.session_id, request.path)
+    files = context.session_files
+    if request.digest is None:
+        file = await files.find(request.session_id, request.path)
+    else:
+        file = await files.find_version(request.session_id, request.path, request.digest)
     headers = {
         **_HEADERS,
         "ETag": f'"{file.digest}"',
@@ -99,7 +155,7 @@ async def download(context: Context, request: FileDownload) -> HttpReply[AsyncIt
         return HttpReply(content=None, status=304, headers=headers)
     media_type = mimetypes.guess_type(file.path)[0] or _DEFAULT_TYPE
     headers |= {"Content-Length": str(file.size), "Content-Type": media_type}
-    content = await context.session_files.read(request.session_id, file)
+    content = await files.read(request.session_id, file)
     return HttpReply(content=content, media_type=media_type, headers=headers)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.blueprint.image import references
+from agentvm.blueprint.image import apply_config, references
 from agentvm.errors import ContainerForbidden, ImageNotFound
 from agentvm.model.base import record_from
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
@@ -60,11 +60,12 @@ class ImageStop(Request[ImageIdReply]):
         return ImageIdReply(image_id=self.image_id)
 
 
-@operation("image.stop", needs=USE, command=True)
+@operation("image.stop", needs=USE, command=True, http=Http("POST", f"{_ONE}/stop"), raises=(ImageNotFound,))
 async def stop(context: Context, request: ImageStop) -> ImageIdReply:
-    """Stop every agent of an image; a running turn ends as interrupted.
+    """Stop every agent of an image.
 
-    Emits `session_destroyed` and `agent_unregistered` for each. Fails with `image_not_found`.
+    A running turn ends as interrupted. Emits `session_destroyed` and `agent_unregistered` for each. Fails with
+    `image_not_found`.
     """
     _, image = await context.workspace.image(request.image_id)
     context.join(image.container_id)
@@ -118,10 +119,14 @@ class ImagesPage(Page[ImageRecord]):
 async def browse(context: Context, request: ImageBrowse) -> ImagesPage:
     """List images.
 
-    Of one container, or of every container that you may use: by the name of the container, the newest image first.
+    Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind`
+    counts the references that mean another version now.
     """
     images, next_cursor = await context.images.page(request.container_id, request.cursor, request.limit)
-    return ImagesPage(items=[image_record(context, image, with_config=False) for image in images], next_cursor=next_cursor)
+    records = [image_record(context, image, with_config=False) for image in images]
+    behind = [await context.images.count_behind(image) for image in images]
+    items = [msgspec.structs.replace(record, behind=count) for record, count in zip(records, behind, strict=True)]
+    return ImagesPage(items=items, next_cursor=next_cursor)
 
 
 class ImageGetReply(SubscribingReply):
@@ -139,14 +144,17 @@ class ImageGet(Request[ImageGetReply]):
 async def get(context: Context, request: ImageGet) -> ImageGetReply:
     """Show an image.
 
-    Its `config` is everything that decides how the image answers. Over a WebSocket `record` is `null` when there is no such
-    image. Subscribes.
+    Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket
+    `record` is `null` when there is no such image. Subscribes.
     """
     found = await context.workspace.find_image(request.image_id)
     if found is None:
         return ImageGetReply(record=None)
     image = found[1]
-    return ImageGetReply(record=image_record(context, image), subscriptions=_listen(context, [image]))
+    record = image_record(context, image)
+    if context.peer is None:
+        record = msgspec.structs.replace(record, behind=await context.images.count_behind(image))
+    return ImageGetReply(record=record, subscriptions=_listen(context, [image]))
 
 
 class ImageDelete(Request[ImageIdReply]):
@@ -245,4 +253,5 @@ def image_record(context: Context, image: Image, *, with_config: bool = True) ->
         tool_refs=tuple(uri for place, uri in uris.items() if place.startswith("tools.")) or None,
         lock=msgspec.convert(image.lock, tuple[LockRecord, ...], from_attributes=True) or None,
         config=_effective(context, image) if with_config else None,
+        written=apply_config(image.source or image.definition, image.config) if with_config else None,
     )

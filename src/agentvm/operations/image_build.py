@@ -125,13 +125,20 @@ class ImageUpdate(Request[ImageReply]):
     """Unknown fields of the request; see `agentvm.protocol.ignored`."""
 
 
-@operation("image.update", needs=WRITE, command=True, audit="image.update")
+@operation(
+    "image.update",
+    needs=WRITE,
+    command=True,
+    http=Http("PUT", "/v1/images/{image_id}", rename={"record": "image"}, names=("ImageUpdateRequest", "ImageView")),
+    audit="image.update",
+    raises=(ImageNotFound,),
+)
 async def update(context: Context, request: ImageUpdate) -> ImageReply:
-    """Change the fields of an image that are given and not `null`.
+    """Change an image.
 
-    All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from
-    their next turn on. References that are not given keep their versions. Emits `image_updated`. Fails with `image_not_found`,
-    and as `image_create` does.
+    The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is
+    rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits
+    `image_updated`. Fails with `image_not_found`, and as `image_create` does.
     """
     context.target = request.image_id
     updates = request.updates

@@ -69,6 +69,8 @@ class ResourceRegister(Request[ResourceRegisterReply]):
     schema: dict[str, object] | None = None
     dependencies: dict[str, str] | None = None
     tag: str | None = None
+    dry_run: bool = False
+    """Only check it: the reply is the same, and nothing is stored."""
 
 
 @operation(
@@ -91,12 +93,13 @@ class ResourceRegister(Request[ResourceRegisterReply]):
 async def register(context: Context, request: ResourceRegister) -> ResourceRegisterReply:
     """Register a resource.
 
-    The very same version again changes nothing, and is answered with 200 over HTTP. Fails with `resource_exists`,
-    `resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.
+    The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and
+    nothing is stored. Fails with `resource_exists`, `resource_invalid`, `resource_not_found` for what it refers to,
+    `resource_cycle`, `quota_exceeded`; `details.path` of the error names the field of the content, where one is at fault.
     """
     draft = record_from(NewVersion, request, type=parse_type(request.type), pointer=request.tag)
-    context.target = f"{draft.type}/{draft.name}"
-    return registered(context, *await context.resources.register(draft))
+    context.target, context.is_dry_run = f"{draft.type}/{draft.name}", request.dry_run
+    return registered(context, *await context.resources.register(draft, dry_run=request.dry_run))
 
 
 class ResourcePublish(Request[ResourceRegisterReply]):
@@ -113,6 +116,8 @@ class ResourcePublish(Request[ResourceRegisterReply]):
     visibility: Visibility | None = None
     schema: dict[str, object] | None = None
     dependencies: dict[str, str] | None = None
+    dry_run: bool = False
+    """Only check it: the reply is the same, and nothing is stored."""
 
 
 @operation("resource.publish", needs=WRITE, command=True, audit="resource.change")
@@ -139,7 +144,8 @@ async def publish(context: Context, request: ResourcePublish) -> ResourceRegiste
         changes=Changes(description=request.description, tags=request.tags, visibility=request.visibility),
         pointer=request.tag,
     )
-    return registered(context, *await context.resources.publish(resource, change))
+    context.is_dry_run = request.dry_run
+    return registered(context, *await context.resources.publish(resource, change, dry_run=request.dry_run))
 
 
 class ResourceListReply(Reply):
@@ -246,6 +252,8 @@ class ResourceUpdate(Request[ResourceRegisterReply]):
     tags: tuple[str, ...] | UnsetType | None = UNSET
     visibility: Visibility | None = None
     deprecated: str | UnsetType | None = UNSET
+    dry_run: bool = False
+    """Only check a new version: the reply is the same, and nothing is stored."""
 
 
 @operation(
@@ -286,7 +294,8 @@ async def update(context: Context, request: ResourceUpdate) -> ResourceRegisterR
         pointer=request.tag,
         expected=None if context.http.if_match is None else _one_digest(context.http.if_match),
     )
-    return registered(context, *await context.resources.publish(resource, change))
+    context.is_dry_run = request.dry_run
+    return registered(context, *await context.resources.publish(resource, change, dry_run=request.dry_run))
 
 
 class ResourceDelete(Request[None]):
@@ -314,6 +323,8 @@ async def delete(context: Context, request: ResourceDelete) -> None:
 
 
 async def _describe(context: Context, request: ResourceUpdate, resource: Resource, changes: Changes) -> ResourceRegisterReply:
+    if request.dry_run:
+        raise InvalidInput("dryRun is for a new version: send its content, schema or dependencies too")
     if request.version is not None or request.bump is not None:
         raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
     if changes == Changes() and request.tag is None:

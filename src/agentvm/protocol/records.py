@@ -70,6 +70,10 @@ class ImageRecord(Record):
     """Every version that its references came to, when it was built or last upgraded."""
     config: EffectiveConfig | None = None
     """The effective configuration; in replies about one image."""
+    written: Definition | None = None
+    """The definition with the config as written, references included; in replies about one image."""
+    behind: int | None = None
+    """How many of its references mean another version now; over HTTP."""
     warnings: tuple[str, ...] | None = None
     """Warnings of the build, such as a tool that cannot run; in the Python client."""
 

@@ -5,15 +5,16 @@ network.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
-from agentvm.errors import shorten
+from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge, ResourceUriInvalid
-from agentvm.errors.validation import explain
+from agentvm.errors.validation import explain, path_of
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import (
@@ -37,6 +38,12 @@ VALUES_MAX = 500_000
 """Texts, numbers, arrays and so on, each as often as it stands: in YAML a few lines can stand for billions."""
 NESTING_MAX = 64
 """Levels of arrays and objects; beyond some hundred neither JSON nor its schemas can be read back."""
+
+
+DESCRIPTION_MAX = 2_000
+TAGS_MAX = 32
+TAG_MAX = 64
+_PATH = re.compile(r"[\w$]+(?:\.[\w$-]+)*")
 
 
 class Content(Record, forbid_unknown_fields=True):
@@ -150,12 +157,28 @@ def exact_uri(node: Node, viewer: TenantId) -> str:
 
 
 def accept(kind: ResourceKind, raw: object) -> Content:
-    """Decodes content to publish; `ResourceInvalid` and `ResourceTooLarge` name the fault."""
+    """Decodes content to publish; `ResourceInvalid` and `ResourceTooLarge` name the fault, and `path` in its details where."""
+    try:
+        return _accept(kind, raw)
+    except ResourceInvalid as error:
+        if (path := _path_in(str(error), kind)) is not None:
+            error.details.setdefault("path", path)
+        raise
+
+
+def _path_in(text: str, kind: ResourceKind) -> str | None:
+    """Returns the field that the sentence about a fault begins with; None if it is about the content as a whole."""
+    path = _PATH.match(text.partition(": ")[2] if text.startswith("The content") else text)
+    return path[0] if path and path[0].partition(".")[0] in kind.content.__struct_encode_fields__ else None
+
+
+def _accept(kind: ResourceKind, raw: object) -> Content:
     check_json(raw, f"The content of {kind.type}")
     try:
         content: Content = msgspec.convert(raw, type=kind.content)
     except msgspec.ValidationError as error:
-        raise ResourceInvalid(f"The content of {kind.type} does not fit: {explain(error, kind.content)}") from None
+        text = f"The content of {kind.type} does not fit: {explain(error, kind.content)}"
+        raise ResourceInvalid(text, details={"path": path_of(error)}) from None
     for where, part in binaries(content):
         _check_binary(where, part)
     kind.check(content)
@@ -290,6 +313,24 @@ def check_reference(member: str, text: str, *allowed: ResourceType, fragment: bo
     if uri.fragment is not None and not fragment:
         raise ResourceInvalid(f"{member} takes the whole of a resource: leave out #{shorten(uri.fragment)}")
     return uri
+
+
+def check_description(text: str | None) -> str | None:
+    if text is not None and len(text) > DESCRIPTION_MAX:
+        raise InvalidInput(f"A description has at most {DESCRIPTION_MAX} characters, not {len(text)}")
+    return text
+
+
+def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The words a resource is found by."""
+    if tags is None:
+        return None
+    if len(tags) > TAGS_MAX:
+        raise InvalidInput(f"A resource has at most {TAGS_MAX} tags, not {len(tags)}")
+    for tag in tags:
+        if not tag.strip() or len(tag) > TAG_MAX or not tag.isprintable():
+            raise InvalidInput(f"A tag has 1 to {TAG_MAX} characters that can be printed")
+    return tuple(dict.fromkeys(tags))
 
 
 def check_rendered(uri: str, size: int) -> None:

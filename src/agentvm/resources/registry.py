@@ -8,7 +8,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied, shorten
+from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, PermissionDenied, shorten
 from agentvm.errors.resource import ResourceCycle, ResourceInvalid, ResourceNotFound, ResourceTooLarge, ResourceVersionExists
 from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.resource import (
@@ -30,8 +30,8 @@ from agentvm.model.resource import (
     version_digest,
 )
 from agentvm.model.semver import Bump, Version, parse_version
-from agentvm.resources.kind import Content, ResourceKind, accept, binaries, detach, encode
-from agentvm.resources.resolver import Resolver, check_size
+from agentvm.resources.kind import Content, ResourceKind, accept, binaries, check_description, check_words, detach, encode
+from agentvm.resources.resolver import Resolver, VersionClosure, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published
 
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 FIRST = "1.0.0"
 INDEXED_TEXT_MAX = 32_768
 """Characters of a version that are searched."""
-DESCRIPTION_MAX = 2_000
-TAGS_MAX = 32
-TAG_MAX = 64
 ALIAS_MAX = 128
 NUMBERING_ATTEMPTS_MAX = 5
 """Attempts to number a version without an explicit number, because another writer may take the number first."""
@@ -125,13 +122,15 @@ class Registry:
         self.clock = clock
         self.new_id = new_id
 
-    async def register(self, author: Author, draft: NewVersion) -> Published:
+    async def register(self, author: Author, draft: NewVersion, *, dry_run: bool = False) -> Published:
         """Creates a resource. `ResourceExists` when the name is taken, unless by the very same version."""
         publication = await self.prepare(author, draft)
-        return (await self.publish(author, [replace(publication, is_new=True)]))[0]
+        return (await self.publish(author, [replace(publication, is_new=True)], dry_run=dry_run))[0]
 
-    async def revise(self, author: Author, resource_id: ResourceId, revision: VersionChange) -> Published:
-        """A new version of an own resource."""
+    async def revise(
+        self, author: Author, resource_id: ResourceId, revision: VersionChange, *, dry_run: bool = False
+    ) -> Published:
+        """A new version of an own resource; a dry run checks it and stores nothing."""
         resource = await self.own(author, resource_id)
         for attempt in range(NUMBERING_ATTEMPTS_MAX):
             history = await self._view(author).history(resource_id)
@@ -139,7 +138,8 @@ class Registry:
             draft = await self._revised(author, resource, latest_of(history.versions), revision, version)
             publication = await self.prepare(author, draft)
             try:
-                (published,) = await self.publish(author, [replace(publication, expected=revision.expected)])
+                ready = replace(publication, expected=revision.expected)
+                (published,) = await self.publish(author, [ready], dry_run=dry_run)
             except ResourceVersionExists:
                 if revision.version is not None or attempt == NUMBERING_ATTEMPTS_MAX - 1:
                     raise
@@ -180,9 +180,11 @@ class Registry:
             now=self.clock(),
         )
 
-    async def publish(self, author: Author, publications: Sequence[Publication]) -> tuple[Published, ...]:
+    async def publish(
+        self, author: Author, publications: Sequence[Publication], *, dry_run: bool = False
+    ) -> tuple[Published, ...]:
         try:
-            return await self._view(author).publish(publications)
+            return await self._view(author).publish(publications, dry_run=dry_run)
         finally:
             self._resolver.forget()
 
@@ -318,12 +320,19 @@ class Registry:
             if targets is not None:
                 target: VersionId | int = targets[alias]
             else:
-                closure = await self._resolver.find(author.tenant_id, uri)
+                closure = await self._found(author, alias, uri)
                 nodes |= closure.nodes
                 target = closure.root.version.version_id
                 check_size(nodes, target, text, above=1)
             dependencies.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
         return tuple(dependencies)
+
+    async def _found(self, author: Author, alias: str, uri: ResourceUri) -> VersionClosure:
+        try:
+            return await self._resolver.find(author.tenant_id, uri)
+        except AgentVMError as error:
+            error.details.setdefault("path", alias)
+            raise
 
     async def _is_own(self, author: Author, uri: ResourceUri) -> bool:
         if uri.owner is None:
@@ -346,24 +355,6 @@ def check_draft(kind: ResourceKind, draft: NewVersion) -> str:
 def _check_content(size: int) -> None:
     if size > CONTENT_MAX_BYTES:
         raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {CONTENT_MAX_BYTES} are allowed")
-
-
-def check_description(text: str | None) -> str | None:
-    if text is not None and len(text) > DESCRIPTION_MAX:
-        raise InvalidInput(f"A description has at most {DESCRIPTION_MAX} characters, not {len(text)}")
-    return text
-
-
-def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The words a resource is found by."""
-    if tags is None:
-        return None
-    if len(tags) > TAGS_MAX:
-        raise InvalidInput(f"A resource has at most {TAGS_MAX} tags, not {len(tags)}")
-    for tag in tags:
-        if not tag.strip() or len(tag) > TAG_MAX or not tag.isprintable():
-            raise InvalidInput(f"A tag has 1 to {TAG_MAX} characters that can be printed")
-    return tuple(dict.fromkeys(tags))
 
 
 def _read(kind: ResourceKind, draft: NewVersion) -> _Read:

@@ -11,7 +11,7 @@ import msgspec
 from agentvm.blueprint.builder import locked_roots, unchanged_pins
 from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import Frozen, build, rebuild
-from agentvm.errors import ImageNotFound, InvalidInput
+from agentvm.errors import ImageNotFound, InvalidInput, NotFound
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId
@@ -163,6 +163,19 @@ class ImageLibrary:
         if not dry_run:
             self._announce_updated(image)
         return Upgrade(image, changes, old, frozen.definition, frozen.warnings)
+
+    async def count_behind(self, image: Image) -> int:
+        """Returns how many floating references of the image mean another version now. Resources that are gone do not count."""
+        behind = 0
+        for uri, entry in locked_roots(image).items():
+            if parse_uri(uri).is_exact:
+                continue
+            try:
+                closure = await self.workspace.resources.resolver.find(self.workspace.tenant_id, parse_uri(uri))
+            except NotFound:
+                continue
+            behind += closure.root.version.version_id != entry.version_id
+        return behind
 
     async def delete(self, image_id: ImageId) -> None:
         """Stops the image's agents and deletes it with its sessions."""

@@ -56,8 +56,8 @@ class ResourceLibrary:
         """Returns a version of a resource with everything that it is locked to."""
         return await self.workspace.resources.resolver.find(self.workspace.tenant_id, versioned_uri(resource, selector))
 
-    async def register(self, draft: NewVersion) -> tuple[Published, Warned]:
-        """Registers a resource within the tenant's limits."""
+    async def register(self, draft: NewVersion, *, dry_run: bool = False) -> tuple[Published, Warned]:
+        """Registers a resource within the tenant's limits; a dry run only checks it."""
         workspace = self.workspace
         frozen = await self._freeze(draft.type, draft.content)
         draft = replace(draft, content=frozen.content)
@@ -68,15 +68,15 @@ class ResourceLibrary:
         quotas = workspace.tenancy.quotas
         async with quotas.adding(workspace.tenant_id, workspace.user_id, "resources", self.store.count):
             await self._check_storage()
-            published = await self.registry.register(self.author, draft)
+            published = await self.registry.register(self.author, draft, dry_run=dry_run)
         return published, (*self._idle(draft.type, draft.content), *frozen.notes)
 
-    async def publish(self, resource: Resource, change: VersionChange) -> tuple[Published, Warned]:
-        """Publishes a version of an own resource within the tenant's limits."""
+    async def publish(self, resource: Resource, change: VersionChange, *, dry_run: bool = False) -> tuple[Published, Warned]:
+        """Publishes a version of an own resource within the tenant's limits; a dry run only checks it."""
         await self._check_storage()
         frozen = await self._freeze(resource.type, change.content)
         change = replace(change, content=frozen.content)
-        published = await self.registry.revise(self.author, resource.resource_id, change)
+        published = await self.registry.revise(self.author, resource.resource_id, change, dry_run=dry_run)
         return published, (*self._idle(resource.type, change.content), *frozen.notes)
 
     async def pin(

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
+from agentvm.model.base import record_from
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileChange, FileDelta, SessionFile, file_path, folder_path, folders_of
@@ -20,6 +21,8 @@ from agentvm.sessions.archive import ZipSink
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.session_files import SessionFileStore
 
+VERSIONS_MAX = 1_000
+"""Changes of one file that are looked through."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE, _EXECUTABLE_MODE = 0o100644, 0o100755
 
@@ -46,6 +49,18 @@ class SessionFileLibrary:
         if file is None:
             raise FileMissing(path)
         return file
+
+    async def versions(self, session_id: SessionId, path: str, limit: int) -> tuple[FileDelta, ...]:
+        """Returns the changes of a file, also of a deleted one, the newest first."""
+        return await (await self._store(session_id))[0].versions(file_path(path), limit)
+
+    async def find_version(self, session_id: SessionId, path: str, digest: str) -> SessionFile:
+        """Returns an earlier state of a file; `FileMissing` if it never had these bytes."""
+        for delta in await self.versions(session_id, path, VERSIONS_MAX):
+            for change in delta.changes:
+                if change.digest == digest:
+                    return record_from(SessionFile, change, modified_at=delta.at)
+        raise FileMissing(f"{path}@{digest}")
 
     async def read(self, session_id: SessionId, file: SessionFile) -> AsyncIterator[bytes]:
         """Returns the bytes of a file, chunk by chunk."""

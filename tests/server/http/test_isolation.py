@@ -30,6 +30,7 @@ BODIES: dict[str, object] = {
     "reference": "x",
     "amountUsd": "1",
     "type": "prompts",
+    "path": "notes.txt",
     "content": {"text": "x"},
     "version": "1.0.0",
     "yanked": True,
@@ -108,6 +109,7 @@ PLAIN = {
     "digest": f"sha256:{'0' * 64}",
     "key": "defaults.maxTokens",
     "call_id": "c1",
+    "definition_name": "default",
     "path": "notes.txt",
 }
 

@@ -99,6 +99,17 @@ WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ? AND (f.positio
 ORDER BY f.position, f.path
 """
 
+_VERSIONS = """
+SELECT f.path, b.digest, b.size, f.is_executable, f.changed_at, m.message_id
+FROM sessions AS s
+JOIN file_changes AS f USING (session_key)
+LEFT JOIN blobs AS b USING (blob_key)
+LEFT JOIN placed_messages AS m ON m.position = f.position
+WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ? AND f.path = ?
+  AND (f.position = 0 OR (m.position IS NOT NULL AND m.rewind_key IS NULL))
+ORDER BY f.position DESC LIMIT ?
+"""
+
 
 class SessionFileStore(Scope):
     """The files of one session. A session that does not exist has none."""
@@ -189,15 +200,11 @@ class SessionFileStore(Scope):
 
     async def history(self, last: int, rewound: int) -> tuple[FileDelta, ...]:
         """Returns the changes that stood at a moment of an export, in order."""
-        rows = await self._all(tuple[Any, ...], _HISTORY, (*self._place, last, rewound))
-        return tuple(
-            FileDelta(
-                message_id=None if message_id is None else MessageId(message_id),
-                changes=(FileChange(path=path, digest=digest, size=size or 0, executable=bool(executable)),),
-                at=at,
-            )
-            for path, digest, size, executable, at, message_id in rows
-        )
+        return await self._all(_decode_change, _HISTORY, (*self._place, last, rewound))
+
+    async def versions(self, path: str, limit: int) -> tuple[FileDelta, ...]:
+        """Returns the changes of a file that stand, the newest first."""
+        return await self._all(_decode_change, _VERSIONS, (*self._place, path, limit))
 
     async def _put_piece(self, piece: Mapping[str, bytes], now: int) -> None:
         def work(connection: Connection) -> bool:
@@ -250,6 +257,15 @@ def _claim(connection: Connection, session_key: int, digest: str, now: int) -> N
 def _decode(row: Sequence[Any]) -> SessionFile:
     path, digest, size, executable, modified_at = row
     return SessionFile(path=path, digest=digest, size=size, executable=bool(executable), modified_at=modified_at)
+
+
+def _decode_change(row: Sequence[Any]) -> FileDelta:
+    path, digest, size, executable, at, message_id = row
+    return FileDelta(
+        message_id=None if message_id is None else MessageId(message_id),
+        changes=(FileChange(path=path, digest=digest, size=size or 0, executable=bool(executable)),),
+        at=at,
+    )
 
 
 def _digests(bodies: Sequence[bytes]) -> tuple[str, ...]:

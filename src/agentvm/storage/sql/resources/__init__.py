@@ -54,8 +54,8 @@ class ResourceStore(TenantScope):
         """
         return await self._read(graph.read_closure, version_id, limit)
 
-    async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
-        """All of them in one commit, or none.
+    async def publish(self, publications: Sequence[Publication], *, dry_run: bool = False) -> tuple[Published, ...]:
+        """All of them in one commit, or none. A dry run returns or raises the same, and stores nothing.
 
         `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone meanwhile;
         `ResourceCycle` when floating references of latest versions would lead back to the resource;
@@ -64,7 +64,8 @@ class ResourceStore(TenantScope):
         """
         prepare = partial(publish.prepare, self._tenant_id, publications)
         is_long = sum(len(each.text) for each in publications) > _INLINE_CHARACTERS
-        return await self._database.write(await anyio.to_thread.run_sync(prepare) if is_long else prepare())
+        work = await anyio.to_thread.run_sync(prepare) if is_long else prepare()
+        return await self._database.write(partial(publish.undone, work) if dry_run else work)
 
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
         """None when there is none of its own. `ResourceVisibilityConflict` as for `publish`."""

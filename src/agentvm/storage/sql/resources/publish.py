@@ -65,6 +65,8 @@ _SHARED = "SELECT version_key FROM resource_versions WHERE resource_key = ? AND 
 _OPEN = "UPDATE resource_versions SET is_open = 1 WHERE version_key = ?"
 _RESOURCE = f"SELECT {RESOURCE_COLUMNS} FROM {RESOURCES} WHERE r.resource_key = ?"
 
+PublishWork = Callable[[Connection], tuple[Published, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
@@ -87,7 +89,15 @@ class _Entered:
     turned_public: bool = False
 
 
-def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> Callable[[Connection], tuple[Published, ...]]:
+def undone(work: PublishWork, connection: Connection) -> tuple[Published, ...]:
+    """Does the work and takes it back; the result, or the error, is that of the work."""
+    connection.execute("SAVEPOINT dry_run")
+    published = work(connection)
+    connection.execute("ROLLBACK TO SAVEPOINT dry_run")
+    return published
+
+
+def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> PublishWork:
     """The batch as work for the database. `ValueError` for a binary part that is not what its digest says."""
     _refuse_rings(publications)
     prepared = [_prepare(each) for each in publications]
