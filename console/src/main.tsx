@@ -4,7 +4,8 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
-import { identify, identity, watchTabs } from "./link/who.ts";
+import { identify, identifyOffline, identity, watchTabs } from "./link/who.ts";
+import { startWorker, watchVersion } from "./link/worker.ts";
 import Login from "./pages/login.tsx";
 import { Shell } from "./shell.tsx";
 import "./style/index.css";
@@ -26,6 +27,8 @@ function App() {
 async function start(): Promise<void> {
   startTheme();
   watchTabs();
+  watchVersion();
+  startWorker();
   await startLanguage();
   render(<App />, document.getElementById("app") as HTMLElement);
   for (;;) {
@@ -33,7 +36,8 @@ async function start(): Promise<void> {
       await identify();
       break;
     } catch {
-      // The server is starting or away.
+      // The server is starting or away: what this browser has kept of the last visit is shown, and asked about when it is back.
+      if (identifyOffline()) break;
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

@@ -10,6 +10,7 @@ import { Forbidden, NotThere } from "./pages/not_there.tsx";
 import { SessionList } from "./pages/session_list.tsx";
 import { findPage, mayOpen, navigation } from "./routes.ts";
 import { withQuery } from "./state/data.ts";
+import { watchDrafts } from "./state/drafts.ts";
 import { neighbour, watchSessions } from "./state/sessions.ts";
 import { changeTheme } from "./theme.ts";
 import { Icon } from "./ui/icons.tsx";
@@ -36,6 +37,7 @@ export function Shell(): JSX.Element {
   const isChat = path === "/" || sessionId !== undefined;
   const place = path === "/" ? "home" : isChat ? "chat" : LISTED.has(path) ? "page" : "area";
   useEffect(() => watchSessions(), []);
+  useEffect(() => watchDrafts(), []);
 
   useEffect(() => {
     function onKeyDown(event: KeyboardEvent): void {

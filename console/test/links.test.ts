@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { safeLink } from "../src/markdown/links.ts";
-import { Backlog } from "../src/link/backlog.ts";
 import { backoffMs, Resume } from "../src/link/resume.ts";
 import { duration, money } from "../src/words/format.ts";
 
@@ -12,38 +11,30 @@ test("only addresses of the web and of mail are followed", () => {
   for (const href of hostile) assert.equal(safeLink(href), undefined, href);
 });
 
+const frame = (cursor: number) => ({ type: "text_delta", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: String(cursor) });
+
 test("an event is taken once, and a new connection continues after it", () => {
   const resume = new Resume();
+  resume.open("s");
+  assert.equal(resume.accept(frame(3)), false, "its history is being read");
+  assert.deepEqual(resume.subscriptions(), []);
   resume.follow("s", 4);
-  const frame = (cursor: number) => ({ type: "text_delta", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: String(cursor) });
   assert.deepEqual([4, 5, 5, 6, 3].map((cursor) => resume.accept(frame(cursor))), [false, true, false, true, false]);
-  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "6" }]);
-  resume.restart("s", 20);
+  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "6", deltas: true }]);
+  resume.open("s");
+  resume.follow("s", 20);
   assert.equal(resume.accept(frame(20)), false);
 });
 
-test("a session that is followed is not followed twice", () => {
+test("a session that was left is heard as a part of its container", () => {
   const resume = new Resume();
-  assert.deepEqual(resume.follow("s", 4), { type: "subscribe", sessionId: "s", afterCursor: "4" });
-  resume.accept({ type: "x", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: "9" });
-  assert.equal(resume.follow("s", 2), undefined);
-  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "9" }]);
-});
-
-test("the events of a turn are kept until it ends", () => {
-  const backlog = new Backlog();
-  const add = (type: string, turnId: string) =>
-    backlog.add({ type, timestamp: 1, data: { turnId }, context: { sessionId: "s", turnId }, cursor: "1" });
-  add("text_delta", "t0");
-  assert.deepEqual(backlog.of("s"), []);
-  add("turn_request", "t1");
-  add("turn_request", "t2");
-  add("text_delta", "t1");
-  assert.equal(backlog.of("s").length, 3);
-  add("turn_response", "t1");
-  assert.deepEqual(backlog.of("s").map((frame) => frame.data.turnId), ["t2"]);
-  add("turn_response", "t2");
-  assert.deepEqual(backlog.of("s"), []);
+  assert.deepEqual(resume.list("c"), { type: "subscribe", containerId: "c", deltas: false });
+  assert.equal(resume.list("c"), undefined);
+  resume.open("s");
+  assert.deepEqual(resume.leave("s"), { type: "unsubscribe", sessionId: "s" });
+  resume.follow("s", 4);
+  assert.equal(resume.accept(frame(1)), true);
+  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", containerId: "c", deltas: false }]);
 });
 
 test("attempts to connect are spread and bounded", () => {

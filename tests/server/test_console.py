@@ -17,7 +17,7 @@ async def nothing() -> dict[str, Any]:
 
 async def get(directory: Path, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> HttpResponse:
     raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    request = HttpRequest({"method": method, "headers": raw}, nothing)
+    request = HttpRequest({"method": method, "path": path, "headers": raw}, nothing)
     match = Router(console_routes(directory)).match(path)
     request.path_params = match.params
     return await match.route(method).handler(request)
@@ -29,6 +29,7 @@ def built(tmp_path: Path) -> Path:
     (tmp_path / "index.html").write_text("<!doctype html>" + "<p>console</p>" * 100)
     (tmp_path / "assets" / "index-abc.js").write_text("export {};")
     (tmp_path / "icon.svg").write_text("<svg/>")
+    (tmp_path / "sw.js").write_text("self")
     (tmp_path / "secret.env").write_text("not served")
     return tmp_path
 
@@ -51,6 +52,13 @@ async def test_files_named_by_their_digest_are_kept_for_ever(built: Path) -> Non
     assert (response.media_type, response.content) == ("text/javascript", b"export {};")
     assert "immutable" in response.headers["Cache-Control"]
     assert response.headers["X-Content-Type-Options"] == HEADERS["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(("path", "media_type"), [("/icon.svg", "image/svg+xml"), ("/sw.js", "text/javascript")])
+async def test_files_with_a_fixed_name_are_asked_for_anew(built: Path, path: str, media_type: str) -> None:
+    response = await get(built, path)
+    assert (response.media_type, response.headers["Cache-Control"]) == (media_type, "no-cache")
+    assert "trusted-types avm" in response.headers["Content-Security-Policy"]
 
 
 @pytest.mark.parametrize("path", ["/assets/none.js", "/assets/..%2Findex.html", "/assets/secret.env"])

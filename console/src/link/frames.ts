@@ -72,6 +72,10 @@ export interface SessionRow {
   archivedAt?: number;
   forkedFrom?: { sessionId: string; messageId: string };
   unread?: number;
+  /** The reason why it takes no messages until it is released. */
+  quarantine?: string;
+  deletedAt?: number;
+  restorableUntil?: number;
 }
 
 /** Decodes a frame of the server; undefined for one that says nothing. A wrapped frame is never sent to us but for the first. */

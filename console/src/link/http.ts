@@ -44,7 +44,7 @@ export async function request<T>(method: string, path: string, body?: unknown, e
   throw errorOf(response.status, text);
 }
 
-function errorOf(status: number, text: string): ApiError {
+export function errorOf(status: number, text: string): ApiError {
   try {
     const { error } = JSON.parse(text) as { error: Failure };
     return new ApiError(status, error.code, error.message, error.requestId, error.details?.reason);

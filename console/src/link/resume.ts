@@ -1,55 +1,65 @@
 /**
- * Where each session has been read to. Pure: knows no socket.
+ * Where each open session has been read to. Pure: knows no socket.
  *
- * Events of a session are numbered without gaps. One whose number is not greater than the last is dropped, so each is applied
- * exactly once, however often the connection is lost.
+ * The events of a session are numbered. One whose number is not greater than the last is dropped, so each is applied exactly
+ * once, however often the connection is lost. Sessions that are not open are heard as a part of their container, without deltas.
  */
 
 import type { EventFrame } from "./frames.ts";
 
 export interface Subscription {
-  type: "subscribe";
-  sessionId: string;
+  type: "subscribe" | "unsubscribe";
+  sessionId?: string;
+  containerId?: string;
   afterCursor?: string;
+  deltas?: boolean;
 }
 
 export class Resume {
-  #cursors = new Map<string, number>();
-  #followed = new Set<string>();
+  /** The last event of each open session; undefined while its history is being read. */
+  #cursors = new Map<string, number | undefined>();
+  #containers = new Set<string>();
 
-  /** Follows a session after a cursor. Undefined if it is followed already: the server sends each event once. */
-  follow(sessionId: string, after: number): Subscription | undefined {
-    if (this.#followed.has(sessionId)) return undefined;
-    this.#followed.add(sessionId);
-    this.#cursors.set(sessionId, after);
-    return this.#subscription(sessionId);
+  /** From now on events of the session are dropped, until `follow` says where its history ends. */
+  open(sessionId: string): void {
+    this.#cursors.set(sessionId, undefined);
   }
 
-  /** The frames that continue every session on a new connection. */
+  /** The history was read up to a cursor: the server sends what comes after it. */
+  follow(sessionId: string, after: number): void {
+    if (this.#cursors.has(sessionId)) this.#cursors.set(sessionId, after);
+  }
+
+  leave(sessionId: string): Subscription {
+    this.#cursors.delete(sessionId);
+    return { type: "unsubscribe", sessionId };
+  }
+
+  /** Follows all sessions of a container, without deltas. Undefined if it is followed already. */
+  list(containerId: string): Subscription | undefined {
+    if (this.#containers.has(containerId)) return undefined;
+    this.#containers.add(containerId);
+    return { type: "subscribe", containerId, deltas: false };
+  }
+
+  /** The frames that continue everything on a new connection. */
   subscriptions(): Subscription[] {
-    return [...this.#followed].map((sessionId) => this.#subscription(sessionId));
+    const open = [...this.#cursors].filter(([, after]) => after !== undefined);
+    return [
+      ...open.map(([sessionId, after]): Subscription => ({ type: "subscribe", sessionId, afterCursor: String(after), deltas: true })),
+      ...[...this.#containers].map((containerId): Subscription => ({ type: "subscribe", containerId, deltas: false })),
+    ];
   }
 
-  /** Whether an event is new. */
+  /** Whether an event is new in an open session. */
   accept(frame: EventFrame): boolean {
     const sessionId = frame.context?.sessionId;
-    if (sessionId === undefined || frame.cursor === undefined) return true;
+    if (sessionId === undefined || frame.cursor === undefined || !this.#cursors.has(sessionId)) return true;
     const cursor = Number(frame.cursor);
     const last = this.#cursors.get(sessionId);
-    if (last !== undefined && cursor <= last) return false;
+    if (last === undefined || cursor <= last) return false;
     this.#cursors.set(sessionId, cursor);
-    this.#followed.add(sessionId);
     return true;
-  }
-
-  /** Continues a session from a cursor that the server names, after events were lost. */
-  restart(sessionId: string, cursor: number): void {
-    this.#cursors.set(sessionId, cursor);
-  }
-
-  #subscription(sessionId: string): Subscription {
-    const after = this.#cursors.get(sessionId);
-    return after === undefined ? { type: "subscribe", sessionId } : { type: "subscribe", sessionId, afterCursor: String(after) };
   }
 }
 

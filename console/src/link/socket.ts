@@ -1,12 +1,12 @@
 /** The one connection of a tab: commands with replies, events of the sessions in view, and coming back after a loss. */
 
 import { signal } from "@preact/signals";
-import { Backlog } from "./backlog.ts";
 import { decodeFrame, type EventFrame } from "./frames.ts";
-import { backoffMs, Resume } from "./resume.ts";
+import { backoffMs, Resume, type Subscription } from "./resume.ts";
 import { identify } from "./who.ts";
 
-export type LinkState = "connecting" | "open" | "waiting" | "refused";
+/** `parked`: closed by us, because nobody looks at the tab. */
+export type LinkState = "connecting" | "open" | "waiting" | "refused" | "parked";
 
 export class CommandError extends Error {
   readonly code: string;
@@ -37,12 +37,13 @@ let retry: ReturnType<typeof setTimeout> | undefined;
 let parking: ReturnType<typeof setTimeout> | undefined;
 let number = 0;
 let wanted = false;
+let isParked = false;
 const resume = new Resume();
-const backlog = new Backlog();
 const pending = new Map<string, Pending>();
 /** Commands given while the connection was being opened. They are sent when it is open, and rejected when it is not opened. */
 const unsent: string[] = [];
 const listeners = new Set<Listener>();
+const observers = new Set<Listener>();
 const openers = new Set<() => void>();
 
 /** Opens the connection and keeps it open until `disconnect`. */
@@ -64,10 +65,16 @@ export function disconnect(): void {
   socket = null;
 }
 
-/** Calls the listener with every new event; returns the function that ends it. */
+/** Calls the listener with every new event, exactly once for an open session; returns the function that ends it. */
 export function onEvent(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+/** Calls the listener with every event as it comes, also with one that comes again. */
+export function onNotice(listener: Listener): () => void {
+  observers.add(listener);
+  return () => observers.delete(listener);
 }
 
 /** Calls the function now if the connection is open, and whenever it opens again. */
@@ -77,17 +84,31 @@ export function onOpen(opener: () => void): () => void {
   return () => openers.delete(opener);
 }
 
-/** The events of running turns of a session that have come already. */
-export const toldOf = (sessionId: string): readonly EventFrame[] => backlog.of(sessionId);
-
-/** Follows the events of a session after a cursor. */
-export function follow(sessionId: string, after: number): void {
-  const subscription = resume.follow(sessionId, after);
-  if (subscription !== undefined && linkState.value === "open") socket?.send(JSON.stringify(subscription));
+/** Reads a session and follows it: its events come to the listeners from the end of the page that is returned. */
+export async function openSession<T extends { logCursor?: string }>(sessionId: string, limit: number): Promise<T> {
+  resume.open(sessionId);
+  return ask<T>("session_history", { sessionId, order: "newest", limit, follow: true }, (page) =>
+    resume.follow(sessionId, Number(page.logCursor ?? 0)),
+  );
 }
 
-/** Sends a command and resolves with the data of its reply. Rejects with `CommandError`. */
-export function ask<T>(name: string, data: Record<string, unknown> = {}): Promise<T> {
+/** From now on only whole messages of the session are heard. */
+export function leaveSession(sessionId: string): void {
+  tell(resume.leave(sessionId));
+}
+
+/** Hears of the sessions of a container, without deltas. */
+export function followContainer(containerId: string): void {
+  const subscription = resume.list(containerId);
+  if (subscription !== undefined) tell(subscription);
+}
+
+function tell(subscription: Subscription): void {
+  if (linkState.value === "open") socket?.send(JSON.stringify(subscription));
+}
+
+/** Sends a command and resolves with the data of its reply. Rejects with `CommandError`. `at` is called before the next frame is read. */
+export function ask<T>(name: string, data: Record<string, unknown> = {}, at?: (data: T) => void): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     if (socket === null || (linkState.value !== "open" && linkState.value !== "connecting")) {
       reject(new CommandError("offline", "There is no connection to the server"));
@@ -98,7 +119,11 @@ export function ask<T>(name: string, data: Record<string, unknown> = {}): Promis
       pending.delete(requestId);
       reject(new CommandError("request_timeout", "The server has not answered within 30 seconds"));
     }, COMMAND_DEADLINE_MS);
-    pending.set(requestId, { resolve: resolve as (data: never) => void, reject, timer });
+    const settle = (reply: T) => {
+      at?.(reply);
+      resolve(reply);
+    };
+    pending.set(requestId, { resolve: settle as (data: never) => void, reject, timer });
     const frame = JSON.stringify({
       type: `${name}_request`,
       timestamp: Date.now(),
@@ -147,7 +172,10 @@ function closed(closedSocket: WebSocket, code: number, wasWelcome: boolean): voi
   }
   // A browser does not say why a socket was not opened: either the session has ended, or the server is away.
   if (!wasWelcome) void identify().catch(() => undefined);
-  if (document.hidden && parking === undefined) return;
+  if (isParked) {
+    linkState.value = "parked";
+    return;
+  }
   later();
 }
 
@@ -166,11 +194,14 @@ function onVisibility(): void {
   clearTimeout(parking);
   if (document.hidden) {
     parking = setTimeout(() => {
-      parking = undefined;
+      isParked = true;
+      if (socket === null) linkState.value = "parked";
+      clearTimeout(retry);
       socket?.close();
     }, PARK_AFTER_MS);
-  } else if (socket === null) {
-    open();
+  } else {
+    isParked = false;
+    if (socket === null && linkState.value !== "refused") open();
   }
 }
 
@@ -181,9 +212,8 @@ function receive(text: string): void {
     answer(frame);
     return;
   }
+  for (const observer of observers) observer(frame);
   if (!resume.accept(frame)) return;
-  if (frame.type === "resync_required") resume.restart(frame.data.sessionId, Number(frame.data.cursor));
-  backlog.add(frame);
   for (const listener of listeners) listener(frame);
 }
 

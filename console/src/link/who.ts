@@ -1,6 +1,7 @@
 /** The identity of the user: asked for once at the start, and after signing in. The server knows it by a cookie. */
 
 import { signal } from "@preact/signals";
+import { forget } from "./copies.ts";
 import { ApiError, request } from "./http.ts";
 
 export interface Identity {
@@ -29,6 +30,9 @@ type News = "signed-in" | "signed-out";
 export const identity = signal<Identity | null | undefined>(undefined);
 /** The reason why a session has ended, as the server names it; empty for a user who has signed out or never signed in. */
 export const endReason = signal("");
+
+/** The identity of the last visit. It holds names and permissions, and nothing that opens a door. */
+const LAST = "avm.identity";
 
 let lastOwner: string | undefined;
 
@@ -60,6 +64,7 @@ export async function identify(): Promise<void> {
       return;
     }
     lastOwner = owner;
+    localStorage.setItem(LAST, JSON.stringify(next));
     identity.value = next;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
@@ -94,7 +99,19 @@ export function signOutDevice(device: Device): Promise<void> {
   return request("DELETE", `/v1/auth/sessions/${encodeURIComponent(device.browserSessionId)}`);
 }
 
+/** The user of the last visit, while the server cannot be reached; whether there is one. Signing out forgets them. */
+export function identifyOffline(): boolean {
+  const stored = localStorage.getItem(LAST);
+  if (stored === null) return false;
+  const last = JSON.parse(stored) as Identity;
+  lastOwner = JSON.stringify([last.tenantId, last.userId, last.keyId]);
+  identity.value = last;
+  return true;
+}
+
 function leave(reason: string): void {
+  localStorage.removeItem(LAST);
+  void forget(ownerName());
   endReason.value = reason;
   identity.value = null;
   // Drafts go; messages that wait for a connection are kept for their owner.

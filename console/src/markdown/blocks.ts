@@ -3,9 +3,10 @@
  * once; the last ones are lexed again with each piece.
  */
 
-import { Lexer, type Token } from "marked";
+import { Marked, type Token } from "marked";
+import { mathsBlock, mathsInline } from "./maths_tokens.ts";
 
-const OPTIONS = { gfm: true, breaks: false, pedantic: false } as const;
+const reader = new Marked({ gfm: true, breaks: false, pedantic: false, extensions: [mathsBlock, mathsInline] });
 /** Blocks at the end that a further piece of text can change: a paragraph may become a table, a list may go on. */
 const OPEN_BLOCKS = 2;
 
@@ -48,5 +49,5 @@ function firmCount(tokens: Token[]): number {
 }
 
 export function lex(text: string): Token[] {
-  return new Lexer(OPTIONS).lex(text);
+  return reader.lexer(text);
 }

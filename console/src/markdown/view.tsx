@@ -2,9 +2,10 @@
 
 import type { Token, Tokens } from "marked";
 import { Component, type ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 import { words } from "../words/index.ts";
 import { Growing } from "./blocks.ts";
+import { Code } from "./code.tsx";
+import { Maths } from "./maths.tsx";
 import { safeLink } from "./links.ts";
 
 const readers = new WeakMap<object, Growing>();
@@ -51,6 +52,8 @@ function block(token: Token): ComponentChildren {
       return list(token as Tokens.List);
     case "table":
       return table(token as Tokens.Table);
+    case "maths":
+      return <Maths text={token["text"]} isBlock />;
     case "hr":
       return <hr />;
     case "space":
@@ -107,6 +110,8 @@ function inline(tokens: Token[] | undefined): ComponentChildren {
         return <del>{inline(token.tokens)}</del>;
       case "codespan":
         return <code dir="ltr">{(token as Tokens.Codespan).text}</code>;
+      case "maths":
+        return <Maths text={token["text"]} />;
       case "br":
         return <br />;
       case "link":
@@ -137,32 +142,10 @@ function link(token: Tokens.Link): ComponentChildren {
 /** Loading a picture tells its host what the conversation holds, so it is a link that the reader may follow. */
 function RemoteImage({ href, text }: { href: string; text: string }): ComponentChildren {
   const url = safeLink(href);
-  const label = `${words.value.picture}: ${text || (url?.host ?? href)}`;
+  const label = `${words.value.picture}: ${[text, url?.host ?? href].filter(Boolean).join(" · ")}`;
   return url === undefined ? (
     <s title={href}>{label}</s>
   ) : (
     <a class="chip" href={url.href} title={url.href} target="_blank" rel="noopener noreferrer nofollow">{label}</a>
-  );
-}
-
-function Code({ text, language }: { text: string; language: string }): ComponentChildren {
-  const [copied, setCopied] = useState(false);
-  const copy = () =>
-    navigator.clipboard.writeText(text).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), 1_500);
-    });
-  return (
-    <figure class="code">
-      <figcaption>
-        <span>{language.slice(0, 30)}</span>
-        <button type="button" class="btn-quiet" onClick={() => void copy()}>
-          {copied ? words.value.copied : words.value.copy}
-        </button>
-      </figcaption>
-      <pre dir="ltr" tabIndex={0}>
-        <code>{text}</code>
-      </pre>
-    </figure>
   );
 }

@@ -1,11 +1,14 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { linkState, onOpen } from "../link/socket.ts";
+import { CommandError, linkState, onOpen } from "../link/socket.ts";
 import { agents, loadAgents, loadName, names, offered, readable } from "../state/agents.ts";
 import { OpenConversation } from "../state/conversation.ts";
-import { type Conversation, lastQuestion } from "../state/fold.ts";
-import { begin, sessions } from "../state/sessions.ts";
+import { lastQuestion } from "../state/fold.ts";
+import type { Attached } from "../link/upload.ts";
+import { begin, home, sessions } from "../state/sessions.ts";
+import { Button } from "../ui/button.tsx";
+import { sentence } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { language, words } from "../words/index.ts";
 import { Composer } from "./composer.tsx";
@@ -28,15 +31,15 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
   const chosen = useSignal<string | undefined>(undefined);
   useEffect(() => onOpen(() => void loadAgents()), []);
 
-  async function start(text: string): Promise<boolean> {
+  async function start(text: string, files: Attached[]): Promise<boolean> {
     try {
       const sessionId = await begin(chosen.value);
       const opened = new OpenConversation(sessionId);
-      await opened.send(text);
+      await opened.send(text, files, home());
       go(`/c/${sessionId}`);
       return true;
     } catch (error) {
-      toast(error instanceof Error ? error.message : String(error));
+      toast(error instanceof CommandError ? sentence(error.code, error.message) : String(error));
       return false;
     }
   }
@@ -59,7 +62,7 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
           ))}
         </ul>
       </div>
-      <Composer draftKey="new" busy={false} onSend={start} onStop={() => {}} onEditLast={() => {}} />
+      <Composer containerId={home()} busy={false} onSend={start} onStop={() => {}} onEditLast={() => {}} />
     </main>
   );
 }
@@ -75,27 +78,49 @@ function OpenChat({ sessionId, named, go }: Props & { sessionId: string }): JSX.
   useEffect(() => {
     if (imageId !== undefined && linkState.value === "open") attempt(loadName(imageId));
   }, [imageId, linkState.value]);
+  const isQuarantined = open.about.value?.quarantine !== undefined;
   const name = readable(names.value[imageId ?? ""] ?? "default", words.value.agentNames) ?? words.value.agent;
-  const now = open.now.value;
-  const busy = now.running.length > 0 && !now.parked;
   return (
     <main class="main">
-      <Heading row={row} sessionId={sessionId} go={go} />
+      <Heading row={row} open={open} go={go} />
+      {isQuarantined && <Quarantine open={open} />}
       <Log open={open} named={named} name={name} go={go} />
-      <Announcement now={now} />
-      <Composer
-        draftKey={sessionId}
-        busy={busy}
-        onSend={(text) => open.send(text).then(() => true)}
-        onStop={() => attempt(open.stopTurn())}
-        onEditLast={() => (open.editing.value = lastQuestion(open.now.value)?.id)}
-      />
+      <Announcement open={open} />
+      <OpenComposer open={open} containerId={row?.containerId ?? home()} />
     </main>
   );
 }
 
+/** The reason why a conversation takes no messages, and the way out. */
+function Quarantine({ open }: { open: OpenConversation }): JSX.Element {
+  return (
+    <div class="banner banner-action" role="alert">
+      <p>
+        <strong>{words.value.quarantined}.</strong> {words.value.problems["session_quarantined"]} <code dir="auto">{open.about.value?.quarantine}</code>
+      </p>
+      <Button onClick={() => attempt(open.release())}>{words.value.release}</Button>
+    </div>
+  );
+}
+
+/** The composer follows the state of the turn, so that a new state draws nothing else. */
+function OpenComposer({ open, containerId }: { open: OpenConversation; containerId: string }): JSX.Element {
+  const { running, parked } = open.now.value;
+  return (
+      <Composer
+        sessionId={open.sessionId}
+        containerId={containerId}
+        busy={running.length > 0 && !parked}
+        onSend={(text, files) => open.send(text, files, containerId).then(() => true)}
+        onStop={() => attempt(open.stopTurn())}
+        onEditLast={() => (open.editing.value = lastQuestion(open.now.value)?.id)}
+      />
+  );
+}
+
 /** Says when an answer begins and ends, and not every word of it. */
-function Announcement({ now }: { now: Conversation }): JSX.Element {
+function Announcement({ open }: { open: OpenConversation }): JSX.Element {
+  const now = open.now.value;
   const spoken = useRef({ busy: false, text: "" });
   const busy = now.running.length > 0;
   if (busy !== spoken.current.busy) {

@@ -1,16 +1,24 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
+import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import type { SessionRow } from "../link/frames.ts";
+import { may } from "../routes.ts";
+import type { OpenConversation } from "../state/conversation.ts";
 import { archive, pin, remove, rename, restore } from "../state/sessions.ts";
 import { attempt, toast } from "../ui/toast.tsx";
 import { Icon, type IconName } from "../ui/icons.tsx";
 import { words } from "../words/index.ts";
 
+const Branches = lazy(() => import("./branches.tsx"));
+const ForkWith = lazy(() => import("./fork_with.tsx"));
+
 const MENU = "conversation-menu";
 
 /** The title of a conversation, and what can be done with all of it. */
-export function Heading({ row, sessionId, go }: { row?: SessionRow; sessionId: string; go: (path: string) => void }): JSX.Element {
+export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConversation; go: (path: string) => void }): JSX.Element {
+  const { sessionId } = open;
+  const dialog = useSignal<"branches" | "forkWith" | undefined>(undefined);
   const editing = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
   const title = row?.title ?? row?.preview ?? words.value.untitled;
@@ -59,6 +67,15 @@ export function Heading({ row, sessionId, go }: { row?: SessionRow; sessionId: s
       <div id={MENU} class="menu" popover="auto">
         <MenuItem icon="pin" label={isPinned ? words.value.unpin : words.value.pin} run={() => attempt(pin(sessionId, !isPinned))} />
         <MenuItem icon="pen" label={words.value.rename} run={() => (editing.value = true)} />
+        <MenuItem icon="fork" label={words.value.branches} run={() => (dialog.value = "branches")} />
+        <MenuItem icon="agents" label={words.value.forkWith} run={() => (dialog.value = "forkWith")} />
+        <MenuItem icon="list" label={words.value.summarize} run={() => attempt(open.summarize())} />
+        {may("sessions:export") && (
+          <>
+            <a class="menu-item" href={`/v1/export?session=${sessionId}&format=markdown`} download><Icon name="save" /> {words.value.exportChat}</a>
+            <a class="menu-item" href={`/v1/export?session=${sessionId}`} download><Icon name="save" /> {words.value.exportArchive}</a>
+          </>
+        )}
         {isArchived ? (
           <MenuItem icon="archive" label={words.value.bringBack} run={() => attempt(archive(sessionId, false))} />
         ) : (
@@ -70,6 +87,10 @@ export function Heading({ row, sessionId, go }: { row?: SessionRow; sessionId: s
         )}
         <MenuItem icon="bin" label={words.value.delete} run={() => attempt(leave(remove(sessionId), words.value.deleted, () => restore(sessionId)))} />
       </div>
+      <ErrorBoundary>
+        {dialog.value === "branches" && <Branches open={open} onClose={() => (dialog.value = undefined)} />}
+        {dialog.value === "forkWith" && row !== undefined && <ForkWith open={open} row={row} go={go} onClose={() => (dialog.value = undefined)} />}
+      </ErrorBoundary>
     </header>
   );
 }

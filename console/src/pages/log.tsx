@@ -1,12 +1,21 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { OpenConversation } from "../state/conversation.ts";
+import type { SessionRow } from "../link/frames.ts";
+import type { Summary } from "../state/conversation.ts";
 import { type Conversation, type Item, rowsOf, type TurnEnd } from "../state/fold.ts";
 import { Button } from "../ui/button.tsx";
+import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { words } from "../words/index.ts";
 import { Row } from "./message.tsx";
 import { TakenBack } from "./taken_back.tsx";
+
+/** Rows in the document; further ones are brought in by pages, both ways. */
+const ROWS_MAX = 200;
+const PAGE = 100;
+const READ_MS = 1_000;
+const NO_FORKS: readonly SessionRow[] = [];
 
 interface Props {
   open: OpenConversation;
@@ -20,10 +29,17 @@ interface Props {
 export function Log({ open, named, name, go }: Props): JSX.Element {
   const view = useRef<HTMLDivElement>(null);
   const follows = useRef(named === "");
-  const place = useKeptPlace(view, open.now.value.items[0]?.id);
   const [marked, setMarked] = useState<string | undefined>(undefined);
   const now = open.now.value;
   const isRead = !open.loading.value;
+  const all = rowsOf(now, open.older.value !== undefined);
+  // Where the shown rows begin, counted from the end, so that new messages do not move it.
+  const [fromEnd, setFromEnd] = useState(ROWS_MAX);
+  const start = Math.max(0, all.length - Math.max(fromEnd, ROWS_MAX));
+  const rows = all.slice(start, start + ROWS_MAX);
+  const forks = forksByMessage(open.forks.value);
+  const place = useKeptPlace(view, rows.find((row) => "kind" in row)?.id);
+  useReadMark(open, follows);
 
   useEffect(() => {
     const element = view.current;
@@ -37,16 +53,20 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
   }, []);
 
   useEffect(() => {
-    if (named === "" || !isRead) return;
+    if (named === "" || !open.isRead.value) return;
     follows.current = false;
     attempt(
       open.reach(named).then((item) => {
         setMarked(item?.id);
+        if (item !== undefined) {
+          const items = open.latest.items;
+          setFromEnd(items.length - items.indexOf(item) + ROWS_MAX / 2);
+        }
         if (item === undefined) toast(words.value.messageGone);
         else afterDrawing(() => document.getElementById(item.id)?.scrollIntoView({ block: "center" }));
       }),
     );
-  }, [open, named, isRead]);
+  }, [open, named, open.isRead.value]);
 
   function onScroll(event: Event): void {
     const element = event.currentTarget as HTMLElement;
@@ -55,7 +75,12 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
   function earlier(): void {
     follows.current = false;
     place();
-    attempt(open.loadOlder());
+    const step = (count: number) => setFromEnd(Math.max(fromEnd, ROWS_MAX) + count);
+    if (start > 0) step(Math.min(start, PAGE));
+    else attempt(open.loadOlder().then(() => step(PAGE)));
+  }
+  function later(): void {
+    setFromEnd(Math.max(ROWS_MAX, fromEnd - PAGE));
   }
   return (
     <div
@@ -75,28 +100,71 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
       }}
     >
       <div class="log-inner">
-        {open.problem.value && <p class="problem" role="alert">{open.problem.value}</p>}
-        {open.older.value && <Button onClick={earlier}>{words.value.loadEarlier}</Button>}
+        {open.problem.value && <Problem code={open.problem.value.code} text={open.problem.value.text} />}
+        {(open.older.value !== undefined || start > 0) && <Button onClick={earlier}>{words.value.loadEarlier}</Button>}
         {isRead && now.items.length === 0 && !open.problem.value && <p class="empty">{words.value.emptyChat}</p>}
-        {rowsOf(now, open.older.value !== undefined).map((row, index, rows) => {
+        {rows.map((row, index) => {
           if ("rewindId" in row) return <TakenBack key={row.rewindId} rewind={row} open={open} go={go} />;
-          const [before, after] = [turnOf(rows[index - 1]), turnOf(rows[index + 1])];
-          return (
+          const [before, after] = [turnOf(all[start + index - 1]), turnOf(all[start + index + 1])];
+          const summary = open.summaries.value.find((one) => one.messageId === row.id);
+          const message = (
             <Row
               key={row.id}
               item={row}
-              name={row.kind !== "user" && (before === undefined || before !== row.turnId || isQuestion(rows[index - 1])) ? name : undefined}
+              name={row.kind !== "user" && (before === undefined || before !== row.turnId || isQuestion(all[start + index - 1])) ? name : undefined}
               isLast={(row.turnId === undefined || after !== row.turnId) && isSettled(now, row)}
               end={after === row.turnId ? undefined : endOf(now, row)}
               isMarked={row.id === marked}
+              forks={forks.get(row.id) ?? NO_FORKS}
               open={open}
               go={go}
             />
           );
+          return summary === undefined ? message : [message, <SummaryStub key={summary.summaryId} summary={summary} />];
         })}
+        {start + ROWS_MAX < all.length && <Button onClick={later}>{words.value.laterMessages}</Button>}
       </div>
     </div>
   );
+}
+
+/** A summary stands after the last message that it covers. */
+function SummaryStub({ summary }: { summary: Summary }): JSX.Element {
+  return (
+    <details class="taken">
+      <summary>{words.value.summarized}</summary>
+      <div class="taken-text said" dir="auto">{summary.text}</div>
+    </details>
+  );
+}
+
+function forksByMessage(forks: readonly SessionRow[]): ReadonlyMap<string, SessionRow[]> {
+  const groups = new Map<string, SessionRow[]>();
+  for (const fork of forks) {
+    const messageId = fork.forkedFrom?.messageId ?? "";
+    groups.set(messageId, [...(groups.get(messageId) ?? []), fork]);
+  }
+  return groups;
+}
+
+/** What is in sight at the end for a second has been read. */
+function useReadMark(open: OpenConversation, follows: { current: boolean }): void {
+  const last = open.now.value.items.at(-1)?.id;
+  const isSettled = open.now.value.running.length === 0;
+  useEffect(() => {
+    if (last === undefined || !isSettled) return;
+    let timer: ReturnType<typeof setTimeout>;
+    const look = () => {
+      clearTimeout(timer);
+      if (!document.hidden) timer = setTimeout(() => follows.current && open.markRead(), READ_MS);
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, [open, last, isSettled]);
 }
 
 type Rows = ReturnType<typeof rowsOf>;

@@ -1,13 +1,17 @@
-import type { JSX } from "preact";
+import { Component, type JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { SessionRow } from "../link/frames.ts";
 import { Markdown } from "../markdown/view.tsx";
 import type { OpenConversation } from "../state/conversation.ts";
-import type { AnswerItem, Item, TurnEnd, UserItem } from "../state/fold.ts";
+import type { AnswerItem, ErrorItem, Item, TurnEnd, UserItem } from "../state/fold.ts";
+import { progress } from "../state/outbox.ts";
 import { Button, IconButton } from "../ui/button.tsx";
+import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { clock, duration, money } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
-import { sends } from "./composer.tsx";
+import { sends, writeAgain } from "./composer.tsx";
+import { Files } from "./files.tsx";
 import { ToolCard } from "./tool_card.tsx";
 
 interface Props {
@@ -17,12 +21,26 @@ interface Props {
   isLast: boolean;
   end: TurnEnd | undefined;
   isMarked: boolean;
+  /** Conversations that branch off at this message. */
+  forks: readonly SessionRow[];
   open: OpenConversation;
   go: (path: string) => void;
 }
 
-/** One message, with what can be done about it. */
-export function Row({ item, name, isLast, end, isMarked, open, go }: Props): JSX.Element | null {
+/** One message. It is drawn anew when something of it changes, and not when another one grows. */
+export class Row extends Component<Props> {
+  shouldComponentUpdate(next: Props): boolean {
+    const same = (Object.keys(next) as (keyof Props)[]).every((name) => next[name] === this.props[name] || name === "go");
+    return !same;
+  }
+
+  render(props: Props): JSX.Element {
+    return <Message {...props} />;
+  }
+}
+
+/** A message with what can be done about it. */
+function Message({ item, name, isLast, end, isMarked, forks, open, go }: Props): JSX.Element | null {
   // A step that only calls tools says nothing.
   const isSilent = item.kind === "answer" && !item.live && item.text === "" && item.thinking === "";
   if (isSilent && end === undefined && name === undefined) return null;
@@ -34,6 +52,7 @@ export function Row({ item, name, isLast, end, isMarked, open, go }: Props): JSX
         </p>
       )}
       {!isSilent && <Body item={item} open={open} />}
+      {forks.length > 0 && <ForkLinks forks={forks} />}
       {isLast && (
         <footer class="bill">
           {end && <Bill end={end} />}
@@ -41,6 +60,20 @@ export function Row({ item, name, isLast, end, isMarked, open, go }: Props): JSX
         </footer>
       )}
     </article>
+  );
+}
+
+/** The conversations that branch off here. */
+function ForkLinks({ forks }: { forks: readonly SessionRow[] }): JSX.Element {
+  return (
+    <details class="branches">
+      <summary>{words.value.branchesHere(forks.length)}</summary>
+      <ul>
+        {forks.map((fork) => (
+          <li key={fork.sessionId}><a href={`/c/${fork.sessionId}`} dir="auto">{fork.title ?? fork.preview ?? words.value.untitled}</a></li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
@@ -76,16 +109,23 @@ function Body({ item, open }: Pick<Props, "item" | "open">): JSX.Element {
     case "user":
       return open.editing.value === item.id ? <Editor item={item} open={open} /> : <Question item={item} open={open} />;
     case "answer":
-      return <Answer item={item} />;
+      return item.live ? <LiveAnswer item={item} open={open} /> : <Answer item={item} />;
     case "tool":
       return <ToolCard item={item} />;
     case "error":
-      return (
-        <p class="problem" role="alert">
-          {item.text} <code>{item.code}</code>
-        </p>
-      );
+      return <Failed item={item} open={open} />;
   }
+}
+
+/** Codes after which the same question may be answered. */
+const RECOVERABLE = /^(provider_(?!auth_failed|bad_request)|timeout$|store_failed$|server_busy$|quota_exceeded$|wallet_empty$|turn_limit_reached$|internal_error$)/;
+
+function Failed({ item, open }: { item: ErrorItem; open: OpenConversation }): JSX.Element {
+  return (
+    <Problem code={item.code} text={item.text}>
+      {RECOVERABLE.test(item.code) && <Button onClick={() => attempt(open.answerAgain(undefined))}>{words.value.tryAgain}</Button>}
+    </Problem>
+  );
 }
 
 function Question({ item, open }: { item: UserItem; open: OpenConversation }): JSX.Element {
@@ -104,16 +144,28 @@ function Question({ item, open }: { item: UserItem; open: OpenConversation }): J
         )}
       </div>
       <div class="said" dir="auto">{item.text}</div>
-      {item.files.map((file, index) => (
-        <span class="chip" key={index}>{file.filename ?? file.name ?? file.mediaType}</span>
-      ))}
+      <Files files={item.files} containerId={open.about.value?.containerId ?? ""} />
+      {item.clientKey !== undefined && item.files.length > 0 && <Progress clientKey={item.clientKey} />}
       {item.refused && (
-        <p class="problem" role="alert">
-          {item.refused} <Button onClick={() => void open.discard(item.id)}>{words.value.discard}</Button>
-        </p>
+        <Problem code={item.refused.code} text={item.refused.text}>
+          <Button onClick={() => attempt(open.retry(item.id))}>{words.value.tryAgain}</Button>
+          <Button onClick={() => attempt(writeAnew(item, open))}>{words.value.edit}</Button>
+          <Button onClick={() => attempt(open.discard(item.id))}>{words.value.discard}</Button>
+        </Problem>
       )}
     </div>
   );
+}
+
+async function writeAnew(item: UserItem, open: OpenConversation): Promise<void> {
+  await open.discard(item.id);
+  writeAgain(open.sessionId, item.text);
+  document.querySelector<HTMLElement>(".composer textarea")?.focus();
+}
+
+function Progress({ clientKey }: { clientKey: string }): JSX.Element | null {
+  const part = progress.value[clientKey];
+  return part === undefined ? null : <progress max={1} value={part} aria-label={words.value.sending(Math.round(part * 100))} />;
 }
 
 /** A question that is being changed. What was written stays if the server refuses it. */
@@ -160,6 +212,12 @@ function Editor({ item, open }: { item: UserItem; open: OpenConversation }): JSX
       </div>
     </form>
   );
+}
+
+/** An answer that is being written. Only this is drawn while it grows. */
+function LiveAnswer({ item, open }: { item: AnswerItem; open: OpenConversation }): JSX.Element {
+  const { turnId, text, thinking } = open.live.value;
+  return <Answer item={turnId === item.turnId ? { ...item, text: item.text + text, thinking: item.thinking + thinking } : item} />;
 }
 
 function Answer({ item }: { item: AnswerItem }): JSX.Element {

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import type { SessionRow } from "../link/frames.ts";
+import { drafted } from "../state/drafts.ts";
 import { answering, sessions } from "../state/sessions.ts";
 import { IconButton } from "../ui/button.tsx";
 import { when } from "../words/format.ts";
@@ -51,7 +52,10 @@ function Row({ row, open }: { row: SessionRow; open: boolean }): JSX.Element {
       <a href={`/c/${row.sessionId}`} aria-current={open ? "page" : undefined} class="row">
         <span class={unread > 0 ? "row-title row-unread" : "row-title"} dir="auto">{row.title ?? row.preview ?? words.value.untitled}</span>
         <time class="row-time">{when(row.lastMessageAt ?? row.updatedAt, language.value, Date.now())}</time>
-        <span class="row-preview" dir="auto">{row.preview}</span>
+        <span class="row-preview" dir="auto">
+          {drafted.value.has(row.sessionId) && !open && <em class="row-draft">{words.value.draft} </em>}
+          {row.preview}
+        </span>
         {busy && <span class="dot" role="img" aria-label={words.value.answering} />}
         {unread > 0 && <span class="count">{unread}</span>}
       </a>

@@ -33,6 +33,16 @@ export async function loadName(imageId: string): Promise<void> {
   names.value = { ...names.value, [imageId]: record?.definitionName ?? DEFAULT };
 }
 
+/** Does something with a new image of the agent in a container. The empty session that the image begins with goes. */
+export async function withImage<T>(definition: string, containerId: string, use: (imageId: string) => Promise<T>): Promise<T> {
+  const { record } = await ask<{ record: { imageId: string; sessionId: string } }>("image_create", { containerId, config: { definition } });
+  try {
+    return await use(record.imageId);
+  } finally {
+    await ask("session_delete", { sessionId: record.sessionId });
+  }
+}
+
 /** The agents that are offered: a user's own before those that ship, and of two languages the one in use. */
 export function offered(all: Agent[], language: string): Agent[] {
   const known = new Set(all.map((agent) => agent.name));

@@ -1,20 +1,27 @@
-/** The conversation in view: read once, then followed by its events. One frame of the screen is one change. */
+/**
+ * The conversation in view: read once, then followed by its events. One frame of the screen is one change.
+ *
+ * What a model writes goes to `live` and touches nothing else; it joins the other messages with the next event of another kind.
+ */
 
 import { signal } from "@preact/signals";
-import type { EventFrame, SessionRow, StoredMessage } from "../link/frames.ts";
+import { keep, kept } from "../link/copies.ts";
+import type { EventFrame, FilePart, SessionRow, StoredMessage } from "../link/frames.ts";
 import { request } from "../link/http.ts";
-import { ask, CommandError, follow, onEvent, onOpen, toldOf } from "../link/socket.ts";
+import { ask, CommandError, leaveSession, onEvent, onOpen, openSession } from "../link/socket.ts";
+import { type Attached, partOf } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
 import {
   type Conversation, edited, EMPTY, fold, fromMessages, type Item, itemOf, type OpenWait, type Rewind, type TurnRow, type UserItem, withDraft, withOlder,
   without, withRefusal, withRewinds, withTurns, withWait,
 } from "./fold.ts";
-import { discard as discardOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
+import { discard as discardOutgoing, type Outgoing, retry as retryOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
 
 const PAGE = 100;
 /** The greatest page that the server gives, for a message that lies far back. */
 const FAR_PAGE = 200;
 const TURNS = 200;
+const FORKS_MAX = 200;
 
 interface History {
   messages: StoredMessage[];
@@ -22,16 +29,46 @@ interface History {
   logCursor?: string;
 }
 
+/** What is kept of a conversation for a start without a connection. */
+interface ConversationCopy {
+  now: Conversation;
+  about?: SessionRow;
+}
+
+export interface Summary {
+  summaryId: string;
+  messageId: string;
+  text: string;
+  madeAt: number;
+}
+
+/** What was written since the last change of the messages. */
+export interface LiveText {
+  turnId: string | undefined;
+  text: string;
+  thinking: string;
+}
+
+const NOTHING: LiveText = { turnId: undefined, text: "", thinking: "" };
+
 export class OpenConversation {
   readonly now = signal<Conversation>(EMPTY);
-  readonly problem = signal<string | undefined>(undefined);
+  readonly live = signal<LiveText>(NOTHING);
+  readonly problem = signal<{ code: string; text: string } | undefined>(undefined);
+  /** Nothing can be shown yet. */
   readonly loading = signal(true);
+  /** The server has told what is in the conversation. */
+  readonly isRead = signal(false);
   readonly older = signal<string | undefined>(undefined);
   readonly about = signal<SessionRow | undefined>(undefined);
+  readonly summaries = signal<readonly Summary[]>([]);
+  /** Sessions that were forked from this one. */
+  readonly forks = signal<readonly SessionRow[]>([]);
   /** The question that is being changed. */
   readonly editing = signal<string | undefined>(undefined);
   readonly sessionId: string;
   #next: Conversation = EMPTY;
+  #pieces: LiveText = NOTHING;
   #frame: number | undefined;
   #endings: (() => void)[] = [];
   #read = false;
@@ -41,50 +78,78 @@ export class OpenConversation {
     this.sessionId = sessionId;
   }
 
+  /** The conversation as it is, before the next frame of the screen shows it. */
+  get latest(): Conversation {
+    return this.#next;
+  }
+
   start(): void {
     this.#endings = [
       onEvent((frame) => this.#heard(frame)),
-      watchOutbox((message, refusal) => {
-        if (message.sessionId === this.sessionId && refusal !== undefined)
-          this.#set(withRefusal(this.#next, message.clientKey, refusal));
-      }),
+      watchOutbox((message) => this.#settled(message)),
       onOpen(() => {
         if (!this.#read) void this.#load();
       }),
     ];
+    void this.#showCopy();
   }
 
   stop(): void {
     for (const end of this.#endings) end();
     if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
+    leaveSession(this.sessionId);
+  }
+
+  /** Shows what this browser has kept, until the server answers. */
+  async #showCopy(): Promise<void> {
+    const copy = await kept<ConversationCopy>(ownerName(), this.sessionId);
+    if (copy === undefined || this.#read) return;
+    const now = await this.#withWaiting(copy.now);
+    if (this.#read) return;
+    this.about.value = copy.about;
+    this.#set(now);
+    this.loading.value = false;
+  }
+
+  async #withWaiting(now: Conversation): Promise<Conversation> {
+    for (const message of await waitingIn(this.sessionId))
+      now = withRefusal(withDraft(now, message.clientKey, message.text, filesOf(message), message.at), message.clientKey, message.refused);
+    return now;
   }
 
   async #load(): Promise<void> {
-    // What is told while the history is being read may be in it or not.
     this.#read = false;
-    this.#early = [...toldOf(this.sessionId)];
+    this.#early = [];
     try {
-      const page = await ask<History>("session_history", { sessionId: this.sessionId, order: "newest", limit: PAGE });
+      const page = await openSession<History>(this.sessionId, PAGE);
+      const [{ session }, { rewinds }, { waits }, read] = await Promise.all([
+        ask<{ session: SessionRow | null }>("session_get", { sessionId: this.sessionId }),
+        ask<{ rewinds: Rewind[] }>("session_rewinds", { sessionId: this.sessionId }),
+        ask<{ waits: OpenWait[] }>("tool_waits", { sessionId: this.sessionId }),
+        this.#withWaiting(fromMessages(page.messages.toReversed())),
+      ]);
       this.older.value = page.nextCursor;
-      let read = fromMessages(page.messages.toReversed());
-      for (const { clientKey, text, at } of await waitingIn(this.sessionId)) read = withDraft(read, clientKey, text, [], at);
-      const { session } = await ask<{ session: SessionRow | null }>("session_get", { sessionId: this.sessionId });
       this.about.value = session ?? undefined;
-      const { rewinds } = await ask<{ rewinds: Rewind[] }>("session_rewinds", { sessionId: this.sessionId });
-      read = withRewinds(read, rewinds);
-      const { waits } = await ask<{ waits: OpenWait[] }>("tool_waits", { sessionId: this.sessionId });
-      follow(this.sessionId, Number(page.logCursor ?? 0));
       this.#read = true;
-      this.#set(this.#early.reduce(fold, waits.reduce(withWait, read)));
+      this.#pieces = NOTHING;
+      this.#set(this.#early.reduce(fold, waits.reduce(withWait, withRewinds(read, rewinds))));
       this.problem.value = undefined;
-      this.#markRead();
-      await this.#loadTurns();
+      this.isRead.value = true;
+      await Promise.all([this.#loadTurns(), this.loadSummaries(), this.loadForks()]);
+      this.#keep();
     } catch (error) {
       if (error instanceof CommandError && error.code === "offline") return;
-      this.problem.value = error instanceof Error ? error.message : String(error);
+      this.problem.value = { code: error instanceof CommandError ? error.code : "", text: error instanceof Error ? error.message : String(error) };
     } finally {
       this.loading.value = false;
     }
+  }
+
+  #keep(): void {
+    const { items, rewinds, begun, ends } = this.#next;
+    const settled = items.filter((item) => item.kind !== "user" || item.clientKey === undefined).slice(-PAGE);
+    const copy: ConversationCopy = { now: { items: settled, rewinds, running: [], begun, parked: false, ends }, about: this.about.value };
+    void keep(ownerName(), this.sessionId, copy);
   }
 
   /** The prices of earlier turns. The conversation can be read without them. */
@@ -92,6 +157,27 @@ export class OpenConversation {
     const query = new URLSearchParams({ session: this.sessionId, limit: String(TURNS) });
     const { items } = await request<{ items: TurnRow[] }>("GET", `/v1/turns?${query}`);
     this.#set(withTurns(this.#next, items));
+  }
+
+  async loadSummaries(): Promise<void> {
+    this.summaries.value = (await ask<{ summaries: Summary[] }>("session_summaries", { sessionId: this.sessionId })).summaries;
+  }
+
+  async loadForks(): Promise<void> {
+    const data = { forkedFrom: this.sessionId, archived: "all", limit: FORKS_MAX };
+    this.forks.value = (await ask<{ sessions: SessionRow[] }>("session_browse", data)).sessions;
+  }
+
+  /** Summarizes earlier messages, so that more of them count in the next answer. */
+  async summarize(): Promise<void> {
+    await ask("session_compact", { sessionId: this.sessionId });
+    await this.loadSummaries();
+  }
+
+  /** Lets a quarantined session take messages again. */
+  async release(): Promise<void> {
+    const { session } = await ask<{ session: SessionRow }>("session_release", { sessionId: this.sessionId });
+    this.about.value = session;
   }
 
   async loadOlder(limit = PAGE): Promise<void> {
@@ -114,12 +200,12 @@ export class OpenConversation {
     this.editing.value = undefined;
   }
 
-  answerAgain = (messageId: string) => this.#change("message_regenerate", { messageId, clientMessageId: crypto.randomUUID() });
+  answerAgain = (messageId: string | undefined) => this.#change("message_regenerate", { messageId, clientMessageId: crypto.randomUUID() });
   rewind = (before: string) => this.#change("session_rewind", { before });
 
-  /** A new conversation that begins with this one, up to a message. Returns its id. */
-  async fork(messageId: string): Promise<string> {
-    const { session } = await ask<{ session: SessionRow }>("session_fork", { sessionId: this.sessionId, messageId });
+  /** A new conversation that begins with this one, up to a message; with another agent if an image is named. Returns its id. */
+  async fork(messageId?: string, imageId?: string): Promise<string> {
+    const { session } = await ask<{ session: SessionRow }>("session_fork", { sessionId: this.sessionId, messageId, imageId });
     return session.sessionId;
   }
 
@@ -132,14 +218,20 @@ export class OpenConversation {
     return ask(command, { sessionId: this.sessionId, onBusy: "interrupt", ...data });
   }
 
-  #markRead(): void {
-    if (!document.hidden) ask("session_mark_read", { sessionId: this.sessionId }).catch(() => undefined);
+  markRead(): void {
+    if (this.#read && !document.hidden) ask("session_mark_read", { sessionId: this.sessionId }).catch(() => undefined);
   }
 
-  async send(text: string): Promise<void> {
-    const message = { clientKey: crypto.randomUUID(), owner: ownerName(), sessionId: this.sessionId, text, at: Date.now() };
-    this.#set(withDraft(this.#next, message.clientKey, text, [], message.at));
+  async send(text: string, files: Attached[] = [], containerId = this.about.value?.containerId): Promise<void> {
+    const message: Outgoing = { clientKey: crypto.randomUUID(), owner: ownerName(), sessionId: this.sessionId, containerId, text, at: Date.now() };
+    if (files.length > 0) message.files = files;
+    this.#set(withDraft(this.#next, message.clientKey, text, filesOf(message), message.at));
     await sendOutgoing(message);
+  }
+
+  async retry(clientKey: string): Promise<void> {
+    this.#set(withRefusal(this.#next, clientKey, undefined));
+    await retryOutgoing(clientKey);
   }
 
   async discard(clientKey: string): Promise<void> {
@@ -151,26 +243,63 @@ export class OpenConversation {
     return ask("agent_interrupt", { sessionId: this.sessionId });
   }
 
+  #settled(message: Outgoing): void {
+    if (message.sessionId === this.sessionId && message.refused !== undefined)
+      this.#set(withRefusal(this.#next, message.clientKey, message.refused));
+  }
+
   #heard(frame: EventFrame): void {
     if (frame.type === "resync_required" && frame.data.sessionId === this.sessionId) {
       void this.#load();
       return;
     }
+    if (frame.type === "session_forked" && frame.data.originalSessionId === this.sessionId) void this.loadForks().catch(() => undefined);
     if (frame.context?.sessionId !== this.sessionId) return;
-    if (!this.#read) {
-      this.#early.push(frame);
-      return;
-    }
-    const next = fold(this.#next, frame);
-    if (next !== this.#next) this.#set(next);
-    if (frame.type === "turn_response") this.#markRead();
+    if (!this.#read) this.#early.push(frame);
+    else if (frame.type === "text_delta" || frame.type === "thinking_delta") this.#grow(frame);
+    else this.#apply(frame);
+  }
+
+  #grow(frame: EventFrame): void {
+    const turnId = frame.context?.turnId;
+    if (this.#pieces.turnId !== turnId) this.#join();
+    const { text, thinking } = this.#pieces;
+    this.#pieces =
+      frame.type === "text_delta" ? { turnId, text: text + frame.data.text, thinking } : { turnId, text, thinking: thinking + frame.data.text };
+    this.#draw();
+  }
+
+  #apply(frame: EventFrame): void {
+    const before = this.#next;
+    this.#join();
+    this.#next = fold(this.#next, frame);
+    if (this.#next !== before) this.#draw();
+    if (frame.type === "turn_response") this.#keep();
+    if (frame.type === "session_compacted") void this.loadSummaries().catch(() => undefined);
+  }
+
+  /** What was written becomes a part of its message. */
+  #join(): void {
+    const { turnId, text, thinking } = this.#pieces;
+    this.#pieces = NOTHING;
+    const context = { sessionId: this.sessionId, turnId };
+    const piece = (type: string, said: string): EventFrame => ({ type, timestamp: 0, data: { text: said }, context });
+    if (thinking !== "") this.#next = fold(this.#next, piece("thinking_delta", thinking));
+    if (text !== "") this.#next = fold(this.#next, piece("text_delta", text));
   }
 
   #set(next: Conversation): void {
     this.#next = next;
+    this.#draw();
+  }
+
+  #draw(): void {
     this.#frame ??= requestAnimationFrame(() => {
       this.#frame = undefined;
       this.now.value = this.#next;
+      this.live.value = this.#pieces;
     });
   }
 }
+
+const filesOf = ({ files }: Outgoing): FilePart[] => (files ?? []).map((file) => ({ ...partOf(file), data: file.reference ?? "" }) as FilePart);

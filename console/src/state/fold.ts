@@ -15,7 +15,7 @@ export interface UserItem {
   files: FilePart[];
   /** Set while the server has not confirmed it. */
   clientKey?: string;
-  refused?: string;
+  refused?: { code: string; text: string };
 }
 
 export interface AnswerItem {
@@ -172,7 +172,8 @@ export function withDraft(now: Conversation, clientKey: string, text: string, fi
   return put(now, { kind: "user", id: clientKey, at, text, files, clientKey });
 }
 
-export function withRefusal(now: Conversation, clientKey: string, refused: string): Conversation {
+/** What the server says to a message that was sent; without a refusal it is sent once more. */
+export function withRefusal(now: Conversation, clientKey: string, refused: UserItem["refused"]): Conversation {
   return change(now, clientKey, (item) => (item.kind === "user" ? { ...item, refused } : item));
 }
 

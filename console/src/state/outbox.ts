@@ -1,72 +1,95 @@
 /**
- * Messages that were sent and not confirmed. They are kept on this device, so that neither a lost connection nor a reload
- * loses one; the server takes each once, by its key.
+ * Messages that were sent and not confirmed. They are kept on this device with their files, so that neither a lost connection
+ * nor a reload loses one; the server takes each once, by its key. A message that was refused stays until its owner decides.
  */
 
-import { openDB, type IDBPDatabase } from "idb";
+import { signal } from "@preact/signals";
+import { OUTBOX, openDatabase } from "../link/database.ts";
+import { ApiError } from "../link/http.ts";
 import { ask, CommandError, onOpen } from "../link/socket.ts";
+import { type Attached, partOf, upload } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
+
+export interface Refusal {
+  code: string;
+  text: string;
+}
 
 export interface Outgoing {
   clientKey: string;
   /** Whose message it is: a browser may be used by several people. */
   owner: string;
   sessionId: string;
+  containerId?: string;
   text: string;
+  files?: Attached[];
   at: number;
+  refused?: Refusal;
 }
 
-type Settled = (message: Outgoing, refusal: string | undefined) => void;
+type Settled = (message: Outgoing) => void;
 
-const STORE = "outbox";
 /** Refusals that say nothing about the message: it is sent again. */
-const PASSING = new Set(["offline", "request_timeout", "shutting_down", "server_busy"]);
+const PASSING = new Set(["offline", "request_timeout", "shutting_down", "server_busy", "unreachable"]);
 
-let database: Promise<IDBPDatabase> | undefined;
+/** How much of the files of a message has been sent, from 0 to 1. */
+export const progress = signal<Readonly<Record<string, number>>>({});
+
 let settled: Settled = () => {};
 let sending = false;
-
-function open(): Promise<IDBPDatabase> {
-  database ??= openDB("avm", 1, { upgrade: (db) => void db.createObjectStore(STORE, { keyPath: "clientKey" }) });
-  return database;
-}
+let again = false;
+let tabs: BroadcastChannel | undefined;
 
 /** Sends what is left whenever there is a connection; `whenSettled` hears of each message that was taken or refused. */
 export function watchOutbox(whenSettled: Settled): () => void {
   settled = whenSettled;
+  tabs ??= new BroadcastChannel("avm.outbox");
+  tabs.onmessage = (message: MessageEvent<Outgoing>) => settled(message.data);
   return onOpen(() => void flush());
 }
 
 export async function waitingIn(sessionId: string): Promise<Outgoing[]> {
-  return (await own(await open())).filter((message) => message.sessionId === sessionId);
+  return (await own()).filter((message) => message.sessionId === sessionId);
 }
 
 /** The messages of the present user, the oldest first. */
-async function own(db: IDBPDatabase): Promise<Outgoing[]> {
-  const all = (await db.getAll(STORE)) as Outgoing[];
+async function own(): Promise<Outgoing[]> {
+  const all = (await (await openDatabase()).getAll(OUTBOX)) as Outgoing[];
   return all.filter((message) => message.owner === ownerName()).sort((a, b) => a.at - b.at);
 }
 
 export async function send(message: Outgoing): Promise<void> {
-  await (await open()).put(STORE, message);
-  await flush();
+  await store(message);
+  void flush();
+}
+
+/** Sends a refused message once more. */
+export async function retry(clientKey: string): Promise<void> {
+  const message = (await (await openDatabase()).get(OUTBOX, clientKey)) as Outgoing | undefined;
+  if (message !== undefined) await send({ ...message, refused: undefined });
 }
 
 export async function discard(clientKey: string): Promise<void> {
-  await (await open()).delete(STORE, clientKey);
+  await (await openDatabase()).delete(OUTBOX, clientKey);
+}
+
+async function store(message: Outgoing): Promise<void> {
+  await (await openDatabase()).put(OUTBOX, message);
 }
 
 /** Sends in order, in one tab of this browser at a time. */
 async function flush(): Promise<void> {
-  if (sending) return;
+  if (sending) {
+    again = true;
+    return;
+  }
   sending = true;
   try {
     await navigator.locks.request("avm.outbox", async () => {
-      const db = await open();
       for (;;) {
-        const [next] = await own(db);
-        if (next === undefined || !(await sendOne(next))) return;
-        await db.delete(STORE, next.clientKey);
+        again = false;
+        const next = (await own()).find((message) => message.refused === undefined);
+        if (next === undefined ? !again : !(await sendOne(next))) return;
       }
     });
   } finally {
@@ -77,18 +100,38 @@ async function flush(): Promise<void> {
 /** Whether the message is settled: taken, or refused for good. */
 async function sendOne(message: Outgoing): Promise<boolean> {
   try {
-    await ask("message_send", {
-      sessionId: message.sessionId,
-      content: message.text,
-      clientMessageId: message.clientKey,
-      onBusy: "queue",
-    });
+    const files = await uploaded(message);
+    const parts = [...(message.text === "" ? [] : [{ type: "text", text: message.text }]), ...files.map(partOf)];
+    const content = files.length === 0 ? message.text : parts;
+    await ask("message_send", { sessionId: message.sessionId, content, clientMessageId: message.clientKey, onBusy: "queue" });
   } catch (error) {
-    const code = error instanceof CommandError ? error.code : "internal_error";
+    const code = error instanceof CommandError || error instanceof ApiError ? error.code : "internal_error";
     if (PASSING.has(code)) return false;
-    settled(message, error instanceof Error ? error.message : String(error));
+    const refused = { ...message, refused: { code, text: error instanceof Error ? error.message : String(error) } };
+    await store(refused);
+    tell(refused);
     return true;
   }
-  settled(message, undefined);
+  await discard(message.clientKey);
+  tell({ ...message, files: undefined });
   return true;
+}
+
+function tell(message: Outgoing): void {
+  settled(message);
+  tabs?.postMessage({ ...message, files: undefined });
+}
+
+/** Uploads the files that the server does not have. Each is remembered, so that a lost connection repeats at most one. */
+async function uploaded(message: Outgoing): Promise<Attached[]> {
+  const files = [...(message.files ?? [])];
+  for (const [index, attached] of files.entries()) {
+    if (attached.reference !== undefined) continue;
+    const report = (part: number) => (progress.value = { ...progress.value, [message.clientKey]: (index + part) / files.length });
+    const reference = await upload(attached, message.containerId ?? "default", report);
+    const { file: _, ...rest } = attached;
+    files[index] = { ...rest, reference };
+    await store({ ...message, files });
+  }
+  return files;
 }

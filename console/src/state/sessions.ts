@@ -1,15 +1,18 @@
 /** The list of conversations, and what can be done with one of them. */
 
 import { signal } from "@preact/signals";
+import { keep, kept } from "../link/copies.ts";
 import type { EventFrame, SessionRow } from "../link/frames.ts";
-import { ask, onEvent, onOpen } from "../link/socket.ts";
-import { identity } from "../link/who.ts";
+import { request } from "../link/http.ts";
+import { ask, followContainer, onNotice, onOpen } from "../link/socket.ts";
+import { identity, ownerName } from "../link/who.ts";
 
 export const sessions = signal<SessionRow[] | undefined>(undefined);
 /** Sessions whose turn runs now, as far as this client has heard. */
 export const answering = signal<ReadonlySet<string>>(new Set());
 
 const PAGE = 100;
+const LIST = "list";
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 const CHANGES = new Set([
@@ -19,11 +22,25 @@ const CHANGES = new Set([
 
 /** Keeps the list up to date until the returned function is called. */
 export function watchSessions(): () => void {
-  const endings = [onOpen(() => void refresh()), onEvent(noticed)];
+  const endings = [onOpen(begun), onNotice(noticed)];
+  void kept<SessionRow[]>(ownerName(), LIST).then((rows) => (sessions.value ??= rows));
   return () => {
     clearTimeout(timer);
     for (const end of endings) end();
   };
+}
+
+/** A new connection: what was missed is read. */
+function begun(): void {
+  followContainer(home());
+  void refresh();
+  void running().catch(() => undefined);
+}
+
+/** The sessions that are being answered. */
+async function running(): Promise<void> {
+  const { items } = await request<{ items: { sessionId: string }[] }>("GET", "/v1/turns?outcome=running&limit=100");
+  answering.value = new Set(items.map((turn) => turn.sessionId));
 }
 
 function noticed(frame: EventFrame): void {
@@ -42,7 +59,10 @@ function noticed(frame: EventFrame): void {
 
 export async function refresh(): Promise<void> {
   try {
-    sessions.value = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+    const rows = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+    sessions.value = rows;
+    for (const { containerId } of rows) followContainer(containerId);
+    void keep(ownerName(), LIST, rows);
   } catch {
     // Read again when the connection is back.
   }
@@ -72,5 +92,6 @@ export const rename = (sessionId: string, title: string) =>
 export const pin = (sessionId: string, pinned: boolean) => ask("session_pin", { sessionId, pinned });
 export const archive = (sessionId: string, archived: boolean) => ask("session_archive", { sessionId, archived });
 export const archived = async () => (await ask<{ sessions: SessionRow[] }>("session_browse", { archived: true, limit: PAGE })).sessions;
+export const deleted = async () => (await ask<{ sessions: SessionRow[] }>("session_browse", { deleted: true, limit: PAGE })).sessions;
 export const remove = (sessionId: string) => ask("session_delete", { sessionId });
 export const restore = (sessionId: string) => ask("session_restore", { sessionId });

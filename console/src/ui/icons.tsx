@@ -4,6 +4,8 @@ import type { JSX } from "preact";
 
 const PATHS = {
   chat: "M4 5h12v8H9l-4 3v-3H4z",
+  close: "m5 5 10 10M15 5 5 15",
+  save: "M10 4v9m-4-4 4 4 4-4M4 16h12",
   search: "M9 4a5 5 0 1 1 0 10A5 5 0 0 1 9 4zm4 9 4 4",
   plus: "M10 4v12M4 10h12",
   send: "M10 16V5m-5 5 5-5 5 5",

@@ -31,13 +31,14 @@ PAGES: Final = (
 """Addresses that the script knows."""
 ASSETS: Final = "/assets/{file}"
 ICON: Final = "/icon.svg"
-PUBLIC_PATHS: Final = (*PAGES, ASSETS, ICON)
+WORKER: Final = "/sw.js"
+PUBLIC_PATHS: Final = (*PAGES, ASSETS, ICON, WORKER)
 
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; connect-src 'self'; "
         "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
+        "require-trusted-types-for 'script'; trusted-types avm"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -101,8 +102,8 @@ def console_routes(directory: Path = DIRECTORY) -> Iterator[HttpRoute]:
             raise HttpError(404)
         return _response(request, file, _IMMUTABLE)
 
-    async def icon(request: HttpRequest) -> HttpResponse:
-        file = load_files(directory).get(ICON[1:])
+    async def named(request: HttpRequest) -> HttpResponse:
+        file = load_files(directory).get(request.scope["path"][1:])
         if file is None:
             raise HttpError(404)
         return _response(request, file, _REVALIDATED)
@@ -111,7 +112,8 @@ def console_routes(directory: Path = DIRECTORY) -> Iterator[HttpRoute]:
         for path in PAGES:
             yield HttpRoute(method, path, page)
         yield HttpRoute(method, ASSETS, asset)
-        yield HttpRoute(method, ICON, icon)
+        yield HttpRoute(method, ICON, named)
+        yield HttpRoute(method, WORKER, named)
 
 
 def _response(request: HttpRequest, file: ConsoleFile, caching: str) -> HttpResponse:

@@ -1,0 +1,36 @@
+import type { ComponentChildren, JSX } from "preact";
+import { may } from "../routes.ts";
+import { words } from "../words/index.ts";
+
+/** The sentence of an error in the language in use; what the server says if there is none. */
+export function sentence(code: string, text: string): string {
+  return words.value.problems[code] ?? text;
+}
+
+/** The place where an error can be mended, for those who may. */
+function remedy(code: string): [href: string, label: string] | undefined {
+  if (code === "quota_exceeded") return ["/me", words.value.myLimits];
+  if (code === "wallet_empty" && may("tenants:admin")) return ["/wallet", words.value.addCredit];
+  if ((code.startsWith("provider_") || code.startsWith("model_") || code === "driver_not_found") && may("config:read"))
+    return ["/settings/providers", words.value.checkSettings];
+  return undefined;
+}
+
+/** What failed, its code, what the server said of it, and what can be done. */
+export function Problem({ code, text, children }: { code: string; text: string; children?: ComponentChildren }): JSX.Element {
+  const said = sentence(code, text);
+  const place = remedy(code);
+  return (
+    <div class="refusal" role="alert">
+      <p class="problem">{said}</p>
+      <p class="hint" dir="auto">
+        <code>{code}</code>
+        {said !== text && <> · {text}</>}
+      </p>
+      <div class="decision-row">
+        {children}
+        {place && <a class="btn" href={place[0]}>{place[1]}</a>}
+      </div>
+    </div>
+  );
+}
