@@ -17,7 +17,7 @@ IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY))
 
 
 async def opened(config: ServerConfig, *definitions: Definition) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_agentvm(config, definitions=definitions, drivers={"scripted": ScriptedDriver()}):
             pass
 

@@ -79,7 +79,7 @@ class Desk:
     operator: str
 
     async def avm(self, *arguments: str, key: str | None = None, given: str = "") -> Done:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await anyio.to_thread.run_sync(
                 lambda: avm(*arguments, url=self.server.url, key=key or self.operator, given=given)
             )

@@ -14,7 +14,7 @@ from agentvm.config import MEMORY, SystemSettings
 async def at(home: Path, *arguments: str, given: str = "", url: str | None = None, **variables: str) -> Done:
     """A command of somebody whose settings are there, with nothing in the environment but what is given."""
     here = {"XDG_CONFIG_HOME": str(home), "AVM_DATA_DIR": str(home / "data"), **variables}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await anyio.to_thread.run_sync(lambda: avm(*arguments, url=url, given=given, variables=here))
 
 

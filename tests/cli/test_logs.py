@@ -99,7 +99,7 @@ def test_a_refusal_is_explained_while_following_too() -> None:
 async def test_following_a_real_server_shows_what_comes() -> None:
     async with open_desk() as desk:
         streams = desk.server.app.gate.streams
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 outs: list[str] = []
 

@@ -32,7 +32,7 @@ def files(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 async def offline(*arguments: str) -> Done:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return await anyio.to_thread.run_sync(lambda: avm("turn", *arguments, url=NOWHERE))
 
 
@@ -49,7 +49,7 @@ class Listener:
         self.socket, self.heard = socket, heard
 
     async def until(self, done: Callable[[Frame], bool]) -> Frame:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while True:
                 frame: Frame = json.loads(await self.socket.recv())
                 if "cursor" in frame:

@@ -13,7 +13,7 @@ async def say(desk: Desk, *texts: str) -> tuple[str, list[dict[str, Any]]]:
     """Turns in one session; its id, and every event of it that was told."""
     heard: list[dict[str, Any]] = []
     headers = {"Authorization": f"Bearer {desk.operator}"}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with connect(desk.server.url.replace("http", "ws") + "/ws", additional_headers=headers) as socket:
 
             async def ask(kind: str, until: str, **data: object) -> dict[str, Any]:

@@ -34,7 +34,7 @@ async def waiting() -> AsyncIterator[tuple[Desk, str, anyio.Event]]:
         image = await agentx.images.create(ImageConfig(definition="smith"))
         agent = await agentx.images.run(image.image_id)
         await agent.receive("go")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await parked.wait()
         (wait,) = await desk.record("waits")
         yield desk, wait["waitId"], ended
@@ -48,7 +48,7 @@ async def test_what_waits_is_listed_shown_and_approved() -> None:
         shown = await desk.ok("answer", wait_id, "show")
         assert "default rule 1: destructive" in shown
         assert "The turn goes on." in await desk.ok("answer", wait_id, "approve")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await ended.wait()
         assert struck == [1]
         assert "Nothing waits." in (await desk.avm("waits")).err
@@ -60,7 +60,7 @@ async def test_an_edited_call_runs_with_the_new_input() -> None:
         odd = await desk.avm("answer", wait_id, "edit", "--input", "{")
         assert (odd.code, "not valid JSON" in odd.err) == (2, True)
         assert await desk.ok("answer", wait_id, "edit", "--input", '{"n": 2}')
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await ended.wait()
         assert struck == [2]
         late = await desk.avm("answer", wait_id, "deny")

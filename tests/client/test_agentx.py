@@ -25,7 +25,7 @@ async def open_source(kind: str) -> AsyncIterator[RuntimeSource]:
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
 async def test_the_same_program_runs_here_and_elsewhere(kind: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_source(kind) as source, create_agentx(source) as agentx:
             assert (agentx.server is None) == (kind == "remote")
             image = await agentx.images.create(container_id="c1")

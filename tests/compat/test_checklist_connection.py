@@ -29,7 +29,7 @@ TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("😀\u2028\u2029\
 
 @pytest.mark.parametrize("path", ["/ws", "/ws?", "/ws?client=1&token=a%20b", "/ws?x=%F0%9F%98%80", "/"])
 async def test_item_01_the_upgrade_succeeds_with_any_query_and_returns_no_subprotocol(shared: Served, path: str) -> None:
-    with anyio.fail_after(4):
+    with anyio.fail_after(60):
         async with connect(f"ws://127.0.0.1:{shared.port}{path}") as socket:
             assert socket.response is not None
             assert socket.response.status_code == 101
@@ -170,7 +170,7 @@ async def test_item_04_half_an_emoji_from_a_model_is_replaced_whether_somebody_l
         if not heard:
             await alice.socket.close()
         gate.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while len(history := (await bob.request("image_messages_request", imageId=image_id))["messages"]) < 2:
                 pass
         assert history[1]["content"][0]["text"] in ("a \ufffd\ufffd b", "a 😀 b")
@@ -185,7 +185,7 @@ async def test_item_05_a_peer_that_misses_a_pong_is_dropped_and_a_silent_ponging
     monkeypatch.setattr(server_module, "PING_SECONDS", 0.05)
     async with serving() as server, client(server.url) as alice, RawSocket.open(server.port) as dead:
         assert await dead.pings() >= 1
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await dead.wait_eof()
         # Alice said nothing all that time, which was several heartbeats.
         await alice.settle()

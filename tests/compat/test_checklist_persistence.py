@@ -11,7 +11,7 @@ TOOL_TURN = ["user", "tool-call", "assistant", "tool-result", "assistant"]
 
 async def history(one: Client19, image_id: str, length: int) -> list[Json]:
     """The image's messages, once there are that many."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while True:
             messages: list[Json] = (await one.request("image_messages_request", imageId=image_id))["messages"]
             if len(messages) >= length:

@@ -83,7 +83,7 @@ async def play(watcher: Watcher, timeline: str) -> None:
 @pytest.mark.parametrize("timeline", ["plain", "tool", "interrupted", "failed"])
 async def test_a_client_sees_the_timeline_of_the_page(timeline: str) -> None:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY), sessions=SessionSettings(titles="off"))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with start_server(config, drivers={"scripted": ScriptedDriver(talk)}) as server, connect(server.ws_url) as socket:
             watcher = Watcher(socket)
             await create_image(watcher, warm=timeline != "plain")

@@ -135,7 +135,7 @@ async def test_a_connection_that_llama_cpp_is_about_to_close_is_not_used_again()
             with suppress(anyio.EndOfStream):
                 await stream.receive()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, serve)
             port = listener.extra(anyio.abc.SocketAttribute.local_port)
@@ -177,7 +177,7 @@ async def test_a_prompt_beyond_the_window_is_refused_and_the_window_is_as_told(d
 async def test_closing_a_call_frees_its_slot(driver: LocalDriver) -> None:
     """Four slots: were they still taken, a fifth call would wait for the thousands of tokens the others asked for."""
     for _ in range(8):
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with aclosing(driver.run(conformance.hello(driver, "Tell a long story.", max_tokens=4000))) as run:
                 async for output in run:
                     if isinstance(output, TextChunk):
@@ -188,7 +188,7 @@ async def test_closing_a_call_frees_its_slot(driver: LocalDriver) -> None:
 @installed
 async def test_a_crash_fails_the_call_and_the_next_call_starts_anew(driver: LocalDriver) -> None:
     story = conformance.hello(driver, "Tell a long story.", max_tokens=4000)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with aclosing(driver.run(story)) as run:
             await anext(run)
             [first] = driver.process_ids

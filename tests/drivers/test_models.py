@@ -72,7 +72,7 @@ def provider(name: str, url: str = "http://one.test", driver: str = "openai", **
 
 
 async def closed(garage: Garage, left: int) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while len(garage.open) > left:
             await anyio.lowlevel.checkpoint()
 
@@ -241,7 +241,7 @@ def test_a_provider_answers_so_many_calls_at_a_time_as_somebody_says() -> None:
 
 async def test_calls_beyond_the_bound_wait_tenant_by_tenant() -> None:
     garage, served = Garage(), list[str]()
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with Models(open_one=garage) as models:
             await models.configure([Provider(name="p", driver="p", settings=DriverSettings(max_calls=1))], default="p")
             async with models.use(None) as chosen, anyio.create_task_group() as tasks:

@@ -76,7 +76,7 @@ async def test_a_call_that_is_stopped_while_nothing_is_heard_has_left() -> None:
     async with open_provider() as provider:
         provider.play(play.stream([Stall()]))
         settings = DriverSettings(base_url=f"{provider.base_url}/v1", api_key=Secret("k"))
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with open_driver(settings) as driver, anyio.create_task_group() as tasks:
 
                 async def call() -> None:

@@ -45,7 +45,7 @@ async def test_a_picture_is_gone_from_memory_when_the_answer_has_begun(name: str
         "anthropic": [message_start(), Wait(go), *text_block(0, "hi"), *message_end()],
         "openai": [delta({"role": "assistant", "content": "h"}), Wait(go), *openai_end()],
     }
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_provider() as provider, module.open_driver(settings(provider, max_retries=2)) as driver:
             # Sent again after a failure, so the body is not let go of too early.
             provider.play(failure(503), stream(answers[name]))

@@ -52,7 +52,7 @@ class Sender:
         return json.dumps({"type": "message_send_request", "data": self._ask})
 
     async def _hear(self, socket: Any, answers: int) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while answers:
                 frame = json.loads(await socket.recv())
                 if frame.get("category") == "response":

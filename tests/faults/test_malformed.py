@@ -82,7 +82,7 @@ async def test_f12_malformed_frames_crash_nothing_and_are_answered_or_closed_wit
             assert set(outcomes) == {"completed"}
             assert server.pid == pid
             assert rss(pid) - before < MOST_MEMORY
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await until(lambda: open_files(pid) <= files + OPENED_LATE)
             await alice.settle()
 

@@ -128,7 +128,7 @@ async def running(store: Store, workshop: Workshop, start: int) -> AsyncIterator
 async def finish(store: Store, runtime: Runtime, image: Image) -> Turn:
     """Approves whatever waits, until the turn has ended."""
     log = store.tenant(DEFAULT_TENANT).container(C1).log(image.session_id)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while True:
             for agent in runtime.roster.of_container(DEFAULT_TENANT, C1):
                 assert isinstance(agent, Agent)

@@ -138,7 +138,7 @@ async def test_who_follows_hears_each_entry_once_and_in_order_across_rotations_a
     async with opened(log_files_of(tmp_path, most_bytes=1_000, most_files=1_000), recent=5, room=1_000) as book:
         say(book, "before")
         heard: list[str] = []
-        with anyio.fail_after(20), book.follow(EVERY, ALL) as follower:
+        with anyio.fail_after(60), book.follow(EVERY, ALL) as follower:
             for batch in range(30):
                 say(book, *(f"{batch}.{number}" for number in range(batch)))
                 assert book._writer is not None
@@ -157,7 +157,7 @@ async def test_who_follows_hears_each_entry_once_and_in_order_across_rotations_a
 
 async def test_who_follows_is_woken_from_any_thread_and_hears_the_end(tmp_path: Path) -> None:
     async with opened() as book:
-        with anyio.fail_after(10), book.follow(LogFilter(event="wanted"), ALL) as follower:
+        with anyio.fail_after(60), book.follow(LogFilter(event="wanted"), ALL) as follower:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(anyio.to_thread.run_sync, say, book, "other", "wanted")
                 assert [entry.event for entry in await follower.take()] == ["wanted"]
@@ -168,7 +168,7 @@ async def test_who_follows_is_woken_from_any_thread_and_hears_the_end(tmp_path: 
 async def test_a_follower_goes_on_behind_a_number(tmp_path: Path) -> None:
     async with opened() as book:
         say(book, "a", "b", "c")
-        with anyio.fail_after(10), book.follow(EVERY, ALL, after=1) as follower:
+        with anyio.fail_after(60), book.follow(EVERY, ALL, after=1) as follower:
             assert [entry.event for entry in await follower.take()] == ["b", "c"]
 
 

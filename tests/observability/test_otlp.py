@@ -154,7 +154,7 @@ async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secre
             for word in ("tool", "cut", "plain"):
                 await answer(peer, MessageSend(image_id=image.image_id, content=f"{word} {SAID}"), "r")
             agent = vm.runtime.agent_of(DEFAULT_TENANT, image)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while sum(vm.monitor.metrics.turns.values()) < 3:
                     await anyio.lowlevel.checkpoint()
             assert agent is not None

@@ -21,7 +21,7 @@ async def one_turn(vm: AgentVM, text: str = "hello") -> float:
     image = (await container.list_images())[0]
     before, began = sum(vm.monitor.metrics.turns.values()), time.monotonic()
     await answer(peer, MessageSend(image_id=image.image_id, content=text), "r")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while sum(vm.monitor.metrics.turns.values()) == before:
             await anyio.lowlevel.checkpoint()
     vm.detach(peer)

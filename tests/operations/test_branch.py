@@ -12,7 +12,7 @@ async def messages(world: World, session_id: str, query: str = "") -> list[Any]:
 
 
 async def ended(world: World, turn_id: str) -> Any:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while True:
             turn = (await world.ask("GET", f"/v1/turns/{turn_id}", key=world.acme.admin)).body
             if "outcome" in turn:

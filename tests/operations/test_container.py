@@ -110,7 +110,7 @@ async def test_a_container_of_the_same_name_begins_with_nothing() -> None:
     async with open_desk() as desk:
         await desk.create_image("c1")
         await desk.ask("container_delete", containerId="c1")
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while "errorCode" in (reply := await desk.ask("container_create", containerId="c1")):
                 assert reply["errorCode"] == "container_erasing"
                 await anyio.lowlevel.checkpoint()

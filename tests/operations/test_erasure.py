@@ -6,7 +6,7 @@ from tests.server.http.fixtures import World, open_world
 
 async def erased(world: World) -> None:
     """Returns when nothing is being erased any more."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while (await world.ask("GET", "/v1/erasures")).items:  # noqa: ASYNC110  # there is no event to wait for
             await anyio.sleep(0.01)
 

@@ -46,7 +46,7 @@ async def test_an_operation_waits_until_the_turns_of_the_previous_run_are_known(
             await anyio.wait_all_tasks_blocked()
             assert not done.is_set()
             world.vm.runtime.recovered.set()
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await done.wait()
         assert world.vm.hindrance is None
 

@@ -101,7 +101,7 @@ async def test_a_request_that_crashes_is_found_by_the_id_that_its_asker_was_told
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
             assert server.first_key is not None
             key = {"Authorization": f"Bearer {server.first_key.reveal()}"}

@@ -117,7 +117,7 @@ def tool(name: str, run: Run, timeout_seconds: float = 5.0, *, repeatable: bool 
 
 async def run_tool(tools: ToolSet, name: str = "given", output_max: int = 1_000, **arguments: object) -> ToolOutcome:
     """Runs one call outside of a turn."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         context = CallContext(key="turn_1/c", caller=Caller("acme", "ann"), deadline=anyio.current_time() + 5)
         call = ToolCall(id="c", name=name, input=arguments)
         ended = await run_once(tools, call, context, Limits(tool_output=output_max))
@@ -146,7 +146,7 @@ class World:
 
     async def hear(self, kind: str, *, turn_id: str | None = None, times: int = 1) -> list[dict[str, Any]]:
         """Everything heard so far, once that event was heard that many times."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while sum(self._fits(event, kind, turn_id) for event in self.heard) < times:
                 frames = await self.channel.take()
                 assert frames, f"the channel was closed before {kind}"

@@ -113,6 +113,6 @@ async def three(others: OtherTools) -> object:
 
 
 async def ended(world: World) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not (turns := await world.turns()) or turns[0].outcome is None:
             await anyio.lowlevel.checkpoint()

@@ -111,7 +111,7 @@ async def test_an_end_that_was_told_while_the_disk_was_full_is_stored_when_it_is
             await agent.rest()
             broken[0] = False
             world.runtime._ports.journal.failing = False
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 while (await world.turns())[0].outcome is None:
                     await anyio.lowlevel.checkpoint()
             assert (await world.turns())[0].outcome == "failed"

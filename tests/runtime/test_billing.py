@@ -176,7 +176,7 @@ async def asked(world: World, turn_id: str) -> list[AskedCall]:
 
 
 async def prompted(driver: ScriptedDriver) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not driver.prompts:
             await anyio.lowlevel.checkpoint()
 

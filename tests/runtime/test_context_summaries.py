@@ -176,7 +176,7 @@ BEGINNING = ("ask", "ask", "end", "ask", "end", "ask", "end")
 @given(acts)
 def test_a_model_is_told_the_summary_and_exactly_what_it_does_not_cover(made: list[tuple[str, int] | tuple[str]]) -> None:
     async def run() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with open_store(None) as store:
                 await settle(store, image())
                 conversation = Conversation(store)

@@ -46,7 +46,7 @@ async def test_a_turn_that_was_stopped_while_the_disk_was_full_is_not_taken_up_a
         agent.ports.journal.failing = False
         if paid_by == "the next agent":
             await world.start().writer.tell((Interrupted(agent_id=agent.agent_id, container_id=agent.container_id),))
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while paid_by != "the shutdown" and (await world.turns())[0].outcome is None:
                 await anyio.lowlevel.checkpoint()
     async with open_world(ScriptedDriver(), path=path) as world:

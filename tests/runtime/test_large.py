@@ -15,7 +15,7 @@ async def test_large_messages_wait_for_room_tenant_by_tenant_and_small_ones_for_
             entered.append(name)
             await done.wait()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             first, rest = anyio.Event(), anyio.Event()
             rest.set()

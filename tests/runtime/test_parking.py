@@ -184,7 +184,7 @@ async def test_an_answer_that_was_stored_before_a_crash_is_carried_out_after_it(
         events = answer_events(wait, WaitAnswer(decision="approve"), None, 5)
         await world.runtime.journal.emit(log, events, agent.scope)
     async with open_world(ScriptedDriver(), tools=[hammer.tool], path=path) as world:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while not (turns := await world.turns()) or turns[0].outcome is None:
                 await anyio.lowlevel.checkpoint()
         assert hammer.calls == [{"n": 1}]

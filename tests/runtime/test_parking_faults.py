@@ -33,7 +33,7 @@ COMMITS_MAX = 14
 
 
 async def _until_ended(world: World) -> None:
-    with anyio.fail_after(8):
+    with anyio.fail_after(60):
         while (turns := await world.turns()) and turns[0].outcome is None:
             for wait in await open_waits(world):
                 await answer(world, wait)

@@ -162,7 +162,7 @@ async def test_a_job_of_a_turn_that_is_stopped_is_in_the_ledger_and_nothing_stay
     jobs.hangs = True
     async with server(tmp_path, ("p1", "pass")) as desk:
         await begin(desk)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await jobs.begun.wait()
         (image,) = (await desk.ask("image_list"))["records"]
         await desk.ask("agent_interrupt", imageId=image["imageId"])
@@ -242,7 +242,7 @@ async def test_a_charge_and_its_result_share_a_commit_and_neither_is_there_if_it
     async with open_world(driver, tools=[charging("job")], watch=watch) as world:
         await world.say(world.start(), "go")
         await world.start().rest()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not (turns := await world.turns()) or turns[0].outcome is None:
                 await world.start().writer.pay()
         results = [message for message in await world.messages() if isinstance(message, ToolResultMessage)]

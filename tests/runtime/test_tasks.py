@@ -25,18 +25,18 @@ async def run_failing(*errors: Exception) -> None:
 
 
 async def test_the_only_error_of_a_task_is_raised_as_it_was() -> None:
-    with anyio.fail_after(5), pytest.raises(StoreFailed):
+    with anyio.fail_after(60), pytest.raises(StoreFailed):
         await run_failing(StoreFailed("full"))
 
 
 async def test_several_errors_stay_a_group() -> None:
-    with anyio.fail_after(5), pytest.raises(ExceptionGroup) as raised:
+    with anyio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await run_failing(StoreFailed("full"), ValueError("bug"))
     assert {type(error) for error in raised.value.exceptions} == {StoreFailed, ValueError}
 
 
 async def test_cancelling_it_from_inside_is_quiet() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_tasks() as tasks:
             tasks.start_soon(anyio.sleep_forever)
             tasks.cancel_scope.cancel()

@@ -20,7 +20,7 @@ async def test_progress_gives_a_tool_its_whole_time_again() -> None:
         return "done"
 
     task = ToolTask("slow", work, timeout_seconds=0.3, seconds_max=5, on_abandoned=pytest.fail)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         assert await task.run() == "done"
 
 
@@ -31,7 +31,7 @@ async def test_progress_moves_the_deadline_no_further_than_the_most_of_any_call(
             task.extend()
 
     task = ToolTask("endless", work, timeout_seconds=0.2, seconds_max=0.3, on_abandoned=pytest.fail)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         with pytest.raises(TimeoutError):
             await task.run()
 
@@ -61,7 +61,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_not_awaited
             scope.cancel()
 
     ended = anyio.Event()
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_tasks() as tasks:
             before = anyio.current_time()
             tasks.start_soon(run)
@@ -84,7 +84,7 @@ async def test_a_cancelled_tool_closes_what_it_holds_before_its_turn_goes_on() -
             closed.append("socket")
 
     task = ToolTask("tidy", work, timeout_seconds=60, seconds_max=60, on_abandoned=pytest.fail)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_tasks() as tasks:
             tasks.start_soon(task.run)
             await begun.wait()
@@ -99,7 +99,7 @@ async def test_an_error_of_a_tool_reaches_its_turn_and_nobody_else() -> None:
     async def crash() -> None:
         raise ZeroDivisionError
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         for work, says in ((fail, "no such city"), (crash, "internal error")):
             with pytest.raises(ToolFailed, match=says):
                 await ToolTask("odd", work, timeout_seconds=5, seconds_max=5, on_abandoned=pytest.fail).run()
@@ -117,7 +117,7 @@ async def test_of_many_reports_four_a_second_are_told_and_always_the_last() -> N
     for number in range(100):
         reports.report(CallProgress(progress=number))
     assert told == [0]
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await later.wait()
     assert told == [0, 99]
     reports.report(CallProgress(progress=100))

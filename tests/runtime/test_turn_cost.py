@@ -121,7 +121,7 @@ async def test_a_turn_that_is_stopped_before_its_release_has_one_end_and_asks_no
         await _warm(world)
         agent = world.start()
         await agent.receive("second")
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await agent.stop()
         heard = await world.hear("turn_response")
         assert types(heard)[-3:] == ["message_stop", "conversation_end", "turn_response"]

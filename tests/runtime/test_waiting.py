@@ -153,6 +153,6 @@ async def test_the_answer_to_a_tool_is_given_after_a_restart(tmp_path: Path) -> 
     async with open_world(ScriptedDriver(), tools=[shop.tool()], path=path) as world:
         (wait,) = await open_waits(world)
         await answer(world, wait, "answer", result=LARGE)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await world.hear("turn_response")
         assert [None if resumption is None else resumption.state for _, resumption in shop.calls] == [None, "sealed"]

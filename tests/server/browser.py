@@ -22,7 +22,7 @@ class Browser:
 
     async def read(self, *, deaf: bool = False) -> Any:
         """The next event; the frame that accepts the socket is none."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             message = await self.socket.from_server.receive()
             while message["type"] == "websocket.accept":
                 message = await self.socket.from_server.receive()

@@ -55,7 +55,7 @@ async def http(app: Any, method: str, path: str, *, host: str = "test") -> tuple
         "server": ("test", 80),
         "extensions": {},
     }
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await app(scope, receive, send)
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     body = b"".join(message.get("body", b"") for message in sent[1:])
@@ -82,7 +82,7 @@ class Socket:
 
     async def read(self, kind: str) -> Any:
         """The next event of that type."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while True:
                 message = await self.from_server.receive()
                 self.received.append(message)
@@ -93,7 +93,7 @@ class Socket:
                         return event
 
     async def read_close(self) -> Message:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while (message := await self.from_server.receive())["type"] == "websocket.send":
                 self.received.append(message)
         return message
@@ -138,7 +138,7 @@ async def open_socket(
     if abortable:
         scope["extensions"] = {WIRE: PlainWire(send, abort)}
     to_server.send_nowait({"type": "websocket.connect"})
-    with to_server, inbox, outbox, from_server, anyio.fail_after(5):
+    with to_server, inbox, outbox, from_server, anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             yield socket

@@ -70,7 +70,7 @@ def bearer(key: str) -> dict[str, str]:
 
 async def ask(socket: ClientConnection, command: str, **data: object) -> Any:
     await socket.send(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while True:
             frame = json.loads(await socket.recv())
             if "__payload" in frame:
@@ -80,7 +80,7 @@ async def ask(socket: ClientConnection, command: str, **data: object) -> Any:
 
 
 async def closed_with(socket: ClientConnection) -> int:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await socket.wait_closed()
     assert socket.close_code is not None
     return socket.close_code
@@ -302,7 +302,7 @@ async def test_frames_that_are_no_commands_are_counted_too(frame: str, monkeypat
                 await socket.send(frame)
             await socket.send('{"type":"container_list_request","data":{"requestId":"last"}}')
             told = []
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while True:
                     event = json.loads(await socket.recv())
                     if event["data"].get("requestId") == "last":

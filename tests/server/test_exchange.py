@@ -53,7 +53,7 @@ async def sent(response: HttpResponse, *, gone: bool = False) -> list[dict[str, 
     async def send(message: dict[str, Any]) -> None:
         messages.append(message)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await response.send(receive, send, {"X-Request-Id": "r"})
     return messages
 

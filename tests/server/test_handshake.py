@@ -46,7 +46,7 @@ class Visitor:
         self.heard.append(json.loads(text))
 
     async def wait(self) -> Principal | Closing | None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             return await self.room.wait(self.read, self.write)
 
 

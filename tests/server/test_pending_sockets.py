@@ -39,7 +39,7 @@ async def test_a_wait_ends_with_what_came_of_it_or_with_why_it_was_ended() -> No
     async def said() -> str:
         return "hello"
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         assert await PendingSocket().hold(said()) == "hello"
         room, why = PendingSocket(), Closing(4000, "go")
         room.dismiss(why)
@@ -53,7 +53,7 @@ async def test_clearing_returns_when_everybody_has_left() -> None:
         with rooms.take("a") as room:
             heard.append(await room.hold(anyio.sleep_forever()))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(wait)

@@ -69,7 +69,7 @@ async def images(browser: Browser) -> list[Any]:
 async def test_a_client_hears_every_event_once_and_in_order_wherever_its_sockets_break(seed: int) -> None:
     chance = random.Random(seed)
     driver = ScriptedDriver(lambda prompt: reply("one ", "two ", "three "))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_listener(driver) as (_, listener), AsyncExitStack() as sockets:
             speaker = await sockets.enter_async_context(open_socket(listener.app))
             talker = Browser(speaker)

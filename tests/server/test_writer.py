@@ -54,7 +54,7 @@ class FakeWire:
 async def writing(wire: FakeWire) -> AsyncIterator[Channel]:
     async with open_listener() as (vm, _):
         peer = vm.attach()
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 connection = PeerConnection("c", CODEC)
                 with Writer(peer, connection, None, wire, tasks, writing_context()):

@@ -166,7 +166,7 @@ async def test_who_goes_away_pays_for_what_was_said() -> None:
         one = candidate("a", *begun)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(calls.ask, OWNER, [one], write)
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 while not asked(one):
                     await anyio.lowlevel.checkpoint()
             await anyio.wait_all_tasks_blocked()
@@ -182,7 +182,7 @@ async def test_a_call_that_is_stopped_before_its_request_leaves_costs_nothing() 
         one = candidate("a", *reply("never"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(calls.ask, OWNER, [one], write)
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 # Admitted: what comes next is the commit that it is made.
                 while not purse.planned:
                     await anyio.lowlevel.checkpoint()
@@ -228,7 +228,7 @@ async def test_a_call_beside_the_turns_waits_for_a_slot_like_any_other() -> None
     slots = FairSlots(1)
     async with opened(purse) as (calls, _):
         one = candidate("a", *reply("hi"))._replace(slots=slots)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 async with slots.hold("another tenant"):
                     tasks.start_soon(calls.ask, OWNER, [one], write)

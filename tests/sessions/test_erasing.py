@@ -41,7 +41,7 @@ class Memory:
 
 
 async def finished(store: Store) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while await store.erasing.pending():
             await anyio.lowlevel.checkpoint()
 

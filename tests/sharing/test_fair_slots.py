@@ -31,7 +31,7 @@ class Crowd:
 
 
 async def test_those_that_wait_are_served_tenant_by_tenant() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             crowd = Crowd(FairSlots(1), tasks)
             for name in ("a0", "a1", "a2", "a3", "b0"):
@@ -42,7 +42,7 @@ async def test_those_that_wait_are_served_tenant_by_tenant() -> None:
 
 
 async def test_a_tenant_holds_at_most_its_share_and_another_is_served_at_once() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             slots = FairSlots(10, share=6)
             crowd = Crowd(slots, tasks)
@@ -56,7 +56,7 @@ async def test_a_tenant_holds_at_most_its_share_and_another_is_served_at_once() 
 
 async def test_a_request_beyond_a_share_is_granted_as_a_whole_share() -> None:
     slots = FairSlots(10, share=6)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with slots.hold("a", 100):
             assert slots.held_by("a") == 6
         async with slots.hold(None, 100):
@@ -65,7 +65,7 @@ async def test_a_request_beyond_a_share_is_granted_as_a_whole_share() -> None:
 
 
 async def test_little_passes_much_but_not_for_ever() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             slots = FairSlots(10)
             crowd = Crowd(slots, tasks)
@@ -81,7 +81,7 @@ async def test_little_passes_much_but_not_for_ever() -> None:
 
 async def test_slots_released_early_are_released_once() -> None:
     slots = FairSlots(3)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with slots.hold("a", 2) as held:
             held.release()
             held.release()
@@ -96,7 +96,7 @@ async def test_a_cancelled_caller_leaves_its_place_to_the_next() -> None:
         async with slots.hold("b", 2):
             pass
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         first = await slots.acquire("a", 2)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come)
@@ -105,7 +105,7 @@ async def test_a_cancelled_caller_leaves_its_place_to_the_next() -> None:
             first.release()
             tasks.cancel_scope.cancel()
     assert (slots.free, slots.waiting) == (2, 0)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         first = await slots.acquire("a")
         with anyio.move_on_after(0):
             await slots.acquire("a", 2)
@@ -128,7 +128,7 @@ async def test_whoever_comes_is_served_in_the_end_and_no_bound_is_exceeded(
             await anyio.lowlevel.checkpoint()
         served += 1
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for key, size in comers:
                 tasks.start_soon(come, key, size)

@@ -85,7 +85,7 @@ async def test_a_reservation_grows_and_is_given_back() -> None:
 
 async def test_who_finds_no_room_waits_for_those_before() -> None:
     budget = ByteBudget(total_bytes=100)
-    with anyio.fail_after(5), RequestReservation(budget, A) as first, RequestReservation(budget, B) as second:
+    with anyio.fail_after(60), RequestReservation(budget, A) as first, RequestReservation(budget, B) as second:
         await first.grow(80)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(second.grow, 50)

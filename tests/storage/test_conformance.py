@@ -19,6 +19,6 @@ ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.__module__.rpartition('.')[2]}-{check.__name__}")
 async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], engine: str, tmp_path: Path) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with ENGINES[engine](tmp_path) as store:
             await check(store)

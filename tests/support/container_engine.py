@@ -55,7 +55,7 @@ class FakeEngine:
 
     async def reach(self, condition: Callable[[], bool]) -> None:
         """Waits for a request after which the condition holds."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not condition():
                 self._answered = anyio.Event()
                 await self._answered.wait()
@@ -223,7 +223,7 @@ async def open_fake_engine(folder: Path, *images: str) -> AsyncIterator[tuple[Fa
     server = _Server(uvicorn.Config(engine, uds=socket, log_config=None, lifespan="off"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server._serve)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await server.listening.wait()
         yield engine, socket
         for container in list(engine.containers.values()):

@@ -82,7 +82,7 @@ class Restartable:
 
     async def stop(self) -> None:
         self._stop.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await self._stopped.wait()
 
     async def _run(self, *, task_status: anyio.abc.TaskStatus[Served] = anyio.TASK_STATUS_IGNORED) -> None:

@@ -62,7 +62,7 @@ With = Callable[[Issuer], Awaitable[None]]
 async def with_issuer(act: With, *answers: Answer, **members: Any) -> None:
     async with open_provider() as provider:
         provider.play(*(answers or (ALL,)))
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await act(Issuer(provider, **members))
 
 
@@ -249,7 +249,7 @@ async def test_without_an_address_of_the_keys_the_issuer_is_asked() -> None:
         described = {"issuer": provider.base_url, "jwks_uri": f"{provider.base_url}/their/keys", "other": 1}
         provider.play(Answer(steps=[json.dumps(described).encode()]), ALL)
         issuer = Issuer(provider, jwks_url=None)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert isinstance(await issuer.oidc.verify(issuer.sign()), Claims)
         assert [request.path for request in provider.requests] == ["/.well-known/openid-configuration", "/their/keys"]
 
@@ -262,7 +262,7 @@ async def test_an_issuer_that_describes_another_or_sends_keys_in_the_open_is_not
         described = {"issuer": provider.base_url, "jwks_uri": f"{provider.base_url}/keys", **change}
         provider.play(Answer(steps=[json.dumps(described).encode()]), ALL)
         issuer = Issuer(provider, jwks_url=None)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert await issuer.oidc.verify(issuer.sign()) == "signing_key_unknown"
         assert len(provider.requests) == 1
 

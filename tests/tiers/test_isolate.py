@@ -133,7 +133,7 @@ async def test_an_idle_worker_dies(tier: ProcessTier, monkeypatch: pytest.Monkey
     async with open_isolate_tier(tier, settings_of("namespaces")) as opened:
         await run(opened, "shell-subset", "true")
         (worker,) = opened.workers
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await worker.gone.wait()
         assert opened.workers == ()
 

@@ -118,7 +118,7 @@ async def test_files_that_do_not_fit_are_an_error_of_their_own(tier: ProcessTier
 async def test_a_process_that_lives_on_is_talked_to_and_ends_with_its_input(any_tier: ProcessTier) -> None:
     code = "import sys\nfor line in sys.stdin:\n    print(line.strip().upper(), flush=True)\n    print('seen', file=sys.stderr)"
     async with any_tier.open(Job(engine="python", code=code, limits=JobLimits(wall_ms=60_000))) as process:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             for word in (b"one", b"two"):
                 await process.send(word + b"\n")
                 assert await process.receive() == word.upper() + b"\n"

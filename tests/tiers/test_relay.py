@@ -47,7 +47,7 @@ async def test_both_sides_may_write_without_reading_and_nothing_is_stuck_or_lost
             got += line.recv(65_536)
         return got
 
-    with client, server, one, other, Relay(one, other, nothing) as relay, anyio.fail_after(30):
+    with client, server, one, other, Relay(one, other, nothing) as relay, anyio.fail_after(60):
         for line in (client, server, one, other):
             line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2_000_000)
         got: list[bytes] = []

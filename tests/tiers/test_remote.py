@@ -96,7 +96,7 @@ async def test_a_wrong_key_is_told_before_anything_is_sent() -> None:
 async def test_a_job_that_is_cancelled_here_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker() as running, with_remote(running) as vm:
         watched = await watch(running, monkeypatch)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run, vm, SLOW)
                 await watched.begun.wait()
@@ -125,7 +125,7 @@ async def test_a_job_whose_server_goes_away_fails_with_the_reason_and_is_not_run
         async with with_remote(running) as vm, anyio.create_task_group() as jobs:
             watched = await watch(running, monkeypatch)
             jobs.start_soon(job, vm)
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 await watched.begun.wait()
             stop.set()
     assert [failure.started for failure in failures] == [True]

@@ -46,7 +46,7 @@ def tool(entry: str, http: SafeHttp, traits: CallTraits = TRAITS, **parts: Any) 
 
 
 async def called(reply: Reply, entry: str, input: dict[str, object], **parts: Any) -> tuple[CallResult, Asked]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(reply) as server, SafeHttp(LOOPBACK) as http:
             method, _, path = entry.partition(" ")
             result = await tool(f"{method} {server.url(path)}", http, **parts).run(input, CONTEXT)
@@ -116,7 +116,7 @@ async def test_a_form_and_no_body() -> None:
 
 
 async def test_a_keyed_tool_sends_the_key_of_the_call() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(lambda asked: json(1)) as server, SafeHttp(LOOPBACK) as http:
             keyed = tool(f"POST {server.url()}", http, CallTraits.of("write", repeat="keyed"))
             await keyed.run({}, CONTEXT)
@@ -126,7 +126,7 @@ async def test_a_keyed_tool_sends_the_key_of_the_call() -> None:
 
 
 async def test_a_secret_that_is_not_granted_stops_the_call_before_anything_is_sent() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(lambda asked: json(1)) as server, SafeHttp(LOOPBACK) as http:
             stranger = tool(f"GET {server.url()}", http, headers={"X-Key": "${secret:STRIPE_KEY}"})
             with pytest.raises(SecretNotGranted):
@@ -155,7 +155,7 @@ async def test_a_secret_is_nowhere_in_a_result_an_error_or_a_redirected_request(
 
 @pytest.mark.parametrize("place", ["headers", "query"])
 async def test_a_call_with_a_secret_does_not_follow_a_redirect_to_another_host(place: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(lambda asked: Replied(body=b"stolen")) as other, SafeHttp(LOOPBACK) as http:
             async with web(lambda asked: Replied(302, headers={"location": other.url("/taken")})) as server:
                 plain = tool(f"GET {server.url()}", http)
@@ -200,7 +200,7 @@ async def test_a_status_an_unreadable_body_a_missing_part_and_a_misfit_are_error
     assert "expected JSON, and got: <html>" in str(result.value)
     result, _ = await called(lambda asked: json({"a": [1]}), "GET /", {}, pick="/a/1")
     assert 'nothing at /a/1: {"a":[1]}' in str(result.value)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(lambda asked: json({"id": "x"})) as server, SafeHttp(LOOPBACK) as http:
             schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
             plain = tool(f"GET {server.url()}", http)

@@ -100,7 +100,7 @@ def test_operations_become_http_tools() -> None:
 
 
 async def test_a_tool_of_a_document_can_be_called() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with web(lambda asked: Replied(body=b"{}")) as server, SafeHttp(AddressRules.parse(["127.0.0.1"])) as http:
             made = read(changed(servers=[{"url": server.url("/v1")}]))
 

@@ -30,7 +30,7 @@ async def add_left(world: World, names: Sequence[str], *, attempts: int = 0, alo
 
 
 async def finished(store: Store) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while await store.list_unfinished():
             await anyio.lowlevel.checkpoint()
 

@@ -26,7 +26,7 @@ def gated(gates: dict[str, anyio.Event], *, begun: list[str]) -> ScriptedDriver:
 
 
 async def until(done: Any) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not done():  # there is no event to wait for
             await anyio.lowlevel.checkpoint()
 
@@ -88,7 +88,7 @@ async def test_a_suspect_that_was_stopped_ends_without_waiting_in_line(prepared:
         (waits,) = {"a", "b"} - set(begun)
         agent = world.runtime.start_agent(DEFAULT_TENANT, world.image, SessionId(waits))[0]
         agent.cancel(agent.inbox[0])
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             await agent.rest()
         assert list(await rows(world.store)) == begun
         gates[begun[0]].set()
@@ -122,7 +122,7 @@ async def test_a_runtime_can_be_used_before_it_knows_the_turns_of_the_previous_r
     async with open_world(gated(gates, begun=begun), path=prepared.path, recovers_later=True) as world:
         assert not world.runtime.recovered.is_set()
         assert len(world.runtime.roster) == 0
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await world.runtime.recovered.wait()
         assert len(world.runtime.roster) == 4
         for gate in gates.values():
@@ -135,7 +135,7 @@ async def test_turns_that_a_stop_finds_unread_are_left_for_the_next_start(prepar
     gates, begun = {"s0": anyio.Event()}, list[str]()
     async with open_world(gated(gates, begun=begun), path=prepared.path, recovers_later=True) as world:
         await world.runtime.drain(grace=0)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await world.runtime.recovered.wait()
     assert begun == []
     gates["s0"].set()

@@ -280,7 +280,7 @@ async def request(app: Any, method: str, path: str, headers: Sequence[tuple[byte
         "server": ("127.0.0.1", 8080),
         "extensions": {},
     }
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await app(scope, receive, send)
     headers_back = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Reply(sent[0]["status"], headers_back, b"".join(message.get("body", b"") for message in sent[1:]))

@@ -163,7 +163,7 @@ async def serving() -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient, st
 
 
 async def closed(socket: ClientConnection) -> int | None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         try:
             while True:
                 await socket.recv()
@@ -203,7 +203,7 @@ async def test_a_header_without_end_is_not_read_to_its_end() -> None:
     async with serving() as (running, client, _):
         async with await anyio.connect_tcp("127.0.0.1", running.port) as stream:
             await stream.send(b"GET /v1/auth/whoami HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ")
-            with anyio.fail_after(20), pytest.raises(anyio.BrokenResourceError):
+            with anyio.fail_after(60), pytest.raises(anyio.BrokenResourceError):
                 await _send_for_ever(stream)
         assert (await client.get(WHOAMI)).status_code == 200
 
@@ -225,7 +225,7 @@ async def test_an_encoded_slash_is_part_of_a_name_over_a_socket_too() -> None:
         ):
             async with await anyio.connect_tcp("127.0.0.1", running.port) as stream:
                 await stream.send(f"GET {path} HTTP/1.1\r\n{request}".encode())
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     reply = b"".join([part async for part in stream])
             assert reply.split(b" ")[1] == status
             assert said in reply
@@ -234,7 +234,7 @@ async def test_an_encoded_slash_is_part_of_a_name_over_a_socket_too() -> None:
 async def test_many_small_headers_are_bounded_too() -> None:
     async with serving() as (_, client, _):
         headers = {f"x-{number}": "y" * 1000 for number in range(2_000)}
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             try:
                 reply = await client.get(WHOAMI, headers=headers)
                 assert reply.status_code == 431

@@ -94,7 +94,7 @@ async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store
             # Before any of the others, so that what they have just uploaded is never too old.
             dropped += await store.collect(10_000, grace=1_000)
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for number, home in enumerate(containers):
                 tasks.start_soon(send, home, number)
@@ -265,7 +265,7 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
 ) -> None:
     home = await settle(store, image())
     others = await settle(store, container="other")
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             # Two at the same time, of whom one comes second.
             for where in (home, others):
@@ -380,7 +380,7 @@ async def test_a_file_that_cannot_be_read_again_fails_nobody_else(store: Store, 
             return super().read(size)
 
     home = await settle(store)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         with pytest.raises(StoreFailed, match="cannot be read again"):
             await home.attachments.add(Broken(b"x" * size), TEXT, 5)
         await upload(home)

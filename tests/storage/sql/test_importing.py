@@ -55,7 +55,7 @@ async def test_others_commit_in_between_and_nobody_sees_what_is_not_all_there() 
     async with open_store(None) as store:
         neighbour = await settle(store, image(), tenant=RIVAL)
         tenant = store.tenant(ACME)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(store.carrier(ACME).add, load, 7)
                 for number in range(20):
@@ -101,7 +101,7 @@ def importing_while(meanwhile: Meanwhile) -> Callable[[], Iterator[Carried]]:
 
 
 async def refused(store: Store, database: SqliteDatabase, meanwhile: Meanwhile, left: int) -> None:
-    with anyio.fail_after(20), pytest.raises(Conflict, match="The container home was deleted"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="The container home was deleted"):
         await store.carrier(ACME).add(importing_while(meanwhile), 7)
     found = await counts(database)
     assert (found["containers"], found["images"], found["sessions"], found["all_messages"]) == (left, left, left, 0)
@@ -182,7 +182,7 @@ async def test_a_container_that_somebody_creates_meanwhile_is_theirs_whatever_be
         yield from importing_while(create)()
         raise StoreFailed("the file is gone")
 
-    with anyio.fail_after(20), pytest.raises(StoreFailed):
+    with anyio.fail_after(60), pytest.raises(StoreFailed):
         await store.carrier(ACME).add(load, 7)
     assert await store.tenant(ACME).list_containers() == (HOME,)
     assert await store.tenant(ACME).container(HOME).list_images() == ()
@@ -210,7 +210,7 @@ async def test_a_file_that_somebody_uploads_meanwhile_is_theirs_whatever_becomes
         anyio.from_thread.run(upload)
         raise StoreFailed("the file is gone")
 
-    with anyio.fail_after(20), pytest.raises(StoreFailed):
+    with anyio.fail_after(60), pytest.raises(StoreFailed):
         await store.carrier(ACME).add(load, 7)
     kept = await files.get(file.digest)
     assert kept is not None
@@ -269,7 +269,7 @@ async def test_a_session_that_goes_on_during_the_import_is_refused(store: Store,
         if happens == "late":
             anyio.from_thread.run(go_on)
 
-    with anyio.fail_after(20), pytest.raises(Conflict, match="went on meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="went on meanwhile"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0", "m1", "own"]
     assert await found(store) == 2
@@ -289,7 +289,7 @@ async def test_a_rewind_during_the_import_is_seen_too(store: Store) -> None:
         yield Said(messages(2, 10))
         anyio.from_thread.run(take_back)
 
-    with anyio.fail_after(20), pytest.raises(Conflict, match="went on meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="went on meanwhile"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
 

@@ -20,14 +20,14 @@ def run(sql: str) -> Work[None]:
 
 
 async def test_images_of_one_definition_share_it_in_memory_too(store: Store) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         home = await settle(store, image("a"), image("b"))
         first, second = await home.list_images()
         assert first.definition is second.definition
 
 
 async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: Store) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         home = await settle(store, image())
         await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
         await database.write(run("UPDATE all_messages SET body = x'00'"))

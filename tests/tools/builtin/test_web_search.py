@@ -31,7 +31,7 @@ RESULTS = [
 
 @asynccontextmanager
 async def engine(kind: SearchEngine, reply: Replied) -> AsyncIterator[tuple[Web, WebSearch]]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with web(lambda asked: reply) as server:
             settings = ToolSearchSettings(engine=kind, url=server.url("/base"), api_key=Secret("the-key-of-the-operator"))
             async with SafeHttp(search_rules(settings)) as http:

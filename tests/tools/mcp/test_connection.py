@@ -30,7 +30,7 @@ async def connected(
     """A session with a real process, and its end."""
     dial = dial_process(lambda: plain_process(sys.executable, "-I", str(SERVER), *mode))
     connection = McpConnection("files", dial, shared=shared, on_list_changed=on_list_changed)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
             await connection.ready.wait()

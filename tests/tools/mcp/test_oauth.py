@@ -71,7 +71,7 @@ class Started:
 
 @asynccontextmanager
 async def site(authorization: AuthorizationServer | None = None) -> AsyncIterator[Site]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with oauth_servers(authorization or AuthorizationServer()) as mcp:
             yield Site(mcp)
 

@@ -40,7 +40,7 @@ async def leased(pool: McpPool, open: Opened, of: PoolKey | None = None, idle: f
 
 async def test_calls_with_one_key_share_a_connection_and_other_users_have_their_own() -> None:
     opened = Opened()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool() as pool:
             async with anyio.create_task_group() as tasks:
                 for _ in range(10):
@@ -54,7 +54,7 @@ async def test_calls_with_one_key_share_a_connection_and_other_users_have_their_
 
 async def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
     opened = Opened()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool() as pool:
             async with pool.lease(key(), opened, idle_seconds=0.05) as busy:
                 idle = await leased(pool, opened, key("bob"), idle=0.05)
@@ -69,7 +69,7 @@ async def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
 async def test_a_server_that_keeps_failing_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     opened = Opened("crash")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool(clock=lambda: now) as pool:
             for _ in range(module.RESTARTS_MAX):
                 with pytest.raises(ToolFailed, match="has ended"):
@@ -86,7 +86,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_for_a_while(monkeypatch
 async def test_failures_long_ago_are_forgotten() -> None:
     now = 1000.0
     opened = Opened("crash")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool(clock=lambda: now) as pool:
             for _ in range(module.RESTARTS_MAX * 2):
                 with pytest.raises(ToolFailed, match="has ended"):
@@ -97,7 +97,7 @@ async def test_failures_long_ago_are_forgotten() -> None:
 async def test_a_tenant_has_a_bounded_number_and_the_longest_idle_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PER_TENANT_MAX", 2)
     opened = Opened()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool() as pool:
             first = await leased(pool, opened, key("a"))
             second = await leased(pool, opened, key("b"))
@@ -114,7 +114,7 @@ async def test_an_opening_that_is_refused_is_no_failure_of_the_server() -> None:
     async def refused() -> McpConnection:
         raise EgressRefused("not allowed")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool() as pool:
             for _ in range(module.RESTARTS_MAX + 1):
                 with pytest.raises(EgressRefused):
@@ -125,7 +125,7 @@ async def test_an_opening_that_is_refused_is_no_failure_of_the_server() -> None:
 
 async def test_a_connection_that_answers_nothing_is_replaced() -> None:
     opened = Opened()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with McpPool() as pool:
             hung = await leased(pool, opened)
             hung._abandoned = 3

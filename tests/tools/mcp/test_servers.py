@@ -45,7 +45,7 @@ async def rig() -> AsyncIterator[Rig]:
     settings["tenants"] = McpServerSettings(argv=("/server", "good"), per="tenant")
     settings["everybodys"] = McpServerSettings(argv=("/server", "good"), per="server")
     launcher = Launcher()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with SafeHttp() as http, McpPool() as pool:
             made = Rig(McpServers(http=http, pool=pool, launch=launcher, settings=settings, clock=lambda: made.now), launcher)
             yield made

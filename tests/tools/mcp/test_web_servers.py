@@ -46,7 +46,7 @@ class Client:
 
 @asynccontextmanager
 async def client(url: str, rules: AddressRules = LOOPBACK) -> AsyncIterator[Client]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with SafeHttp(rules) as http, McpPool() as pool:
             yield Client(McpServers(http=http, pool=pool, launch=Launcher(), settings={}), url)
 
@@ -94,7 +94,7 @@ async def test_the_servers_of_the_sdk_are_spoken_to() -> None:
     server.add_tool(echo)
     app = server.streamable_http_app(stateless_http=True)
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none"))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(running.serve)
             while not running.started:

@@ -47,7 +47,7 @@ anyio.run(main)
 async def test_everything_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with await anyio.open_process([sys.executable, "-c", WRITER, str(path)], env=environment, stderr=None) as child:
             assert child.stdout is not None
             heard = ""

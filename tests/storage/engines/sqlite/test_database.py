@@ -72,7 +72,7 @@ async def test_writes_that_wait_together_share_one_commit(database: SqliteDataba
     counter: Counter[str] = Counter()
     await database.write(count_commits(counter))
     gate = Gate()
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.write, gate)
             await gate.wait_reached()
@@ -92,7 +92,7 @@ async def test_a_write_is_acknowledged_only_after_its_commit(database: SqliteDat
         told.append("commit")
         return False
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await database.write(lambda connection: connection.raw.set_commit_hook(hook))
         told.clear()
         await database.write(put("a"))
@@ -113,7 +113,7 @@ async def test_one_failing_job_does_not_fail_its_neighbours(database: SqliteData
         except (StoreFailed, SessionNotFound) as error:
             failures.append(error)
 
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
             for work in (gate, put("a"), put("a"), refuse, put("\ud800"), put("b")):
                 tasks.start_soon(attempt, work)
@@ -132,7 +132,7 @@ async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(d
             await database.write(put(name))
         failures.append(caught.value)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await database.write(lambda connection: connection.raw.set_commit_hook(lambda: refusing))
         refusing = True
         async with anyio.create_task_group() as tasks:
@@ -148,7 +148,7 @@ async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(d
 
 async def test_reads_do_not_wait_for_a_busy_writer(database: SqliteDatabase) -> None:
     gate = Gate()
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(20), at_the_end(gate):
         await database.write(put("a"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.write, gate)
@@ -158,14 +158,14 @@ async def test_reads_do_not_wait_for_a_busy_writer(database: SqliteDatabase) -> 
 
 
 async def test_without_readers_the_writer_reads(tmp_path: Path) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_database(tmp_path / "a.db", readers=0) as database:
             await database.write(put("a"))
             assert await database.read(names) == ["a"]
 
 
 async def test_a_reader_cannot_write(database: SqliteDatabase) -> None:
-    with anyio.fail_after(5), pytest.raises(StoreFailed) as caught:
+    with anyio.fail_after(60), pytest.raises(StoreFailed) as caught:
         await database.read(put("a"))
     assert isinstance(caught.value.__cause__, apsw.ReadOnlyError)
 
@@ -182,7 +182,7 @@ async def test_a_full_queue_makes_the_caller_wait_on_the_event_loop(tmp_path: Pa
 
         return work
 
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with open_database(tmp_path / "a.db", capacity=4) as database:
             await database.write(count_commits(counter))
             async with anyio.create_task_group() as tasks:
@@ -198,7 +198,7 @@ async def test_a_full_queue_makes_the_caller_wait_on_the_event_loop(tmp_path: Pa
 
 async def test_a_cancelled_write_gives_its_place_back_and_may_still_commit(tmp_path: Path) -> None:
     gate = Gate()
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with open_database(tmp_path / "a.db", capacity=2) as database:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(database.write, gate)
@@ -222,7 +222,7 @@ async def test_leaving_finishes_what_was_accepted_and_refuses_what_was_not(tmp_p
         except StoreFailed:
             refused.append(name)
 
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
             async with open_database(tmp_path / "a.db", capacity=3) as database:
                 tasks.start_soon(database.write, gate)
@@ -238,7 +238,7 @@ async def test_leaving_finishes_what_was_accepted_and_refuses_what_was_not(tmp_p
 
 
 async def test_leaving_while_cancelled_still_flushes_and_joins_the_threads(tmp_path: Path) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         with anyio.CancelScope() as scope:
             async with open_database(tmp_path / "a.db") as database:
                 await database.write(put("a"))
@@ -254,7 +254,7 @@ async def test_leaving_while_cancelled_still_flushes_and_joins_the_threads(tmp_p
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("lane", ["write", "read"])
 async def test_a_bug_in_a_thread_leaves_nobody_waiting(tmp_path: Path, lane: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_database(tmp_path / "a.db", readers=1) as database:
             submit = database.write if lane == "write" else database.read
             for work in (bug, names):
@@ -267,7 +267,7 @@ async def test_a_job_that_nests_too_deeply_fails_alone(tmp_path: Path, lane: str
     def fall(connection: SqliteConnection) -> None:
         fall(connection)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_database(tmp_path / "a.db", readers=1) as database:
             submit = database.write if lane == "write" else database.read
             with pytest.raises(StoreFailed) as caught:
@@ -290,7 +290,7 @@ async def test_neighbours_of_a_job_that_nests_too_deeply_are_stored(database: Sq
         except StoreFailed as error:
             failures.append(error)
 
-    with anyio.fail_after(5), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
             for work in (gate, put("a"), fall, put("b")):
                 tasks.start_soon(attempt, work)
@@ -302,7 +302,7 @@ async def test_neighbours_of_a_job_that_nests_too_deeply_are_stored(database: Sq
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_readers_serve_until_the_last_of_them_is_gone(tmp_path: Path) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_database(tmp_path / "a.db", readers=3) as database:
             await database.write(put("a"))
             for _ in range(2):
@@ -319,7 +319,7 @@ async def test_readers_serve_until_the_last_of_them_is_gone(tmp_path: Path) -> N
 
 
 async def test_the_journal_is_synced_before_a_write_is_acknowledged(database: SqliteDatabase) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         assert await database.write(lambda connection: connection.raw.pragma("journal_mode")) == "wal"
         assert await database.write(lambda connection: connection.raw.pragma("synchronous")) == 2
         assert await database.write(lambda connection: connection.raw.pragma("foreign_keys")) == 1
@@ -327,13 +327,13 @@ async def test_the_journal_is_synced_before_a_write_is_acknowledged(database: Sq
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"not a database, but long enough to be read as one" * 20)
-    with anyio.fail_after(5), pytest.raises(StoreFailed):
+    with anyio.fail_after(60), pytest.raises(StoreFailed):
         async with open_database(tmp_path / "a.db"):
             pass
 
 
 async def test_a_file_in_a_directory_that_is_missing_is_refused(tmp_path: Path) -> None:
-    with anyio.fail_after(5), pytest.raises(StoreFailed):
+    with anyio.fail_after(60), pytest.raises(StoreFailed):
         async with open_database(tmp_path / "missing" / "a.db"):
             pass
 

@@ -64,7 +64,7 @@ async def attempt(home: ContainerStore, message_id: str, failures: list[StoreFai
 @pytest.mark.parametrize("failure", ["sync", "write"])
 async def test_a_write_the_disk_refuses_is_not_stored_and_later_ones_are(disk: Disk, tmp_path: Path, failure: str) -> None:
     failures: list[StoreFailed] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(tmp_path / "a.db") as store:
             home = await settle(store, image())
             await home.log(SESSION).record(messages=[message("before")], now=2)
@@ -90,7 +90,7 @@ async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_
         # SQLite then writes to the log before COMMIT, and notices the full disk inside a job.
         connection.raw.pragma("cache_size", 5)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_database(tmp_path / "a.db") as database:
             home = await settle(Store(database), image())
             await database.write(keep_little)
@@ -111,7 +111,7 @@ async def test_a_job_that_does_not_fit_fails_alone(database: SqliteDatabase, sto
     def limit(connection: SqliteConnection) -> None:
         connection.raw.pragma("max_page_count", connection.raw.pragma("page_count") + 10)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         home = await settle(store, image())
         await database.write(limit)
         async with anyio.create_task_group() as tasks:
@@ -127,7 +127,7 @@ async def test_a_job_that_does_not_fit_fails_alone(database: SqliteDatabase, sto
 
 
 async def test_a_deletion_the_disk_refuses_deletes_nothing(disk: Disk, tmp_path: Path) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(tmp_path / "a.db") as store:
             home = await settle(store, image())
             await home.log(SESSION).record(messages=[message("m1")], now=1)
@@ -144,7 +144,7 @@ async def test_a_deletion_the_disk_refuses_deletes_nothing(disk: Disk, tmp_path:
 
 @pytest.mark.parametrize("failure", ["sync", "write"])
 async def test_a_database_can_be_left_while_the_disk_fails_and_loses_nothing(disk: Disk, tmp_path: Path, failure: str) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(tmp_path / "a.db") as store:
             home = await settle(store, image())
             await home.log(SESSION).record(messages=[message("before")], now=2)

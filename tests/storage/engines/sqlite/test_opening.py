@@ -11,7 +11,7 @@ from agentvm.storage.engines.sqlite.opening import open_store
 
 
 async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(tmp_path / "agentvm.db") as store:
             home = await settle(store, image())
             await home.log(SESSION).record(messages=[message("m1")], now=2)
@@ -21,14 +21,14 @@ async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: 
 
 
 async def test_two_stores_in_memory_are_two_stores() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(None) as one, open_store(None) as other:
             await settle(one, image())
             assert await other.tenant(ACME).list_containers() == ()
 
 
 async def test_a_store_that_was_closed_refuses_work() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with open_store(None) as store:
             home = await settle(store, image())
         with pytest.raises(StoreFailed):

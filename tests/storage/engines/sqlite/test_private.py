@@ -50,7 +50,7 @@ def modes(directory: Path, name: str) -> dict[str, int]:
 
 async def test_a_database_and_what_is_beside_it_are_private_in_an_open_directory(tmp_path: Path) -> None:
     prepare(tmp_path)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         for name in ("new.db", "old.db"):
             async with open_store(tmp_path / name) as store:
                 await store.directory.has_keys()

@@ -73,7 +73,7 @@ async def trace(database: SqliteDatabase, store: Store, searches: list[Search]) 
 
 
 async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store: Store) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await put(store, *(publication(f"own-{number}", text="pear", tags=("t",)) for number in range(3)))
         await put(store, publication("theirs", of=RIVAL, visibility="public", text="pear"), tenant=RIVAL)
         await database.write(fill)
@@ -106,7 +106,7 @@ async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store
 
 
 async def test_a_page_of_a_list_is_not_sorted(database: SqliteDatabase, store: Store) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await database.write(fill)
         plans = await trace(database, store, [Search(), Search(type="prompts"), Search(scope="own"), Search(scope="public")])
     assert [(sql, step) for sql, step in plans if "TEMP B-TREE FOR ORDER BY" in step] == []
@@ -114,7 +114,7 @@ async def test_a_page_of_a_list_is_not_sorted(database: SqliteDatabase, store: S
 
 async def test_what_others_keep_to_themselves_is_not_looked_at(database: SqliteDatabase, store: Store) -> None:
     """The index itself knows who may find what; otherwise a search would take as long as all tenants have hits."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         for number in range(20):
             await put(store, publication(f"kept-{number}", of=RIVAL, text="pear"), tenant=RIVAL)
         await put(store, publication("mine", text="pear"))

@@ -101,7 +101,7 @@ async def test_a_batch_holds_little_text_and_at_least_one_message(store: Store, 
 
 
 async def test_what_a_crash_has_left_is_taken_in_after_the_next_start(tmp_path: Path) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with open_store(tmp_path / "a.db") as store:
             await settle(store, image())
             await record(store, message("m1", "hello"))

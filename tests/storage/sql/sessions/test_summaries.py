@@ -12,7 +12,7 @@ from agentvm.storage.engine import open_store
 
 async def test_a_summary_survives_and_only_what_it_does_not_cover_is_read(tmp_path: Path) -> None:
     path = tmp_path / "agentvm.db"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_store(path) as store:
             assert await sum_up(await filled(store, exchanges(*range(50))), "s1", 48)
         connection = apsw.Connection(str(path))
@@ -26,7 +26,7 @@ async def test_a_summary_survives_and_only_what_it_does_not_cover_is_read(tmp_pa
 
 async def test_summaries_go_with_their_session(tmp_path: Path) -> None:
     path = tmp_path / "agentvm.db"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_store(path) as store:
             assert await sum_up(await filled(store, exchanges(1, 2)), "s1", 1)
             assert await store.tenant(ACME).container(HOME).delete_image(image().image_id)
