@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -57,18 +57,35 @@ def chromium() -> Chromium:
         pytest.skip(f"chromium: {error}")
 
 
-@pytest.fixture
-async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
-    """A fresh headless browser."""
+@pytest.fixture(scope="module")
+async def launcher(chromium: Chromium) -> AsyncIterator[Callable[[], Awaitable[Browser]]]:
+    """Returns a headless browser, the same for all tests of a module: starting one takes longer than most of them."""
+    launched: list[Browser] = []
+
+    async def launch() -> Browser:
+        if not launched or not launched[-1].is_connected():
+            try:
+                started = await playwright.chromium.launch(
+                    executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.env}
+                )
+            except Error as error:
+                pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
+            launched.append(started)
+        return launched[-1]
+
     async with async_playwright() as playwright:
-        try:
-            launched = await playwright.chromium.launch(
-                executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.env}
-            )
-        except Error as error:
-            pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
-        async with launched:
-            yield launched
+        yield launch
+        for browser in launched:
+            await browser.close()
+
+
+@pytest.fixture
+async def browser(launcher: Callable[[], Awaitable[Browser]]) -> AsyncIterator[Browser]:
+    """A headless browser without pages, cookies and anything else of another test."""
+    launched = await launcher()
+    yield launched
+    for context in launched.contexts:
+        await context.close()
 
 
 @pytest.hookimpl(wrapper=True)

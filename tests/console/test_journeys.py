@@ -266,4 +266,4 @@ async def test_a_message_written_before_the_connection_is_open_is_sent_when_it_i
         await say(page, "Anybody there?")
         await expect(page.get_by_label("Message", exact=True)).to_have_value("")
         opens.set()
-        await expect(page.get_by_text("Here I am.")).to_be_visible()
+        await expect(page.locator(".answer")).to_have_text("Here I am.")
