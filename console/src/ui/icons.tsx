@@ -31,6 +31,9 @@ const PATHS = {
   activity: "M3 10h3l2-6 4 12 2-6h3",
   usage: "M4 16V9m4 7V5m4 11v-5m4 5V7",
   people: "M7 4a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5zM2.5 16a4.5 4.5 0 0 1 9 0m1-11.5a2.5 2.5 0 1 1 0 5m1 1.5a4.5 4.5 0 0 1 4 5",
+  play: "M7 5v10l8-5z",
+  before: "M6 5v10m8-10-6 5 6 5z",
+  after: "M14 5v10M6 5l6 5-6 5z",
   settings: "M4 6h7m4 0h1M4 14h1m4 0h7M13 4v4M7 12v4",
   me: "M10 4a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM4 17c0-7 12-7 12 0",
 } as const;

@@ -18,9 +18,9 @@ interface Props<R> {
 /** A table; on a phone each row becomes labelled lines. */
 export function Table<R>({ label, columns, rows, keyOf }: Props<R>): JSX.Element {
   return (
-    // A table may be wider than the page: its region scrolls, also by keys.
+    // A table may be wider than the page: it scrolls in its place, also by keys.
     // oxlint-disable-next-line no-noninteractive-tabindex
-    <div class="table-scroll" role="region" aria-label={label} tabIndex={0}>
+    <div class="table-scroll" role="group" aria-label={label} tabIndex={0}>
       <table class="table">
         <thead>
           <tr>
@@ -30,7 +30,7 @@ export function Table<R>({ label, columns, rows, keyOf }: Props<R>): JSX.Element
         <tbody>
           {rows.map((row) => (
             <tr key={keyOf(row)}>
-              {columns.map(({ head, cell, isFigure }) => <td key={head} data-label={head} class={isFigure ? "figure" : undefined}>{cell(row)}</td>)}
+              {columns.map(({ head, cell, isFigure }) => <td key={head} data-label={head} class={isFigure ? "figure" : undefined}><div>{cell(row)}</div></td>)}
             </tr>
           ))}
         </tbody>
