@@ -13,7 +13,11 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       input: { index: "index.html", sw: "src/worker/sw.ts" },
-      output: { entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+      output: {
+        entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js"),
+        // What the first page needs is one file, although pages that come later share parts of it.
+        codeSplitting: { groups: [{ name: "frame", test: /console\/src\/main\.tsx$/ }] },
+      },
     },
   },
   server: {
