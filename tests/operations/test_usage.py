@@ -27,7 +27,7 @@ async def test_usage_is_summed_by_what_is_asked() -> None:
             ("m1", "2023-11-15", 1),
             ("m2", "2023-11-14", 1),
         ]
-        by_user = (await world.ask("GET", "/v1/usage?by=user,container,image", key=world.acme.admin)).items
+        by_user = (await world.ask("GET", "/v1/usage?by=user,container,image,session", key=world.acme.admin)).items
         assert {row["containerId"] for row in by_user} == {"user-alice", "elsewhere", "user-bob"}
 
 

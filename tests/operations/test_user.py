@@ -113,3 +113,19 @@ async def test_only_owners_and_the_operator_make_change_and_delete_owners() -> N
         assert (await world.ask("PUT", f"/v1/users/{boss}", {"displayName": "Boss"}, key=admin)).status == 200
         assert (await world.ask("PUT", f"/v1/users/{bob}", {"role": "owner"}, key=owner)).status == 200
         assert (await world.ask("PUT", f"/v1/users/{bob}?tenant=acme", {"role": "member"})).status == 200
+
+
+async def test_the_last_owner_stays_unless_the_operator_says_otherwise() -> None:
+    async with open_world() as world:
+        tenant_id = world.acme.tenant_id
+        first = await world.user(tenant_id, "first", "owner")
+        key = await world.key(tenant_id, TENANT_WIDE, user_id=first)
+        for change in ({"role": "admin"}, {"status": "suspended"}):
+            reply = await world.ask("PUT", f"/v1/users/{first}", change, key=key)
+            assert (reply.status, reply.code) == (409, "conflict")
+            assert "last owner" in reply.body["error"]["message"]
+        assert (await world.ask("DELETE", f"/v1/users/{first}", key=key)).status == 409
+        assert (await world.ask("PUT", f"/v1/users/{first}", {"displayName": "One"}, key=key)).status == 200
+        second = await world.user(tenant_id, "second", "owner")
+        assert (await world.ask("PUT", f"/v1/users/{first}", {"role": "admin"}, key=key)).status == 200
+        assert (await world.ask("DELETE", f"/v1/users/{second}?tenant=acme")).status == 204

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentvm.model.base import Record
-from agentvm.model.ids import BrowserSessionId, KeyId, TenantId, UserId
+from agentvm.model.ids import BrowserSessionId, InvitationId, KeyId, TenantId, UserId
 
 AccountStatus = Literal["active", "suspended"]
 UserRole = Literal["owner", "admin", "member", "viewer"]
@@ -64,6 +64,35 @@ class BrowserSession(Record):
     """The name that the browser gave itself, shortened."""
     created_at: int
     last_used_at: int
+
+
+class Invitation(Record):
+    """A link that makes one user, without the link. `user_id` is the user that it has made."""
+
+    invitation_id: InvitationId
+    tenant_id: TenantId
+    role: UserRole
+    external_id: str | None = None
+    """The name that the user will have; None lets the invited person choose one."""
+    display_name: str | None = None
+    created_by: str
+    created_at: int
+    expires_at: int
+    accepted_at: int | None = None
+    revoked_at: int | None = None
+    user_id: UserId | None = None
+
+
+class Preferences(Record):
+    """How a user likes the console; None leaves the choice to the browser."""
+
+    language: Literal["en", "zh"] | None = None
+    theme: Literal["light", "dark"] | None = None
+    send_key: Literal["enter", "modifier"] | None = None
+    """The key that sends a message: Enter, or Enter together with Ctrl or Command."""
+    density: Literal["regular", "dense"] | None = None
+    shortcuts: Literal["on", "off"] | None = None
+    """Whether single letters are commands."""
 
 
 QuotaWindow = Literal["minute", "day", "month"]

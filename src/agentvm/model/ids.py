@@ -21,6 +21,7 @@ SummaryId = NewType("SummaryId", str)
 UserId = NewType("UserId", str)
 KeyId = NewType("KeyId", str)
 BrowserSessionId = NewType("BrowserSessionId", str)
+InvitationId = NewType("InvitationId", str)
 
 Clock = Callable[[], int]
 """Unix milliseconds now."""

@@ -137,6 +137,7 @@ class UsageRow(Record):
     user_id: UserId | None = None
     container_id: ContainerId | None = None
     image_id: ImageId | None = None
+    session_id: SessionId | None = None
     driver: str | None = None
     model: str | None = None
     hour: str | None = None

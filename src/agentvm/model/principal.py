@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from agentvm.errors import PermissionDenied
 from agentvm.model.account import UserRole
 from agentvm.model.base import Record
-from agentvm.model.ids import BrowserSessionId, ContainerId, KeyId, TenantId, UserId
+from agentvm.model.ids import BrowserSessionId, ContainerId, InvitationId, KeyId, TenantId, UserId
 
 PERMISSIONS: tuple[str, ...] = (
     "agent:use",
@@ -57,6 +57,8 @@ class Principal(Record):
     key_id: KeyId | None = None
     browser_session_id: BrowserSessionId | None = None
     """Set for a browser that is signed in with the key."""
+    invitation_id: InvitationId | None = None
+    """Set for a person who has nothing but an invitation: it has no rights but to accept it."""
     permissions: frozenset[str] = frozenset()
     containers: tuple[str, ...] | None = None
     expires_at: int | None = None
@@ -82,4 +84,4 @@ class Principal(Record):
     @property
     def actor(self) -> str:
         """The user and the key for the audit log, as far as there are any."""
-        return "/".join(name for name in (self.user_id, self.key_id) if name) or ANONYMOUS
+        return "/".join(name for name in (self.user_id, self.key_id, self.invitation_id) if name) or ANONYMOUS

@@ -50,7 +50,7 @@ class BrowserSignIn(Request[HttpReply[BrowserSessionView]]):
     grants=True,
     audit="auth.sign_in",
     http=Http(
-        "POST", _OWN, status=201, names=("SignIn", None), max_body_bytes=BODY_MAX_BYTES, signs_in=True, id="browsers_sign_in"
+        "POST", _OWN, status=201, names=("SignIn", None), max_body_bytes=BODY_MAX_BYTES, caller="key", id="browsers_sign_in"
     ),
 )
 async def sign_in(context: Context, request: BrowserSignIn) -> HttpReply[BrowserSessionView]:

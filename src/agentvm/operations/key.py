@@ -100,6 +100,8 @@ class KeyRevoke(Request[None]):
 async def revoke(context: Context, request: KeyRevoke) -> None:
     """Revoke a key."""
     key = await _find(context, request.key_id)
+    if context.principal.browser_session_id is not None and key.key_id == context.principal.key_id:
+        raise Conflict("This browser is signed in with this key; sign out, or rotate the key")
     await context.tenancy.access.check_may_revoke(context.principal, key)
     await context.tenancy.access.revoke(context.tenant_id, key.key_id)
 

@@ -7,9 +7,10 @@ from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import OperationGroup
 
 MODULES = (
-    "key browser_session tenant user container erasure quota usage wallet secret sandbox config audit definition catalog "
-    "image_build image attachment resource resource_resolve resource_version resource_bundle resource_invoke agent retention "
-    "log error provider metric turn tool mcp session_lists session file branch message compaction draft transfer"
+    "key browser_session preference invitation tenant user container erasure quota usage usage_reconcile wallet secret "
+    "sandbox config audit definition catalog image_build image attachment resource resource_resolve resource_version "
+    "resource_bundle resource_invoke agent retention log error provider metric turn tool mcp session_lists session file "
+    "branch message compaction draft transfer"
 ).split()
 """The modules of operations, in the order of the reference."""
 

@@ -23,6 +23,9 @@ else:
     Context = Any
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
+CallerKind = Literal["credential", "key", "invitation", "nobody"]
+"""How a route knows its caller: by a credential; by an API key that may be in the body as `key`; by the secret of an invitation
+in the same place; or not at all. Cookies count for the first only, since the session of one may have ended."""
 
 
 class Empty(Request[object]):
@@ -64,8 +67,7 @@ class Http:
     max_body_bytes: int | None = None
     max_values: int | None = None
     """How many values its JSON may hold."""
-    signs_in: bool = False
-    """Whether the caller may send its key as `key` in the body, and its cookie is not read: it may have ended."""
+    caller: CallerKind = "credential"
     attended: bool = False
     """Cancelled when its client goes away: nobody else would take the result."""
     guard: FileGuard | None = None

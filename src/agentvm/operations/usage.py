@@ -28,6 +28,7 @@ DIMENSIONS: dict[str, str] = {
     "user": "userId",
     "container": "containerId",
     "image": "imageId",
+    "session": "sessionId",
     "driver": "driver",
     "model": "model",
     "hour": "hour",

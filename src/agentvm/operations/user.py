@@ -90,7 +90,14 @@ class UserUpdate(Request[UserView]):
     status: AccountStatus | UnsetType = UNSET
 
 
-@operation("user.update", needs=ADMIN, audit="user.update", grants=True, http=Http("PUT", _ONE, names=("UserChange", None)))
+@operation(
+    "user.update",
+    needs=ADMIN,
+    audit="user.update",
+    grants=True,
+    http=Http("PUT", _ONE, names=("UserChange", None)),
+    raises=(Conflict,),
+)
 async def update(context: Context, request: UserUpdate) -> UserView:
     """Change a user."""
     before = await _find(context, request.user_id)
@@ -101,6 +108,8 @@ async def update(context: Context, request: UserUpdate) -> UserView:
         check_covers_role(context.principal, before.role)
     if before.role != after.role:
         check_may_assign(context.principal, after.role)
+    if (after.role, after.status) != ("owner", "active"):
+        await _spare_last_owner(context, before)
     if not await context.tenancy.people.update_user(after):
         raise NotFound(NO_USER)
     return _view(after)
@@ -113,7 +122,7 @@ class UserDelete(Request[OwnedRecord | None]):
     dry_run: bool = False
 
 
-@operation("user.delete", needs=ADMIN, audit="user.delete", http=Http("DELETE", _ONE, statuses=(200, 204)))
+@operation("user.delete", needs=ADMIN, audit="user.delete", http=Http("DELETE", _ONE, statuses=(200, 204)), raises=(Conflict,))
 async def delete(context: Context, request: UserDelete) -> OwnedRecord | None:
     """Delete a user.
 
@@ -121,7 +130,9 @@ async def delete(context: Context, request: UserDelete) -> OwnedRecord | None:
     With `dryRun` the response counts what would be deleted.
     """
     tenant_id, user_id = context.tenant_id, request.user_id
-    check_covers_role(context.principal, (await _find(context, user_id)).role)
+    user = await _find(context, user_id)
+    check_covers_role(context.principal, user.role)
+    await _spare_last_owner(context, user)
     if request.dry_run:
         return counted(context, await context.tenancy.store.erasing.weigh(tenant_id, user_id=user_id), NO_USER)
     if not await context.tenancy.people.delete_user(tenant_id, user_id):
@@ -186,6 +197,14 @@ async def _find(context: Context, user_id: UserId) -> User:
     if user is None:
         raise NotFound(NO_USER)
     return user
+
+
+async def _spare_last_owner(context: Context, user: User) -> None:
+    """Refuses to end the last owner of a tenant, whom only the operator could replace."""
+    if (user.role, user.status) != ("owner", "active") or context.principal.may("system:admin"):
+        return
+    if not await context.accounts.users.has_owner_besides(user.user_id):
+        raise Conflict("This is the last owner of the tenant; make another user an owner first")
 
 
 def _check_display_name(text: str | None) -> str | None:

@@ -29,6 +29,7 @@ from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.store import Store
 from agentvm.tenants import browser_sessions, keys, tickets
 from agentvm.tenants.browser_sessions import BrowserSessions
+from agentvm.tenants.invitations import Invitations
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.rights import CAPS, DEFAULT_PERMISSIONS, first_containers, lower_role, reachable_patterns
 from agentvm.tenants.tickets import Tickets
@@ -103,6 +104,7 @@ class Authentication:
         self._recent = Cache[str, Verified](RECENT_MAX, age_ms=RECENT_MS) if recent is None else recent
         self._tickets = Tickets(pepper, clock, random_bits)
         self.browser_sessions = BrowserSessions(store, pepper, clock, random_bits, self._new_id)
+        self.invitations = Invitations(store, pepper, clock, random_bits, self._new_id)
         self._used: dict[KeyId, tuple[TenantId, int]] = {}
         self._ending: dict[KeyId, tuple[TenantId, int]] = {}
         self._changes = 0
@@ -129,6 +131,11 @@ class Authentication:
             raise Unauthenticated(text, details=None if word is None else {"reason": word})
         self._remember(examined)
         return examined.principal
+
+    async def invited(self, token: str) -> Principal:
+        """Returns the person who has the link of an invitation: a principal without rights. `Unauthenticated` for no link."""
+        invitation = await self.invitations.find(token)
+        return Principal(tenant_id=invitation.tenant_id, invitation_id=invitation.invitation_id, containers=())
 
     def ws_token(self, principal: Principal) -> str:
         """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""

@@ -91,6 +91,8 @@ class Account:
     """A tool call of that session that waits for somebody."""
     browser_session_id: str = ""
     """A browser of the user."""
+    invitation_id: str = ""
+    """An invitation that waits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,6 +161,10 @@ class World:
         access = self.vm.tenancy.access
         signed_in, _ = await access.sign_in(await access.authenticate(account.user), "browser")
         account.browser_session_id = signed_in.browser_session_id
+        invited, _ = await access.invitations.add(
+            account.tenant_id, "setup", role="member", external_id=None, display_name=None, days=7
+        )
+        account.invitation_id = invited.invitation_id
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id

@@ -39,12 +39,20 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
 
 def test_what_writes_is_audited() -> None:
     silent = {one.name for one in FACES if one.method != "GET" and one.operation.audit is None}
-    reading = {"POST /v1/tenants/get", "POST /v1/tenants/list", "POST /v1/resources/resolve"}
+    reading = {
+        "POST /v1/tenants/get",
+        "POST /v1/tenants/list",
+        "POST /v1/resources/resolve",
+        "POST /v1/auth/invitation",
+        "POST /v1/usage/reconcile",
+    }
     # Saved with every pause in somebody's typing, and read by nobody else.
     drafts = {f"{method} /v1/sessions/{{session_id}}/draft" for method in ("PUT", "DELETE")}
     # A mark of how far somebody has read is theirs alone.
     marks = {"POST /v1/sessions/{session_id}/read"}
-    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks}
+    # So is the look of the console.
+    looks = {"PUT /v1/auth/preferences"}
+    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks}
     # What leaves the server is no less than what is written.
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",

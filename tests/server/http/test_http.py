@@ -13,7 +13,7 @@ def test_every_route_names_permissions_that_exist() -> None:
     assert {permission for route in FACES for permission in route.operation.needs} <= EVERYTHING
 
 
-def test_only_asking_who_one_is_and_signing_in_and_out_need_none() -> None:
+def test_only_what_is_about_oneself_needs_no_permission() -> None:
     assert [route.name for route in FACES if not route.operation.needs] == [
         "GET /v1/auth/whoami",
         "POST /v1/auth/ws-token",
@@ -21,6 +21,10 @@ def test_only_asking_who_one_is_and_signing_in_and_out_need_none() -> None:
         "DELETE /v1/auth/session",
         "GET /v1/auth/sessions",
         "DELETE /v1/auth/sessions/{browser_session_id}",
+        "GET /v1/auth/preferences",
+        "PUT /v1/auth/preferences",
+        "POST /v1/auth/invitation",
+        "POST /v1/auth/invitation/accept",
     ]
 
 

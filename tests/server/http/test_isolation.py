@@ -81,6 +81,7 @@ def named(account: Account | None) -> dict[str, str]:
             "image_id",
             "wait_id",
             "browser_session_id",
+            "invitation_id",
         )
         names = dict.fromkeys(wanted, ABSENT)
     else:
@@ -96,6 +97,7 @@ def named(account: Account | None) -> dict[str, str]:
             "image_id": account.image_id,
             "wait_id": account.wait_id,
             "browser_session_id": account.browser_session_id,
+            "invitation_id": account.invitation_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     return {**names, "uri": uri, "depends_on": uri}
@@ -184,6 +186,7 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.users.bound(account.user_id),
         [msgspec.structs.replace(key, last_used_at=None) for key in await accounts.keys.list()],
         await accounts.browser_sessions.list(account.user_id, None, idle_since=0, now=0),
+        await accounts.invitations.list(),
         await accounts.quotas.list(),
         await accounts.secrets.list(),
         await accounts.ledger.wallet(),

@@ -14,12 +14,13 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, Unauthenticated
+from agentvm.errors.access import AuthenticationOff
 from agentvm.errors.validation import explain
 from agentvm.log import also_concerning
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.operations.context import Context, HttpDetails
-from agentvm.operations.gate import Outcome, admit, audited
+from agentvm.operations.gate import OPEN, Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.operations.numbers import check_text
@@ -74,7 +75,15 @@ class HttpGate:
         allowed = self.vm.config.system.allow_origins
         if reason := refusal(request.scope["headers"], bound_to=self._bound_to(), allowed=allowed):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
-        principal = await (self._signing_in(face, request) if face.http.signs_in else self._recognise(request))
+        match face.http.caller:
+            case "credential":
+                principal = await self._recognise(request)
+            case "nobody":
+                _check_page(request, is_required=False)
+                # Not counted: strangers must not use up what the users of a tenant may ask.
+                return Principal(tenant_id=DEFAULT_TENANT, containers=())
+            case caller:
+                principal = await self._by_body(face, request, is_invited=caller == "invitation")
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
         await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
         return principal
@@ -85,7 +94,7 @@ class HttpGate:
             _check_page(request, is_required=True)
         return await self._authenticate(credential)
 
-    async def _signing_in(self, face: HttpFace, request: HttpRequest) -> Principal:
+    async def _by_body(self, face: HttpFace, request: HttpRequest, *, is_invited: bool) -> Principal:
         """Recognises a caller by the key in the header or in the body. A foreign page must not sign anybody in either."""
         _check_page(request, is_required=False)
         credential = of_headers(request.scope["headers"], reads_cookie=False)
@@ -95,6 +104,10 @@ class HttpGate:
         finally:
             reservation.hold(0)
         key: str | None = msgspec.structs.asdict(decode_body(request.received, face))["key"]
+        if is_invited:
+            if not self.vm.config.authenticates:
+                raise AuthenticationOff(OPEN)
+            return await self.vm.tenancy.access.invited(key or "")
         if key is not None:
             if credential is not None:
                 raise InvalidInput(SEND_ONCE)

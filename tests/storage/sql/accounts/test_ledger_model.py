@@ -37,6 +37,7 @@ VALUE: dict[str, Callable[[LedgerEntry], str | None]] = {
     "user": lambda each: each.user_id,
     "container": lambda each: each.container_id,
     "image": lambda each: each.image_id,
+    "session": lambda each: each.session_id,
     "driver": lambda each: each.driver,
     "model": lambda each: each.model,
     "hour": lambda each: datetime.fromtimestamp(each.at // 1000, UTC).strftime("%Y-%m-%dT%H:00Z"),

@@ -24,7 +24,7 @@ OF_CONTAINERS = (
 )  # fmt: skip
 OF_TENANTS = (
     "users", "bindings", "api_keys", "browser_sessions", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",
-    "setting_changes", "exports", "resources", "retired_homes",
+    "setting_changes", "exports", "resources", "retired_homes", "invitations", "identities", "preferences",
 )  # fmt: skip
 
 

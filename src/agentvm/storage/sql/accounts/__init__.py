@@ -1,8 +1,9 @@
 """Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, audit log and money.
 
 `store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
-cross tenants, and only `store.directory` answers them: which tenants there are, and whose a key or a cookie is. A deleted
-tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time ranges include `since` and exclude `until`.
+cross tenants, and only `store.directory` answers them: which tenants there are, and whose a key, a cookie, an invitation or an
+identity is. A deleted tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time ranges include `since`
+and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
@@ -11,8 +12,11 @@ from agentvm.storage.sql.accounts.audit import AuditStore
 from agentvm.storage.sql.accounts.browser_sessions import BrowserSessionStore
 from agentvm.storage.sql.accounts.connections import ConnectionStore
 from agentvm.storage.sql.accounts.grants import GrantStore
+from agentvm.storage.sql.accounts.identities import IdentityStore
+from agentvm.storage.sql.accounts.invitations import InvitationStore
 from agentvm.storage.sql.accounts.keys import KeyStore
 from agentvm.storage.sql.accounts.ledger import LedgerStore
+from agentvm.storage.sql.accounts.preferences import PreferenceStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.storage.sql.accounts.secrets import SecretStore
 from agentvm.storage.sql.accounts.users import UserStore
@@ -26,6 +30,9 @@ class Accounts:
         self.users = UserStore(database, tenant_id)
         self.keys = KeyStore(database, tenant_id)
         self.browser_sessions = BrowserSessionStore(database, tenant_id)
+        self.invitations = InvitationStore(database, tenant_id)
+        self.identities = IdentityStore(database, tenant_id)
+        self.preferences = PreferenceStore(database, tenant_id)
         self.quotas = QuotaStore(database, tenant_id)
         self.secrets = SecretStore(database, tenant_id)
         self.grants = GrantStore(database, tenant_id)

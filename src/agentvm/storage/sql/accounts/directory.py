@@ -1,10 +1,12 @@
 """Directory — the tenants of a server, and whose a key is: all that is asked across tenants."""
 
 from agentvm.errors import Conflict, shorten
-from agentvm.model.account import ApiKey, BrowserSession, Tenant
-from agentvm.model.ids import KeyId, TenantId
+from agentvm.model.account import ApiKey, BrowserSession, Invitation, Tenant
+from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.resource import SYSTEM
 from agentvm.storage.sql.accounts.browser_sessions import FIND_BROWSER_SESSION, decode_browser_session
+from agentvm.storage.sql.accounts.identities import FIND_IDENTITY
+from agentvm.storage.sql.accounts.invitations import FIND_INVITATION, decode_invitation
 from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_found
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_tenant
@@ -93,6 +95,14 @@ class Directory(Scope):
     async def find_browser_session(self, digest: bytes) -> BrowserSession | None:
         """The session of a cookie, whosever it is."""
         return await self._first(decode_browser_session, FIND_BROWSER_SESSION, (digest,))
+
+    async def find_invitation(self, digest: bytes) -> Invitation | None:
+        """The invitation of a link, whosever it is."""
+        return await self._first(decode_invitation, FIND_INVITATION, (digest,))
+
+    async def find_identity(self, issuer: str, subject: str) -> tuple[TenantId, UserId] | None:
+        """The user that an account at the identity provider belongs to."""
+        return await self._first(lambda row: (TenantId(row[0]), UserId(row[1])), FIND_IDENTITY, (issuer, subject))
 
     async def has_keys(self) -> bool:
         """Whether there is any key that was not revoked: if not, the server prints a first one."""

@@ -49,6 +49,7 @@ DIMENSIONS: dict[str, tuple[str, str]] = {
     "user": ("user_id", "user_id"),
     "container": ("container_id", "container_id"),
     "image": ("image_id", "image_id"),
+    "session": ("session_id", "session_id"),
     "driver": ("driver", "driver"),
     "model": ("model", "model"),
     "hour": ("hour", HOUR),
@@ -96,7 +97,7 @@ class LedgerStore(TenantScope):
         user_id: UserId | None = None,
         containers: Sequence[ContainerId] | None = None,
     ) -> tuple[UsageRow, ...]:
-        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them.
+        """Sums by some of user, container, image, session, driver, model, hour, day, month; one row without any of them.
 
         `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum.
         """

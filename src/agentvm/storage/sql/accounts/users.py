@@ -21,6 +21,7 @@ _UPDATE_USER = """
 UPDATE users SET display_name = ?, role = ?, status = ?, updated_at = ?
 WHERE tenant_id = ? AND user_id = ? AND deleted_at IS NULL
 """
+_OTHER_OWNER = f"{_USERS} AND user_id <> ? AND role = 'owner' AND status = 'active' LIMIT 1"
 _BIND = "INSERT INTO bindings (tenant_id, user_id, container_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _UNBIND = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND container_id = ?"
 _BOUND = "SELECT container_id FROM bindings WHERE tenant_id = ? AND user_id = ? ORDER BY position"
@@ -55,6 +56,10 @@ class UserStore(TenantScope):
     async def list(self, *, after: str | None = None, limit: int = 100) -> tuple[User, ...]:
         """Users in the order of their external ids, after the given id."""
         return await self._all(_STORED.decode, _AFTER, (self._tenant_id, after or "", limit))
+
+    async def has_owner_besides(self, user_id: UserId) -> bool:
+        """Whether the tenant has an active owner who is somebody else."""
+        return await self._first(bool, _OTHER_OWNER, (self._tenant_id, user_id)) is not None
 
     async def update(self, user: User) -> bool:
         """Replaces display name, role and status; False when it is gone."""

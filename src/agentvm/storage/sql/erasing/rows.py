@@ -50,10 +50,13 @@ DELETE FROM readers WHERE tenant_id = ?1 AND (client_id, session_key) IN (
     SELECT client_id, session_key FROM readers WHERE tenant_id = ?1 AND client_id >= ?2 AND client_id < ?3 LIMIT ?4
 )
 """
+_TABLES_OF_USERS = (
+    "bindings", "quotas", "api_keys", "browser_sessions", "mcp_connections", "invitations", "identities", "preferences",
+)  # fmt: skip
 _OF_DELETED_USER = (
     *(
         f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE tenant_id = ?1 AND user_id = ?2 LIMIT ?3)"
-        for table in ("bindings", "quotas", "api_keys", "browser_sessions", "mcp_connections")
+        for table in _TABLES_OF_USERS
     ),
     """
     DELETE FROM drafts WHERE (session_key, author, device) IN (
@@ -71,6 +74,9 @@ _OF_TENANT = tuple(
         ("users", "position", "tenant_id"),
         ("api_keys", "position", "tenant_id"),
         ("browser_sessions", "position", "tenant_id"),
+        ("invitations", "position", "tenant_id"),
+        ("identities", "position", "tenant_id"),
+        ("preferences", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
         ("secret_grants", "position", "tenant_id"),
         ("mcp_connections", "position", "tenant_id"),
