@@ -95,7 +95,7 @@ async def test_a_count_below_zero_changes_nothing(driver: AnthropicDriver, provi
         ("model_context_window_exceeded", "max_tokens"),
         ("stop_sequence", "stop_sequence"),
         ("refusal", "refusal"),
-        ("pause_turn", "end_turn"),
+        ("pause_turn", "pause_turn"),
         ("something_new", "end_turn"),
     ],
 )

@@ -162,3 +162,13 @@ def test_results_are_what_clients_of_1x_know(output: model.ToolOutput, flat: obj
     reply = ImageMessagesReply(image_id=ImageId("img_1"), messages=(message,))
     told = json.loads(encode_reply("image_messages", "r", reply, 1).bare)
     assert told["data"]["messages"][0]["toolResult"]["output"] == flat
+
+
+def test_the_content_that_only_a_provider_can_read_is_not_sent() -> None:
+    content = model.ProviderContent(provider="anthropic", blocks="[1]")
+    message = model.AssistantMessage(
+        id=MessageId("m"), timestamp=1, role="assistant", content=(model.TextPart(text="a"),), provider_content=content
+    )
+    frame = encode_event(event(AssistantMessageEvent(message=message)))
+    assert frame is not None
+    assert b"provider" not in frame.bare

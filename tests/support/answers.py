@@ -69,6 +69,15 @@ def tool_block(index: int, call: CallSpec) -> list[bytes]:
     return block(index, content, ({"type": "input_json_delta", "partial_json": piece} for piece in pieces))
 
 
+def search_blocks(index: int, call_id: str, query: str, found: object) -> list[bytes]:
+    """A search that the provider makes by itself, and its result."""
+    halves = [f'{{"query": "{query}', '"}']
+    call: Json = {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {}}
+    result: Json = {"type": "web_search_tool_result", "tool_use_id": call_id, "content": found}
+    asked = block(index, call, ({"type": "input_json_delta", "partial_json": piece} for piece in halves))
+    return [*asked, *block(index + 1, result, ())]
+
+
 def message_end(stop_reason: str = "end_turn", *, usage: Json | None = None) -> list[bytes]:
     counted = usage if usage is not None else {"output_tokens": 5}
     return [

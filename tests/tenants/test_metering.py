@@ -167,3 +167,12 @@ async def test_what_costs_nothing_is_not_capped_by_a_wallet_that_is_overdrawn() 
     async with opened(credits=(5, -5)) as metering:
         free = msgspec.structs.replace(capped(), driver="free")
         assert (await metering.admit(free)).most_output == 4_000
+
+
+async def test_the_searches_that_a_provider_may_make_are_held_as_well() -> None:
+    async with opened(credits=(2_000_000,)) as metering:
+        await metering.admit(planned())
+        with pytest.raises(WalletEmpty):
+            await metering.admit(
+                msgspec.structs.replace(planned(driver="anthropic"), model="claude-sonnet-4-5", most_searches=1)
+            )

@@ -84,3 +84,17 @@ def test_a_price_is_rounded_once_and_to_the_even_side() -> None:
 )
 def test_a_variant_that_only_begins_like_a_known_model_has_no_price(driver: str, model: str, *, known: bool) -> None:
     assert (Prices().cost(driver, model, SPENT, NOW) is not None) == known
+
+
+def test_a_search_of_the_provider_has_its_own_price() -> None:
+    used = Usage(input_tokens=1_000_000, output_tokens=0, web_searches=3)
+    plain = Prices({"anthropic/m": ModelRate(input=Decimal(1), output=Decimal(1))})
+    assert plain.cost("anthropic", "m", used, 0) == 1_030_000_000
+    own = Prices({"anthropic/m": ModelRate(input=Decimal(1), output=Decimal(1), web_search=Decimal(20))})
+    assert own.cost("anthropic", "m", used, 0) == 1_060_000_000
+    # A tenant with its own key pays the provider itself.
+    assert plain.own_cost(("anthropic",), "m", used) == 1_000_000_000
+    listed = Prices().cost(
+        "anthropic", "claude-sonnet-4-5", Usage(input_tokens=0, output_tokens=0, web_searches=2), 1_780_000_000_000
+    )
+    assert listed == 20_000_000

@@ -22,6 +22,7 @@ from agentvm.model.definition import DEFAULT_TOOLS, Definition, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.principal import Principal
+from agentvm.model.provider_tool import why_not_run
 from agentvm.model.resource import (
     CLOSURE_MAX_BYTES,
     NODES_MAX,
@@ -83,6 +84,7 @@ class ImageBuilder:
         await self.check(frozen.definition)
         missing = await self.missing(frozen.definition.tools or ())
         warnings = tuple(f"{name} cannot run on this machine, and models do not see it: {why}" for name, why in missing.items())
+        warnings += self._of_other_providers(frozen.definition)
         return replace(frozen, warnings=(*frozen.warnings, *warnings)) if warnings else frozen
 
     async def freeze(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
@@ -114,6 +116,23 @@ class ImageBuilder:
             lock=resolution.lock(),
             roots=resolution.roots(),
             warnings=tuple(dict.fromkeys(resolution.warnings())),
+        )
+
+    def _of_other_providers(self, definition: Definition) -> Names:
+        """Returns a sentence about each tool that the provider of the image's model does not run."""
+        specs = () if definition.rendered is None else definition.rendered.tools
+        drivers = [(spec["name"], str(spec["entry"]).partition("/")[0]) for spec in specs if spec.get("runtime") == "provider"]
+        if not drivers:
+            return ()
+        try:
+            own = self.models.choose(definition.model).driver.name
+        except DriverNotFound:
+            # The tenant's own key opens a driver by this name.
+            own = str(definition.model).partition("/")[0]
+        return tuple(
+            f"{name} is run by {driver} for its own models; this one does not see it"
+            for name, driver in drivers
+            if driver != own
         )
 
     async def check(self, definition: Definition) -> None:
@@ -258,6 +277,8 @@ class _Resolution:
                 names.append(name)
                 continue
             whole = self._spec(*at[f"tools.{index}"], args)
+            if whole["runtime"] == "provider" and (why := why_not_run(str(whole["entry"]))) is not None:
+                raise InvalidInput(f"{whole['uri']}: {why}")
             if why_idle("tools", whole, self._builder.tools) is not None:
                 specs.append(whole)
                 continue

@@ -172,6 +172,7 @@ class _Rate(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     output: Decimal
     cache_read: Decimal | None = None
     cache_write: Decimal | None = None
+    web_search: Decimal | None = None
 
 
 def _rate(setting: Setting, value: object) -> ModelRate:
@@ -220,7 +221,10 @@ def expects(setting: Setting) -> str:
     if kind is Decimal:
         return "an amount like 1.05, not negative"
     if kind is ModelRate:
-        return "dollars per million tokens like {input: 3, output: 15}, with cacheRead and cacheWrite if they differ"
+        return (
+            "dollars per million tokens like {input: 3, output: 15}, with cacheRead and cacheWrite if they differ, "
+            "and webSearch per 1,000 searches of the provider"
+        )
     if kind is Allowance:
         return "limits by metric like {tokens_per_day: 100000, budget_per_month: {soft: 20, hard: 25}}"
     if kind is Policy:

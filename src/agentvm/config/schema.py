@@ -22,7 +22,7 @@ _MONEY: Schema = {
 }
 _RATE: Schema = {
     "type": "object",
-    "properties": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), _MONEY),
+    "properties": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "webSearch"), _MONEY),
     "required": ["input", "output"],
     "additionalProperties": False,
 }

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
 
+from agentvm.drivers.anthropic_blocks import BlockKeeper, is_result, shown_result
 from agentvm.drivers.anthropic_body import messages_body, origins, redacted_mark
 from agentvm.drivers.base import (
     DriverSettings,
@@ -19,6 +20,8 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     Prompt,
+    ProviderContentReported,
+    ProviderResult,
     StopReason,
     TextChunk,
     TextStarted,
@@ -50,7 +53,6 @@ _WINDOW_TOKENS = {
 }
 _DEFAULT_WINDOW_TOKENS = 1_000_000
 
-# `pause_turn` only follows tools the provider runs itself, which we never offer: nothing is left to continue.
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "tool_use": "tool_use",
@@ -58,12 +60,16 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "max_tokens",
     "stop_sequence": "stop_sequence",
     "refusal": "refusal",
-    "pause_turn": "end_turn",
+    "pause_turn": "pause_turn",
 }
 
 
 class _ThinkingDetails(msgspec.Struct):
     thinking_tokens: int | None = None
+
+
+class _ServerToolUse(msgspec.Struct):
+    web_search_requests: int | None = None
 
 
 class _MessageUsage(msgspec.Struct):
@@ -72,12 +78,18 @@ class _MessageUsage(msgspec.Struct):
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens_details: _ThinkingDetails | None = None
+    server_tool_use: _ServerToolUse | None = None
+
+
+class _Container(msgspec.Struct):
+    id: str | None = None
 
 
 class _MessageStart(msgspec.Struct):
     id: str = ""
     model: str = ""
     usage: _MessageUsage | None = None
+    container: _Container | None = None
 
 
 class _ContentBlock(msgspec.Struct):
@@ -97,6 +109,14 @@ class _ContentDelta(msgspec.Struct):
     partial_json: str = ""
     signature: str = ""
     stop_reason: str | None = None
+    container: _Container | None = None
+
+
+class _RawEvent(msgspec.Struct):
+    """An event with its block or delta whole, also what we do not know of it."""
+
+    delta: dict[str, object] | None = None
+    content_block: dict[str, object] | None = None
 
 
 class _Event(msgspec.Struct):
@@ -111,13 +131,17 @@ class _Event(msgspec.Struct):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
+_decode_raw = msgspec.json.Decoder(_RawEvent).decode
 
 
 class MessagesDecoder:
-    """Decodes one answer of the Messages API."""
+    """Decodes one answer of the Messages API. `keeps_blocks` for one in which the provider may run tools."""
 
-    def __init__(self, failures: Failures, *, model: str) -> None:
+    def __init__(self, failures: Failures, *, model: str, keeps_blocks: bool = False) -> None:
         self._failures = failures
+        self._keeper = BlockKeeper(failures.provider) if keeps_blocks else None
+        self._result: dict[str, object] | None = None
+        """A result of the provider's own tool, whose block is open."""
         self._model = model
         self._ids = CallIds()
         self._begun = False
@@ -130,6 +154,8 @@ class MessagesDecoder:
 
     def feed(self, data: str) -> Iterable[ModelOutput]:
         event = _decode_event(data)
+        if self._keeper is not None:
+            self._keep(self._keeper, event, data)
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 return self._delta(event.delta)
@@ -147,6 +173,22 @@ class MessagesDecoder:
                 raise self._failures.reported(find_error({"error": event.error}))
             case _:
                 return ()
+
+    def _keep(self, keeper: BlockKeeper, event: _Event, data: str) -> None:
+        match event.type:
+            case "content_block_start" if (block := _decode_raw(data).content_block) is not None:
+                keeper.open(block)
+                self._result = block if is_result(block) else None
+            case "content_block_delta" if self._block is not None and (delta := _decode_raw(data).delta) is not None:
+                keeper.grow(delta)
+            case "content_block_stop":
+                keeper.close()
+            case "message_start" | "message_delta":
+                told = event.message or event.delta
+                if told is not None and told.container is not None and told.container.id:
+                    keeper.container = told.container.id
+            case _:
+                pass
 
     def end(self) -> Iterable[ModelOutput]:
         raise self._failures.protocol("the stream ended before the message did")
@@ -177,6 +219,9 @@ class MessagesDecoder:
             case "tool_use":
                 self._whole_input = bytes(block.input).decode()
                 return (ToolCallStarted(self._ids.take(block.id), block.name),)
+            case "server_tool_use" if self._is_call(block):
+                self._whole_input = bytes(block.input).decode()
+                return (ToolCallStarted(self._ids.take(block.id), block.name, by_provider=True),)
             case _:
                 return ()
 
@@ -191,10 +236,13 @@ class MessagesDecoder:
                 return (ThinkingChunk(delta.thinking),)
             case "thinking", "signature_delta":
                 self._signature += delta.signature
-            case "tool_use", "input_json_delta" if delta.partial_json:
+            case _, "input_json_delta" if delta.partial_json and self._is_call(block):
                 self._whole_input = ""
                 return (ToolInputChunk(delta.partial_json),)
         return ()
+
+    def _is_call(self, block: _ContentBlock) -> bool:
+        return block.type == "tool_use" or (block.type == "server_tool_use" and self._keeper is not None)
 
     def _close_block(self) -> Iterator[ModelOutput]:
         block, self._block = self._block, None
@@ -205,10 +253,14 @@ class MessagesDecoder:
                 yield TextStopped()
             case "thinking" | "redacted_thinking":
                 yield ThinkingStopped(signature=self._signature or None)
-            case "tool_use":
+            case _ if self._is_call(block):
                 if self._whole_input:
                     yield ToolInputChunk(self._whole_input)
                 yield ToolCallStopped()
+            case _ if (result := self._result) is not None:
+                self._result = None
+                value, is_error = shown_result(result)
+                yield ProviderResult(str(result["tool_use_id"]), value, is_error)
             case _:
                 return
 
@@ -224,7 +276,9 @@ class MessagesDecoder:
             raise self._failures.protocol("an empty stream")
         self.finished = True
         reason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
-        return (*self._close_block(), UsageReported(self._usage), MessageStopped(reason))
+        content = None if self._keeper is None else self._keeper.content()
+        kept = () if content is None else (ProviderContentReported(content),)
+        return (*self._close_block(), *kept, UsageReported(self._usage), MessageStopped(reason))
 
 
 def _merge(usage: Usage, update: _MessageUsage) -> Usage:
@@ -233,13 +287,14 @@ def _merge(usage: Usage, update: _MessageUsage) -> Usage:
     def newest(now: int | None, before: int) -> int:
         return before if now is None or now < 0 else now
 
-    details = update.output_tokens_details
+    details, own = update.output_tokens_details, update.server_tool_use
     return Usage(
         input_tokens=newest(update.input_tokens, usage.input_tokens),
         output_tokens=newest(update.output_tokens, usage.output_tokens),
         cache_read_tokens=newest(update.cache_read_input_tokens, usage.cache_read_tokens),
         cache_write_tokens=newest(update.cache_creation_input_tokens, usage.cache_write_tokens),
         thinking_tokens=newest(details.thinking_tokens if details else None, usage.thinking_tokens),
+        web_searches=newest(own.web_search_requests if own else None, usage.web_searches),
     )
 
 
@@ -253,11 +308,12 @@ class AnthropicDriver(SdkDriver):
 
     def request(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[StreamedResponse], MessagesDecoder]:
         create = self._client.messages.with_streaming_response.create
-        decoder = MessagesDecoder(self._failures, model=prompt.model)
+        keeps_blocks = bool(prompt.provider_tools)
+        decoder = MessagesDecoder(self._failures, model=prompt.model, keeps_blocks=keeps_blocks)
         return create(**messages_body(prompt, self._failures)), decoder
 
     def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
-        return origins(prompt)
+        return origins(prompt, self._failures.provider)
 
 
 @asynccontextmanager

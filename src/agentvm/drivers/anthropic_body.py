@@ -3,6 +3,9 @@
 import re
 from collections.abc import Sequence
 
+import msgspec
+
+from agentvm.drivers.anthropic_blocks import tool_json
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
 from agentvm.drivers.conversation import newest_user, thinking_tokens, told_parts
@@ -13,6 +16,7 @@ from agentvm.model.message import (
     ContentOutput,
     FilePart,
     ImagePart,
+    ProviderContent,
     TextPart,
     ThinkingPart,
     ToolResult,
@@ -47,6 +51,10 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
         for entry in prompt.conversation
         for message in _message(entry, PartRenderer(failures, lenient=entry is not newest))
     ]
+    last = prompt.conversation[-1] if prompt.conversation else None
+    if isinstance(last, AssistantEntry) and last.provider_content is not None and _own_content(last, failures) is None:
+        # Another provider was interrupted in the middle of its answer.
+        messages.append({"role": "user", "content": [{"type": "text", "text": CONTINUE_INSTRUCTION}]})
     if messages and messages[0]["role"] == "assistant":
         # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
         messages.insert(0, {"role": "user", "content": [dict(_NOTHING)]})
@@ -66,16 +74,19 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
         body["temperature"] = min(prompt.temperature, 1.0)
     if prompt.system:
         body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
-    if prompt.tools:
-        tools: list[RequestJson] = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
-        ]
+    tools: list[RequestJson] = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
+    ]
+    tools += [tool_json(tool) for tool in prompt.provider_tools]
+    if tools:
         tools[-1]["cache_control"] = _CACHED
         body["tools"] = tools
+    if (container := _container(prompt.conversation, failures)) is not None:
+        body["container"] = container
     return body
 
 
-def origins(prompt: Prompt) -> list[MessageOrigin]:
+def origins(prompt: Prompt, provider: str = "anthropic") -> list[MessageOrigin]:
     """Returns the origin of each message of the request."""
     sources: list[MessageOrigin] = []
     for number, entry in enumerate(prompt.conversation):
@@ -83,7 +94,7 @@ def origins(prompt: Prompt) -> list[MessageOrigin]:
             case UserEntry(content=tuple(parts)):
                 indexes = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
                 sources.append((number, indexes or (None,)))
-            case AssistantEntry() if not _assistant_blocks(entry):
+            case AssistantEntry() if not _assistant_blocks(entry, provider):
                 pass
             case _:
                 sources.append((number, ()))
@@ -101,7 +112,8 @@ def _goes_on_without_thinking(conversation: Sequence[ConversationEntry]) -> bool
 
 
 def _mark_last(messages: list[RequestJson]) -> None:
-    if messages and isinstance(blocks := messages[-1]["content"], list) and blocks:
+    # Not in an answer, which goes back unchanged.
+    if messages and messages[-1]["role"] == "user" and isinstance(blocks := messages[-1]["content"], list) and blocks:
         blocks[-1]["cache_control"] = _CACHED
 
 
@@ -110,19 +122,37 @@ def _message(entry: ConversationEntry, reader: PartRenderer) -> list[RequestJson
         case UserEntry(content=content):
             return [{"role": "user", "content": _user_blocks(content, reader)}]
         case AssistantEntry():
-            blocks = _assistant_blocks(entry)
+            blocks = _assistant_blocks(entry, reader.failures.provider)
             return [{"role": "assistant", "content": blocks}] if blocks else []
         case ToolResultsEntry(results=results):
             return [{"role": "user", "content": [_result(result, reader) for result in results]}]
 
 
-def _assistant_blocks(entry: AssistantEntry) -> list[RequestJson]:
+def _own_content(entry: AssistantEntry, failures: Failures) -> ProviderContent | None:
+    content = entry.provider_content
+    return content if content is not None and content.provider == failures.provider else None
+
+
+def _container(conversation: Sequence[ConversationEntry], failures: Failures) -> str | None:
+    """Returns the sandbox at the provider in which the answer to the newest message was begun."""
+    for entry in reversed(conversation):
+        if isinstance(entry, UserEntry):
+            break
+        if isinstance(entry, AssistantEntry) and (own := _own_content(entry, failures)) is not None and own.container:
+            return own.container
+    return None
+
+
+def _assistant_blocks(entry: AssistantEntry, provider: str) -> list[RequestJson]:
     # A text block of white space alone is refused, and so is a message without blocks.
     text: list[RequestJson] = [{"type": "text", "text": entry.text}] if entry.text.strip() else []
     calls: list[RequestJson] = [
         {"type": "tool_use", "id": _FOREIGN.sub("_", call.id), "name": call.name, "input": call.input}
         for call in entry.tool_calls
     ]
+    content = entry.provider_content
+    if content is not None and content.provider == provider:
+        return [*msgspec.json.decode(content.blocks, type=list[RequestJson]), *calls]
     if not text and not calls:
         return []
     return [*(block for part in entry.thinking for block in _thinking(part)), *text, *calls]

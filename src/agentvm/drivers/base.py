@@ -6,6 +6,7 @@ Rules every driver keeps (checked by `agentvm.testing.conformance.driver`):
    An early `UsageReported` may stand before or between blocks, so that a call that is cut off is still counted.
    A block is `TextStarted TextDelta* TextStopped`, `ThinkingStarted ThinkingDelta* ThinkingStopped` or
    `ToolCallStarted ToolInputDelta* ToolCallStopped`. Blocks never overlap, also when the provider interleaves them.
+   The result of a tool that the provider ran, `ProviderResult`, stands between blocks; `ProviderContentReported` after them.
 2. Failure is a `ProviderError` raised from the iterator, never an output, never another exception.
 3. Closing the iterator (or cancelling the task that reads it) closes the provider's socket at once.
 4. The call as a whole has a deadline, not only each read.
@@ -21,11 +22,12 @@ from typing import Literal, Protocol
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.model.message import ThinkingPart, ToolCall, ToolResult, UserContent
+from agentvm.model.message import ProviderContent, ThinkingPart, ToolCall, ToolResult, UserContent
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
+"""`pause_turn`: the provider is not done with its own tools, and goes on when it is asked with what it has said."""
 
 
 class ToolSpec(Record):
@@ -36,6 +38,14 @@ class ToolSpec(Record):
     input_schema: dict[str, object]
 
 
+class ProviderTool(Record):
+    """A tool that the provider of the model runs. `type` is the provider's name for it, with its version."""
+
+    name: str
+    type: str
+    options: dict[str, object] = msgspec.field(default_factory=dict)
+
+
 class UserEntry(Record):
     content: UserContent
 
@@ -44,6 +54,8 @@ class AssistantEntry(Record):
     text: str
     thinking: tuple[ThinkingPart, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
+    provider_content: ProviderContent | None = None
+    """The whole message, without its tool calls, for the provider that wrote it."""
 
 
 class ToolResultsEntry(Record):
@@ -63,6 +75,8 @@ class Prompt(Record):
     max_tokens: int
     system: str | None = None
     tools: tuple[ToolSpec, ...] = ()
+    provider_tools: tuple[ProviderTool, ...] = ()
+    """Tools that the driver's provider runs."""
     thinking: int | None = None
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
     temperature: float | None = None
@@ -109,6 +123,8 @@ class ThinkingStopped(Output, frozen=True):
 class ToolCallStarted(Output, frozen=True):
     call_id: str
     name: str
+    by_provider: bool = False
+    """Whether the provider runs it: its result follows in the same answer, or in the next."""
 
 
 class ToolInputChunk(Output, frozen=True):
@@ -117,6 +133,20 @@ class ToolInputChunk(Output, frozen=True):
 
 class ToolCallStopped(Output, frozen=True):
     pass
+
+
+class ProviderResult(Output, frozen=True):
+    """The result of a tool that the provider ran, as people are shown it: any JSON value, or the text of a failure."""
+
+    call_id: str
+    value: object
+    is_error: bool = False
+
+
+class ProviderContentReported(Output, frozen=True):
+    """The whole answer as its provider wants it back."""
+
+    content: ProviderContent
 
 
 class UsageReported(Output, frozen=True):
@@ -140,6 +170,8 @@ ModelOutput = (
     | ToolCallStarted
     | ToolInputChunk
     | ToolCallStopped
+    | ProviderResult
+    | ProviderContentReported
     | UsageReported
     | MessageStopped
 )

@@ -60,6 +60,10 @@ def chat_body(
     for entry in prompt.conversation:
         reader = PartRenderer(failures, lenient=entry is not newest)
         messages += _text_messages(entry, reader) if speech_only else _messages(entry, field, reader)
+    last = prompt.conversation[-1] if prompt.conversation else None
+    if isinstance(last, AssistantEntry) and last.provider_content is not None:
+        # Another provider was interrupted in the middle of its answer.
+        messages.append({"role": "user", "content": CONTINUE_INSTRUCTION})
     if prompt.begun.strip():
         messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": CONTINUE_INSTRUCTION}]
     body: RequestJson = {

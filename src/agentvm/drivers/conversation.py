@@ -120,6 +120,8 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
     results: dict[str, ToolResult] = {}
     for message in messages:
         match message:
+            case ToolCallMessage(tool_call=ToolCall(by_provider=True)):
+                pass
             case ToolCallMessage(parent_id=parent, tool_call=call):
                 calls.setdefault(parent, []).append(call)
             case ToolResultMessage(tool_call_id=call_id, tool_result=result):
@@ -131,8 +133,8 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
         match message:
             case UserMessage(id=message_id, content=content):
                 entry.append((UserEntry(content=content), message_id))
-            case AssistantMessage(id=message_id, content=parts, text=text):
-                entry += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
+            case AssistantMessage(id=message_id):
+                entry += [(each, message_id) for each in _assistant(message, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
     return entry
@@ -150,13 +152,14 @@ def _told(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, output=ContentOutput(value=tuple(told_parts(output))))
 
 
-def _assistant(
-    text: str, parts: Sequence[TextPart | ThinkingPart], calls: list[ToolCall], results: dict[str, ToolResult]
-) -> list[ConversationEntry]:
-    thinking = tuple(part for part in parts if isinstance(part, ThinkingPart))
-    if not text and not calls:
+def _assistant(message: AssistantMessage, calls: list[ToolCall], results: dict[str, ToolResult]) -> list[ConversationEntry]:
+    text, content = message.text, message.provider_content
+    thinking = tuple(part for part in message.content if isinstance(part, ThinkingPart))
+    if not text and not calls and content is None:
         return []
-    entries: list[ConversationEntry] = [AssistantEntry(text=text, thinking=thinking, tool_calls=tuple(calls))]
+    entries: list[ConversationEntry] = [
+        AssistantEntry(text=text, thinking=thinking, tool_calls=tuple(calls), provider_content=content)
+    ]
     if calls:
         answers = tuple(results.get(call.id) or ToolResult(id=call.id, name=call.name, output=_LOST) for call in calls)
         entries.append(ToolResultsEntry(results=answers))
@@ -169,7 +172,10 @@ def _weight(entry: ConversationEntry, sizes: Mapping[str, int]) -> int:
             return estimate_tokens(text)
         case UserEntry(content=tuple(parts)):
             return sum(_part_weight(part, sizes) for part in parts)
-        case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
+        case AssistantEntry(text=text, thinking=thinking, tool_calls=calls, provider_content=content):
+            if content is not None:
+                # Of another provider it is less; its text is part of it.
+                return estimate_tokens(content.blocks) + sum(estimate_tokens(str(call.input)) for call in calls)
             if not thinking and not calls:
                 return estimate_tokens(text)
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)

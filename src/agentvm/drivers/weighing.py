@@ -16,7 +16,8 @@ import msgspec
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.conversation import encode_tools, split_data_url, told_parts
 from agentvm.model.attachment import is_text, is_url
-from agentvm.model.message import ContentOutput, FilePart, ImagePart, TextPart, ToolOutput, UserPart
+from agentvm.model.message import ContentOutput, FilePart, ImagePart, ProviderContent, TextPart, ToolOutput, UserPart
+from agentvm.model.provider_tool import uses_of
 
 PROMPT_TOKENS = 50
 """Around the messages of a prompt."""
@@ -75,9 +76,15 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
     if conversation is None:
         conversation = sum(_entry_tokens(said, image, window, budget) for said in prompt.conversation)
     total += conversation
+    total += TOOLS_TOKENS * len(prompt.provider_tools)
     if prompt.tools and not (driver == "local" and prompt.model == _EMBEDDED):
         total += TOOLS_TOKENS + len(encode_tools(prompt.tools)) + ENTRY_TOKENS * len(prompt.tools)
     return total
+
+
+def most_searches(prompt: Prompt) -> int:
+    """Returns the most searches that the provider makes by itself in one call."""
+    return sum(uses_of(tool.options) for tool in prompt.provider_tools if tool.type.startswith("web_search"))
 
 
 def hidden_tokens(prompt: Prompt, *, driver: str) -> int:
@@ -165,6 +172,8 @@ def _entry_tokens(entry: ConversationEntry, image: int, window: int, budget: _Bu
             return ENTRY_TOKENS + _bytes(text)
         case UserEntry(content=tuple(parts)):
             return ENTRY_TOKENS + sum(ENTRY_TOKENS + _part(part, image, window, budget) for part in parts)
+        case AssistantEntry(provider_content=ProviderContent(blocks=blocks), tool_calls=calls):
+            return ENTRY_TOKENS + _bytes(blocks) + sum(2 * ENTRY_TOKENS + len(msgspec.json.encode(call)) for call in calls)
         case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
             if not thinking and not calls:
                 return ENTRY_TOKENS + _bytes(text)

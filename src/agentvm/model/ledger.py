@@ -51,6 +51,8 @@ class Planned(Record):
     model: str
     most_input: int
     most_output: int
+    most_searches: int = 0
+    """Searches that the provider may make by itself."""
     least_output: int | None = None
     """Smallest useful answer; between the two, the answer is capped to the remaining tokens. None: no cap."""
     own_key: bool = False
@@ -152,6 +154,7 @@ class UsageRow(Record):
     cache_read_tokens: int
     cache_write_tokens: int
     thinking_tokens: int
+    web_searches: int = 0
     estimated_calls: int
     """Calls with estimated usage, because the provider did not report it."""
     unpriced_calls: int

@@ -48,10 +48,23 @@ UserContent = str | tuple[UserPart, ...]
 AssistantPart = TextPart | ThinkingPart
 
 
+class ProviderContent(Record):
+    """A message as its provider wrote it, with the results of the provider's own tools. Opaque: it goes back unchanged."""
+
+    provider: str
+    """The only provider that it is sent to."""
+    blocks: str
+    """A JSON array."""
+    container: str | None = None
+    """The provider's name for the sandbox of the message."""
+
+
 class ToolCall(Record, tag="tool-call", tag_field="type"):
     id: str
     name: str
     input: dict[str, object]
+    by_provider: bool = False
+    """Whether the provider of the model ran it: it is part of the message that called it, and not told by itself."""
 
 
 class LinkPart(Record, tag="link", tag_field="type"):
@@ -156,6 +169,7 @@ class AssistantMessage(_MessageBase, tag="assistant"):
     role: Literal["assistant"]
     content: tuple[AssistantPart, ...]
     usage: Usage | None = None
+    provider_content: ProviderContent | None = None
 
     @property
     def text(self) -> str:
@@ -229,8 +243,9 @@ def rough_size(message: Message) -> int:
             return sum(
                 len(part.text if isinstance(part, TextPart) else part.data) for part in parts if not isinstance(part, str)
             )
-        case AssistantMessage(content=parts):
-            return sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
+        case AssistantMessage(content=parts, provider_content=provider):
+            own = 0 if provider is None else len(provider.blocks)
+            return own + sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
         case ToolResultMessage(tool_result=result):
             return _output_size(result.output)
         case ToolCallMessage():

@@ -31,6 +31,8 @@ class ModelRate(Record):
     output: Decimal
     cache_read: Decimal | None = None
     cache_write: Decimal | None = None
+    web_search: Decimal | None = None
+    """Dollars per thousand searches that the provider makes; its own price when unset."""
 
     def cost(self, usage: Usage) -> int:
         read = self.input if self.cache_read is None else self.cache_read
@@ -42,4 +44,4 @@ class ModelRate(Record):
             + usage.cache_read_tokens * read
             + usage.cache_write_tokens * write
         )
-        return to_nano(total / _MILLION)
+        return to_nano(total / _MILLION + usage.web_searches * (self.web_search or Decimal(0)) / 1000)

@@ -13,6 +13,8 @@ class Usage(Record):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     thinking_tokens: int = 0
+    web_searches: int = 0
+    """Searches that the provider made by itself, and bills one by one."""
     estimated: bool = False
 
     @property
@@ -26,6 +28,7 @@ class Usage(Record):
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             thinking_tokens=self.thinking_tokens + other.thinking_tokens,
+            web_searches=self.web_searches + other.web_searches,
             estimated=self.estimated or other.estimated,
         )
 
@@ -35,18 +38,12 @@ REPORTED_TOKENS_MAX = 10**12
 
 
 def bounded(usage: Usage) -> Usage:
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.thinking_tokens)
+    names = tuple(name for name in Usage.__struct_fields__ if name != "estimated")
+    counts = [getattr(usage, name) for name in names]
     if all(0 <= count <= REPORTED_TOKENS_MAX for count in counts):
         return usage
-    read, output, cached, cache_written, thought = (min(max(0, count), REPORTED_TOKENS_MAX) for count in counts)
-    return Usage(
-        input_tokens=read,
-        output_tokens=output,
-        cache_read_tokens=cached,
-        cache_write_tokens=cache_written,
-        thinking_tokens=thought,
-        estimated=True,
-    )
+    within = {name: min(max(0, count), REPORTED_TOKENS_MAX) for name, count in zip(names, counts, strict=True)}
+    return Usage(**within, estimated=True)
 
 
 NO_USAGE = Usage(input_tokens=0, output_tokens=0)

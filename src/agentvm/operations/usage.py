@@ -191,8 +191,8 @@ def _view(row: UsageRow, *, is_operator: bool) -> UsageView:
 
 def _csv(items: Iterable[UsageView], by: Sequence[str], *, is_operator: bool) -> str:
     sums = [
-        "calls", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "thinkingTokens", "estimatedCalls",
-        "unpricedCalls", "cost", "price",
+        "calls", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "thinkingTokens", "webSearches",
+        "estimatedCalls", "unpricedCalls", "cost", "price",
     ]  # fmt: skip
     columns = [DIMENSIONS[name] for name in by] + sums + (["margin"] if is_operator else [])
     out = io.StringIO()

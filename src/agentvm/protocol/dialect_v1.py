@@ -6,6 +6,7 @@ from agentvm.events.base import Event, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model.base import Record
 from agentvm.model.message import (
+    AssistantMessage,
     ContentOutput,
     DeniedOutput,
     ErrorJsonOutput,
@@ -87,6 +88,9 @@ def _encode_list(items: tuple[object, ...]) -> msgspec.Raw:
 
 def _flat(message: Message) -> object:
     """Returns a message as 1.x clients read it: they know results as text, as an error's text, and as content parts."""
+    if isinstance(message, AssistantMessage) and message.provider_content is not None:
+        # It is long, and only its provider can read it.
+        return msgspec.structs.replace(message, provider_content=None)
     if not isinstance(message, ToolResultMessage):
         return message
     output = message.tool_result.output

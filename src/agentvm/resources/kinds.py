@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from agentvm.model.base import Record
+from agentvm.model.provider_tool import why_not_run
 from agentvm.model.resource import ResourceType
 from agentvm.resources.agent import Agents
 from agentvm.resources.kind import ResourceKind
@@ -47,7 +48,7 @@ def describe_types() -> tuple[TypeDescription, ...]:
     )
 
 
-RUNNABLE_TOOLS = frozenset({"http", "openapi", "mcp", "python", "javascript", "shell", "command", "client"})
+RUNNABLE_TOOLS = frozenset({"http", "openapi", "mcp", "python", "javascript", "shell", "command", "client", "provider"})
 """Runtimes of tools, besides the built-in one, that this server can call."""
 
 
@@ -60,6 +61,9 @@ def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collectio
         case "tools" if content.get("runtime") in RUNNABLE_TOOLS and content.get("runtime") in SETS:
             # In an image each tool of a set is by itself, with its own pin.
             return None if content.get("frozen") or isinstance(content.get("pin"), str) else _NOT_FROZEN
+        case "tools" if content.get("runtime") == "provider":
+            why = why_not_run(str(content.get("entry")))
+            return None if why is None else f"{why}; models do not see it"
         case "tools" if content.get("runtime") in RUNNABLE_TOOLS:
             return None
         case "tools" if content.get("runtime") != "builtin":

@@ -10,6 +10,7 @@ import msgspec
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
+from agentvm.model.provider_tool import USES_MAX
 from agentvm.model.resource import ResourceType, digest_of, is_digest, is_reference, some_of
 from agentvm.model.tool import Effect, Repeat, ToolRuntime, World
 from agentvm.resources import tool_entry
@@ -138,7 +139,7 @@ class Tools:
     def check(self, content: ToolContent) -> None:
         if content.input_schema is not None:
             check_schema("inputSchema", content.input_schema, of_object=True)
-        elif content.runtime not in SETS:
+        elif content.runtime not in (*SETS, "provider"):
             raise ResourceInvalid(f"inputSchema is missing; only a set of tools ({' or '.join(SETS)}) may leave it out")
         if content.output_schema is not None:
             check_schema("outputSchema", content.output_schema)
@@ -218,10 +219,8 @@ def _check_entry(content: ToolContent) -> None:
                 tool_entry.check_names("entry", tuple(tool_entry.arguments_of(element)), _properties(content), "inputSchema")
         case "agent":
             check_reference("entry", content.entry, "agents")
-        case "provider" if not re.fullmatch(r"[a-z0-9_-]{1,64}/[A-Za-z0-9._-]{1,128}", content.entry):
-            raise ResourceInvalid(
-                "entry: a provider's tool is written <provider>/<tool>, such as anthropic/web_search_20260318"
-            )
+        case "provider":
+            _check_provider(content)
         case _:
             pass
 
@@ -268,6 +267,18 @@ def _check_http(content: ToolContent) -> None:
         raise ResourceInvalid("http.pick is a JSON pointer, such as /data/0/name")
 
 
+def _check_provider(content: ToolContent) -> None:
+    if not re.fullmatch(r"[a-z0-9_-]{1,64}/[A-Za-z0-9._-]{1,128}", content.entry):
+        raise ResourceInvalid("entry: a provider's tool is written <provider>/<tool>, such as anthropic/web_search_20260209")
+    if odd := next((member for member in ("type", "name") if member in (content.options or {})), None):
+        raise ResourceInvalid(f"options.{odd} follows from the entry; leave it out")
+    uses = (content.options or {}).get("max_uses", USES_MAX)
+    if not isinstance(uses, int) or isinstance(uses, bool) or not 0 < uses <= USES_MAX:
+        raise ResourceInvalid(f"options.max_uses is a number from 1 to {USES_MAX}, the calls of the tool in one model call")
+    if content.world == "closed":
+        raise ResourceInvalid("world: a provider's tool reads what strangers have written; it is open")
+
+
 def _properties(content: ToolContent) -> tuple[str, ...]:
     properties = (content.input_schema or {}).get("properties")
     return tuple(properties) if isinstance(properties, Mapping) else ()
@@ -287,6 +298,10 @@ def _misplaced(content: ToolContent) -> Iterator[str]:
         "document": (content.document, ("openapi",)),
         "frozen": (content.frozen, SETS),
     }
+    if content.runtime == "provider":
+        # The provider runs it in the middle of an answer: nobody sees its input before, or can repeat it.
+        for name in ("input_schema", "output_schema", "repeat", "ask", "timeout_ms", "sandbox"):
+            of_runtimes[name] = (getattr(content, name), ())
     return (member for member, (value, runtimes) in of_runtimes.items() if value and content.runtime not in runtimes)
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import msgspec
 
-from agentvm.drivers.base import ModelOutput, Prompt
+from agentvm.drivers.base import ModelOutput, Prompt, ProviderTool
 from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.weighing import hidden_tokens
@@ -21,6 +21,7 @@ from agentvm.model.message import ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, refusal, turn
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.provider_chain import Asked, ProviderChain
 from agentvm.runtime.recovery import progress
@@ -88,6 +89,9 @@ class Answering:
             await self._tool_step().run()
             if self._accepted.parked:
                 return
+        elif self._accepted.state.paused:
+            # What the provider has said so far must be in the history that it is asked with.
+            await self._flush()
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
         self._tainted = self._tainted or _is_tainted(history)
@@ -193,7 +197,7 @@ class Answering:
 
     def check(self, chosen: Chosen) -> None:
         now = self._accepted.state
-        if not now.ended and (now.message_id is not None or not now.pending):
+        if not now.ended and (now.message_id is not None or not (now.pending or now.paused)):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
     async def _tell_fallback(self, asked: Asked) -> None:
@@ -238,7 +242,14 @@ class Answering:
             await self._tool_step().lose()
 
     def _tool_step(self) -> CallRunner:
-        return CallRunner(self._ports, self._image, self._log, self._accepted, self._tools, self._tainted)
+        tainted = self._tainted or self._accepted.state.heard_strangers
+        return CallRunner(self._ports, self._image, self._log, self._accepted, self._tools, tainted)
+
+    def _provided(self, driver: str) -> tuple[ProviderTool, ...]:
+        """Returns the tools that the provider may run. Nobody can be asked about a call that it makes."""
+        layers = self._ports.policy(self._log.tenant_id, self._image)
+        offered = self._tools.provided(driver, tainted=self._tainted)
+        return tuple(tool for tool, facts in offered if decide(facts, layers).do == "allow")
 
     async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
@@ -275,6 +286,7 @@ class Answering:
             max_tokens=max_tokens,
             system=system,
             tools=tools,
+            provider_tools=self._provided(chosen.driver.name),
             thinking=thinking,
             temperature=definition.temperature,
             silence=self._defaults.timeout_seconds,

@@ -29,5 +29,6 @@ def used_by_cut_call(reported: Usage, text: str, prompt_tokens: int, hidden: int
         cache_read_tokens=used.cache_read_tokens,
         cache_write_tokens=used.cache_write_tokens,
         thinking_tokens=used.thinking_tokens,
+        web_searches=used.web_searches,
         estimated=True,
     )

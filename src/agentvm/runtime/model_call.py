@@ -16,7 +16,7 @@ import anyio
 from agentvm.drivers.base import ModelOutput, Prompt
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.sending import Sending
-from agentvm.drivers.weighing import most_input
+from agentvm.drivers.weighing import most_input, most_searches
 from agentvm.errors import ProviderError, ProviderTimeout, Refused
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.ledger import Planned
@@ -74,6 +74,7 @@ def plan(
         model=prompt.model,
         most_input=most_input(prompt, driver=driver.name, window=window, conversation=conversation),
         most_output=prompt.max_tokens + (prompt.thinking or 0),
+        most_searches=most_searches(prompt),
         least_output=least_output,
         own_key=chosen.own_key,
         hosted=chosen.hosted,

@@ -91,7 +91,7 @@ def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> lis
                 kept.append(_user(message, refused))
             case AssistantMessage(id=message_id, text=text) if message_id in whole:
                 content = (TextPart(text=text or f"[what was done here: {NOTE}]"),)
-                kept.append(msgspec.structs.replace(message, content=content))
+                kept.append(msgspec.structs.replace(message, content=content, provider_content=None))
             case ToolCallMessage(parent_id=parent) if parent in whole:
                 pass
             case ToolResultMessage(tool_call_id=call_id) if call_id in calls:

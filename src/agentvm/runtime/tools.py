@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from agentvm.drivers.base import ToolSpec
+from agentvm.drivers.base import ProviderTool, ToolSpec
 from agentvm.errors import AgentVMError, ConfigInvalid, ToolFailed
 from agentvm.log import get_logger
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
@@ -85,12 +85,16 @@ class Tool:
     """Returns why this machine cannot run the tool, with the remedy; models are told only of tools that it can run."""
     output_schema: Mapping[str, object] | None = None
     """The schema that results must fit."""
+    at_provider: tuple[str, ProviderTool] | None = None
+    """The driver whose provider runs the tool, and the tool as that provider knows it."""
 
 
 class ToolSet:
     """The tools of one turn: those that the model is told of, and no others can be called."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
+        self._provided = tuple(tool for tool in tools if tool.at_provider is not None)
+        tools = [tool for tool in tools if tool.at_provider is None]
         # A program does not call programs; what it writes to the session's files it writes by itself.
         self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
         self._tools: dict[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
@@ -108,7 +112,7 @@ class ToolSet:
         """Returns the tools that this machine can run."""
         own = [self._tools[spec.name] for spec in self.specs]
         tools = [tool for tool in own if tool.why_missing is None or await tool.why_missing() is None]
-        return self if len(tools) == len(own) else ToolSet(tools)
+        return self if len(tools) == len(own) else ToolSet([*tools, *self._provided])
 
     async def __aexit__(self, *_: object) -> None:
         """Tools of this process hold nothing open."""
@@ -129,6 +133,14 @@ class ToolSet:
                 self._told.clear()
             self._told[first, found] = told
         return told
+
+    def provided(self, driver: str, *, tainted: bool) -> tuple[tuple[ProviderTool, CallFacts], ...]:
+        """Returns the tools that the provider of a driver runs, each with the facts that decide whether it may."""
+        offered = [(tool, tool.at_provider[1]) for tool in self._provided if tool.at_provider and tool.at_provider[0] == driver]
+        return tuple(
+            (at_provider, _facts(tool, ToolCall(id="", name=at_provider.name, input={}), tainted=tainted))
+            for tool, at_provider in offered
+        )
 
     def _first(self, tokens_max: int) -> int:
         """Returns how many of the tools fit into so many tokens."""
@@ -167,18 +179,7 @@ class ToolSet:
     def facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
         """Returns the properties of a call that a policy decides by; None if there is no such tool."""
         tool = self._tools.get(call.name)
-        if tool is None:
-            return None
-        return CallFacts(
-            tool=call.name,
-            version=tool.version,
-            runtime=tool.runtime,
-            effect=tool.effect,
-            world=tool.world,
-            tainted=tainted,
-            asks=tool.asks,
-            input=call.input,
-        )
+        return None if tool is None else _facts(tool, call, tainted=tainted)
 
     def misfits(self, call: ToolCall) -> list[str]:
         """Returns the faults of a call's input, each with its path; `AgentVMError` for an input that cannot be checked."""
@@ -193,6 +194,19 @@ class ToolSet:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
+
+
+def _facts(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
+    return CallFacts(
+        tool=call.name,
+        version=tool.version,
+        runtime=tool.runtime,
+        effect=tool.effect,
+        world=tool.world,
+        tainted=tainted,
+        asks=tool.asks,
+        input=call.input,
+    )
 
 
 def _beside(tool: Tool, others: Sequence[ToolSpec]) -> Tool:
@@ -301,6 +315,8 @@ def _with_sandbox(spec: Mapping[str, object], sandbox: Mapping[str, object] | No
 def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
     """Returns the tool of a spec: one that the client runs, or one that this server makes of it."""
     asks, version = bool(spec.get("ask")), str(spec.get("uri", ""))
+    if spec["runtime"] == "provider":
+        return _provider_tool(spec, version)
     if spec["runtime"] == "client":
         schema = spec.get("inputSchema")
         told = ToolSpec(
@@ -329,6 +345,20 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
     target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
     tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
     return replace(tool, output_schema=_schema(target.get("outputSchema")))
+
+
+def _provider_tool(spec: Mapping[str, object], version: str) -> Tool:
+    driver, _, type_ = str(spec["entry"]).partition("/")
+    name, options = str(spec["name"]), spec.get("options")
+    return Tool(
+        spec=ToolSpec(name=name, description=str(spec["description"]), input_schema={}),
+        run=_never,
+        runtime="provider",
+        effect=cast(Effect, spec.get("effect") or "read"),
+        world="open",
+        version=version,
+        at_provider=(driver, ProviderTool(name=name, type=type_, options=options if isinstance(options, dict) else {})),
+    )
 
 
 def _schema(value: object) -> Mapping[str, object] | None:

@@ -74,7 +74,8 @@ class Terms:
 
     def most(self, planned: Planned, output: int, at: int) -> int | None:
         """The most that the call can be charged with an answer of that many tokens: its input may be written to a cache."""
-        full_price, rest = planned.most_input, Usage(input_tokens=0, output_tokens=output)
+        full_price = planned.most_input
+        rest = Usage(input_tokens=0, output_tokens=output, web_searches=planned.most_searches)
         kinds = (
             msgspec.structs.replace(rest, input_tokens=full_price),
             msgspec.structs.replace(rest, cache_write_tokens=full_price),

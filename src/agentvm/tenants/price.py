@@ -21,6 +21,9 @@ logger = get_logger(__name__)
 FREE = frozenset({"local", "scripted"})
 """Drivers of models that run on this machine."""
 
+WEB_SEARCH_NANO = {"anthropic": 10_000_000}
+"""The price of one search that a provider makes, by driver: the table knows tokens only."""
+
 _DATE = r"(?:latest|preview|exp|beta|stable|default|\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{3,4}|v\d+(?::\d+)?)"
 _RELEASE = re.compile(rf"(?:[-@:.]?{_DATE}(?:[-@:.]{_DATE}){{0,2}})?")
 
@@ -49,18 +52,23 @@ class Prices:
 
         `provider` is the operator's name for the account; its price takes precedence over the driver's.
         """
-        own = self.own_cost((provider, driver), model, usage)
-        if own is not None:
-            return own
-        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+        searches = usage.web_searches * WEB_SEARCH_NANO.get(driver, 0)
+        rate = self._rate((provider, driver), model)
+        if rate is not None:
+            return rate.cost(usage) + (searches if rate.web_search is None else 0)
+        if driver in FREE:
+            return 0
+        cost = _look_up(driver, model, usage, at)
+        return None if cost is None else cost + searches
 
     def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
         """Returns the operator's price, for the first of these names that has one; None when none has."""
-        for name in names:
-            rate = self._own.get(f"{name}/{model}") or self._own.get(name)
-            if rate is not None:
-                return rate.cost(usage)
-        return None
+        rate = self._rate(names, model)
+        return None if rate is None else rate.cost(usage)
+
+    def _rate(self, names: Sequence[str], model: str) -> ModelRate | None:
+        rates = (self._own.get(f"{name}/{model}") or self._own.get(name) for name in names)
+        return next((rate for rate in rates if rate is not None), None)
 
     def is_free(self, driver: str, model: str, provider: str = "") -> bool:
         """Whether its calls cost nothing: the operator may charge for a model of this machine, too."""

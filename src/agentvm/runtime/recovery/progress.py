@@ -15,7 +15,7 @@ from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextD
 from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
-from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
+from agentvm.model.message import AssistantMessage, Message, ToolCall, ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage, at_least
 from agentvm.runtime.calls import PendingCall
 
@@ -36,6 +36,8 @@ class Done:
     """The tool that was called most often with one and the same input, and how often."""
     call_ids: frozenset[str] = frozenset()
     """Keys of every call it made, also of those that do not count."""
+    at_provider: tuple[ToolCall, ...] = ()
+    """Calls that the provider of the model makes by itself, and that have no result."""
 
 
 NOTHING = Done()
@@ -113,7 +115,10 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
     unanswered = tuple(
         PendingCall(message.tool_call, None)
         for message in own
-        if isinstance(message, ToolCallMessage) and message.parent_id in finished and message.tool_call.id not in answered
+        if isinstance(message, ToolCallMessage)
+        and message.parent_id in finished
+        and message.tool_call.id not in answered
+        and not message.tool_call.by_provider
     )
     calls = [message.tool_call for message in own if isinstance(message, ToolCallMessage)]
     alike = Counter((call.name, msgspec.json.encode(call.input, order="deterministic")) for call in calls)
@@ -125,6 +130,7 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         most_repeated=(name, times),
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
         call_ids=frozenset(call.id for call in calls),
+        at_provider=tuple(call for call in calls if call.by_provider and call.id not in answered),
     )
 
 

@@ -60,7 +60,14 @@ def begin_again(left: Turn, done: progress.Done | None) -> TurnState:
 
 def _with(state: TurnState, done: progress.Done) -> TurnState:
     produced = max(state.produced, done.produced)
-    return msgspec.structs.replace(state, produced=produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
+    return msgspec.structs.replace(
+        state,
+        produced=produced,
+        pending=done.unanswered,
+        usage=done.usage,
+        call_ids=done.call_ids,
+        at_provider=done.at_provider,
+    )
 
 
 async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], *, alongside: int | None = None) -> None:
@@ -152,7 +159,7 @@ def _with_partial(state: TurnState, partial: progress.Partial | None) -> TurnSta
 def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[PendingCall, ...]:
     """The tool calls of a message that was cut off: those that are stored are whole, and none of them was run."""
     calls = (message for message in own if isinstance(message, ToolCallMessage) and message.parent_id == message_id)
-    return tuple(PendingCall(message.tool_call, None) for message in calls)
+    return tuple(PendingCall(message.tool_call, None) for message in calls if not message.tool_call.by_provider)
 
 
 async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> tuple[Message, ...]:

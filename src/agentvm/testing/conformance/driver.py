@@ -16,6 +16,8 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     Prompt,
+    ProviderContentReported,
+    ProviderResult,
     TextChunk,
     TextStarted,
     TextStopped,
@@ -35,6 +37,8 @@ _BETWEEN: dict[type[ModelOutput], str] = {
     TextStarted: "text",
     ThinkingStarted: "thinking",
     ToolCallStarted: "tool call",
+    ProviderResult: "between",
+    ProviderContentReported: "between",
     UsageReported: "between",
     MessageStopped: "stopped",
 }
