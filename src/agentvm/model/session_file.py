@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from agentvm.errors import shorten
 from agentvm.errors.file import FilePathInvalid
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import MessageId
 
 ROOT = "/workspace"
@@ -26,6 +26,8 @@ class SessionFile(Record):
     digest: str
     size: int
     executable: bool = False
+    tainted: bool = False
+    """Whether a stranger's text may be in it: it was written by a call, or in a turn, that had read some."""
     modified_at: int
 
 
@@ -37,6 +39,7 @@ class FileChange(Record):
     """None for a file that was deleted."""
     size: int = 0
     executable: bool = False
+    tainted: bool = False
 
 
 class FileDelta(Record):
@@ -97,6 +100,4 @@ def apply_changes(files: dict[str, SessionFile], changes: Iterable[FileChange], 
         if change.digest is None:
             files.pop(change.path, None)
         else:
-            files[change.path] = SessionFile(
-                path=change.path, digest=change.digest, size=change.size, executable=change.executable, modified_at=at
-            )
+            files[change.path] = record_from(SessionFile, change, modified_at=at)

@@ -9,10 +9,12 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 
 from agentvm.errors import QuotaExceeded
 from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
+from agentvm.model.base import record_from
 from agentvm.model.ids import UserId
 from agentvm.model.session_file import FileChange, SessionFile, apply_changes, file_path, folder_path, folders_of
 from agentvm.runtime.ports import Ports
@@ -48,23 +50,35 @@ class CallFiles:
     def __init__(self, turn: TurnFiles) -> None:
         self._turn = turn
         self._changes: dict[str, FileChange] = {}
+        self.tainted = False
+        """Whether the call has seen a file, or the name of one, that strangers may have written."""
         self._start: tuple[SessionFile, ...] | None = None
 
     def show(self, files: tuple[SessionFile, ...]) -> None:
         """Lists these files from now on, whichever the session has: a program that is run again sees those of its first run."""
         self._start = files
 
-    def keep(self) -> tuple[FileChange, ...]:
-        """Returns the changes of the call, which has ended with a result; the calls after it see them."""
-        self._turn.changes.update(self._changes)
-        return tuple(self._changes.values())
+    def keep(self, *, tainted: bool) -> tuple[FileChange, ...]:
+        """Returns the changes of the call, which has ended with a result; the calls after it see them.
+
+        `tainted` when the call, or the turn before it, has read what strangers wrote.
+        """
+        changes = self._changes
+        if tainted:
+            changes = {path: msgspec.structs.replace(change, tainted=True) for path, change in changes.items()}
+        self._turn.changes.update(changes)
+        return tuple(changes.values())
 
     async def list(self, under: str = "") -> tuple[SessionFile, ...]:
         folder = folder_path(under)
         prefix = f"{folder}/" if folder else ""
         if self._start is not None:
-            return tuple(file for file in self._start if file.path.startswith(prefix))
-        return await self._list(folder, prefix)
+            return self._see(tuple(file for file in self._start if file.path.startswith(prefix)))
+        return self._see(await self._list(folder, prefix))
+
+    def _see(self, files: tuple[SessionFile, ...]) -> tuple[SessionFile, ...]:
+        self.tainted = self.tainted or any(file.tainted for file in files)
+        return files
 
     async def _list(self, folder: str = "", prefix: str = "") -> tuple[SessionFile, ...]:
         files = {file.path: file for file in await self._turn.store.list(folder)}
@@ -80,6 +94,7 @@ class CallFiles:
 
     async def read(self, path: str) -> bytes:
         file = await self.find(path)
+        self._see(() if file is None else (file,))
         body = None if file is None else await self._turn.store.read_all(file.digest)
         if body is None:
             raise FileMissing(path)
@@ -100,10 +115,7 @@ class CallFiles:
     async def write(self, path: str, body: bytes, *, executable: bool = False) -> SessionFile:
         name = file_path(path)
         await self.write_all({name: body}, {name} if executable else ())
-        change = self._changes[name]
-        return SessionFile(
-            path=name, digest=change.digest or "", size=change.size, executable=change.executable, modified_at=self._now()
-        )
+        return record_from(SessionFile, self._changes[name], modified_at=self._now())
 
     async def write_all(self, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
         if not files:

@@ -62,17 +62,23 @@ Ended = ToolOutcome | InputRequired | ConsentRequired
 class ProgramTools(OtherTools, Protocol):
     """The tools of a program, which sees the same files in each run."""
 
+    @property
+    def tainted(self) -> bool:
+        """Whether the program has got text of strangers."""
+
     async def take_files(self, files: CallFiles) -> None: ...
 
 
 class CallRun:
     """Runs single calls of one turn."""
 
-    def __init__(self, ports: Ports, log: SessionLog, accepted: Accepted, tools: ToolSet) -> None:
+    def __init__(self, ports: Ports, log: SessionLog, accepted: Accepted, tools: ToolSet, tainted: bool) -> None:
         self._ports = ports
         self._log = log
         self._accepted = accepted
         self._tools = tools
+        self._tainted = tainted
+        """Whether the model has read text of strangers before it asked for the calls."""
         self._limits = ports.settings_of(log.tenant_id).limits
         self._slots = anyio.Semaphore(self._limits.tool_parallel)
         self._made = len(accepted.state.call_ids) - len(accepted.state.pending)
@@ -109,7 +115,11 @@ class CallRun:
                 if others is not None:
                     await others.take_files(files)
                 ended = await one.run(files, resumption, others)
-                return replace(ended, files=files.keep()) if isinstance(ended, ToolOutcome) else ended
+                if not isinstance(ended, ToolOutcome):
+                    return ended
+                heard = files.tainted or (others is not None and others.tainted)
+                changes = files.keep(tainted=self._tainted or heard or tool.world == "open")
+                return replace(ended, files=changes, tainted=heard)
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
 
@@ -133,7 +143,7 @@ class CallRun:
         try:
             async with self._files.open(writes=False) as files:
                 outcome = await self._one(tool, call, self._limits.tool_output).keep(_result_of(value), files)
-                return replace(outcome, files=files.keep())
+                return replace(outcome, files=files.keep(tainted=self._tainted or tool.world == "open"))
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
 

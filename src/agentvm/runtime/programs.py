@@ -94,6 +94,8 @@ class Program:
             self._files = await files.list()
         else:
             files.show(self._files)
+        # Its code may read any of them.
+        self.tainted = any(file.tainted for file in self._files)
 
     async def call(self, name: str, input: dict[str, object]) -> object:
         """Returns the result of a call; `ToolFailed` for one that failed or was not made. Does not return if it has to wait."""
@@ -171,7 +173,7 @@ class Program:
             result=None if outcome.is_error else outcome.result,
             error=error,
             note=note,
-            tainted=not outcome.is_denied and self._steps.is_open(child),
+            tainted=outcome.tainted or (not outcome.is_denied and self._steps.is_open(child)),
         )
         size = len(msgspec.json.encode(entry))
         if self._bytes + size > JOURNAL_MAX_BYTES:
@@ -194,7 +196,7 @@ class Program:
         if self.diverged is not None:
             return ToolOutcome(self.diverged, True, tainted=self.tainted)
         result = {**ended.result, "notes": self.notes} if self.notes and isinstance(ended.result, dict) else ended.result
-        return replace(ended, result=result, tainted=self.tainted)
+        return replace(ended, result=result, tainted=ended.tainted or self.tainted)
 
 
 def _divergence(number: int, before: str, now: ToolCall) -> str:

@@ -85,6 +85,7 @@ class FileLine(Record):
     blob: str | None = None
     size: int = 0
     executable: bool = False
+    tainted: bool = False
     at: int
     after: MessageId | None = None
     """The message that the change came with; None for one that stands from the beginning."""
@@ -99,7 +100,7 @@ def of_file(delta: FileDelta) -> bytes:
 
 
 def _named(change: FileChange) -> Json:
-    return {"path": change.path, "size": change.size, "executable": change.executable}
+    return {"path": change.path, "size": change.size, "executable": change.executable, "tainted": change.tainted}
 
 
 def to_file(said: Json) -> FileLine:

@@ -14,6 +14,7 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.archive import ArchiveInvalid
 from agentvm.model.attachment import references_of
+from agentvm.model.base import record_from
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, MessageId, SessionId, check_container_id
 from agentvm.model.image import Image
@@ -242,7 +243,7 @@ class Staged:
         file = line.check_file(_changes.decode(self._body(head)))
         if file.after in old:
             return
-        change = FileChange(path=file.path, digest=file.blob, size=file.size, executable=file.executable)
+        change = record_from(FileChange, file, digest=file.blob)
         body = None
         if file.blob is not None and ("", file.blob) not in given:
             given.add(("", file.blob))

@@ -22,22 +22,24 @@ _UNCLAIM = "DELETE FROM file_claims WHERE session_key = ? AND blob_key = ?"
 _POSITION = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
 _PUT = """
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, is_tainted, changed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, path, position) DO UPDATE
-SET blob_key = excluded.blob_key, is_executable = excluded.is_executable, changed_at = excluded.changed_at
+SET blob_key = excluded.blob_key, is_executable = excluded.is_executable, is_tainted = excluded.is_tainted,
+    changed_at = excluded.changed_at
 """
 _DROP = "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position = ?"
 _COPY = f"""
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
-SELECT copy.session_key, f.path, copy.position, f.blob_key, f.is_executable, f.changed_at
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, is_tainted, changed_at)
+SELECT copy.session_key, f.path, copy.position, f.blob_key, f.is_executable, f.is_tainted, f.changed_at
 FROM file_changes AS f
 JOIN all_messages AS said ON said.position = f.position
 JOIN all_messages AS copy ON copy.session_key = ?2 AND copy.message_id = said.message_id
 WHERE f.session_key = ?1 AND f.position > 0 AND said.message_id IN ({items_of("?3")})
 """
 _COPY_FIRST = """
-INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, changed_at)
-SELECT ?2, path, 0, blob_key, is_executable, changed_at FROM file_changes WHERE session_key = ?1 AND position = 0
+INSERT INTO file_changes (session_key, path, position, blob_key, is_executable, is_tainted, changed_at)
+SELECT ?2, path, 0, blob_key, is_executable, is_tainted, changed_at FROM file_changes WHERE session_key = ?1 AND position = 0
 """
 _DROP_OLDER = """
 DELETE FROM file_changes WHERE session_key = ?1 AND position < ?2
@@ -85,7 +87,7 @@ def _position(connection: Connection, session_key: Any, message_id: MessageId | 
 def _write_change(connection: Connection, session_key: Any, position: int, change: FileChange, at: int) -> None:
     if change.digest is None:
         if position:
-            connection.execute(_PUT, (session_key, change.path, position, None, 0, at))
+            connection.execute(_PUT, (session_key, change.path, position, None, 0, 0, at))
         else:
             connection.execute(_DROP, (session_key, change.path, 0))
         return
@@ -93,7 +95,8 @@ def _write_change(connection: Connection, session_key: Any, position: int, chang
     if not rows:
         raise ConstraintFailed(f"The bytes of {change.path} are gone")
     blob_key = rows[0][0]
-    connection.execute(_PUT, (session_key, change.path, position, blob_key, int(change.executable), at))
+    flags = (int(change.executable), int(change.tainted))
+    connection.execute(_PUT, (session_key, change.path, position, blob_key, *flags, at))
     connection.execute(_UNCLAIM, (session_key, blob_key))
 
 

@@ -50,7 +50,7 @@ _OF = """
 FROM sessions AS s JOIN session_files AS f USING (session_key)
 WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ?
 """
-_COLUMNS = "f.path, f.digest, f.size, f.is_executable, f.changed_at"
+_COLUMNS = "f.path, f.digest, f.size, f.is_executable, f.is_tainted, f.changed_at"
 _GET = f"SELECT {_COLUMNS} {_OF} AND f.path = ?"
 _LIST = f"SELECT {_COLUMNS} {_OF} AND f.path > ? AND f.path >= ? AND f.path < ? ORDER BY f.path LIMIT ?"
 _USAGE = f"SELECT count(*), {total('f.size')} {_OF}"
@@ -89,7 +89,7 @@ INSERT INTO file_claims (session_key, blob_key, claimed_at) VALUES (?, ?, ?)
 ON CONFLICT (session_key, blob_key) DO UPDATE SET claimed_at = excluded.claimed_at
 """
 _HISTORY = """
-SELECT f.path, b.digest, b.size, f.is_executable, f.changed_at, m.message_id
+SELECT f.path, b.digest, b.size, f.is_executable, f.is_tainted, f.changed_at, m.message_id
 FROM sessions AS s
 JOIN file_changes AS f USING (session_key)
 LEFT JOIN blobs AS b USING (blob_key)
@@ -100,7 +100,7 @@ ORDER BY f.position, f.path
 """
 
 _VERSIONS = """
-SELECT f.path, b.digest, b.size, f.is_executable, f.changed_at, m.message_id
+SELECT f.path, b.digest, b.size, f.is_executable, f.is_tainted, f.changed_at, m.message_id
 FROM sessions AS s
 JOIN file_changes AS f USING (session_key)
 LEFT JOIN blobs AS b USING (blob_key)
@@ -255,15 +255,18 @@ def _claim(connection: Connection, session_key: int, digest: str, now: int) -> N
 
 
 def _decode(row: Sequence[Any]) -> SessionFile:
-    path, digest, size, executable, modified_at = row
-    return SessionFile(path=path, digest=digest, size=size, executable=bool(executable), modified_at=modified_at)
+    path, digest, size, executable, tainted, modified_at = row
+    return SessionFile(
+        path=path, digest=digest, size=size, executable=bool(executable), tainted=bool(tainted), modified_at=modified_at
+    )
 
 
 def _decode_change(row: Sequence[Any]) -> FileDelta:
-    path, digest, size, executable, at, message_id = row
+    path, digest, size, executable, tainted, at, message_id = row
+    flags = {"executable": bool(executable), "tainted": bool(tainted)}
     return FileDelta(
         message_id=None if message_id is None else MessageId(message_id),
-        changes=(FileChange(path=path, digest=digest, size=size or 0, executable=bool(executable)),),
+        changes=(FileChange(path=path, digest=digest, size=size or 0, **flags),),
         at=at,
     )
 
