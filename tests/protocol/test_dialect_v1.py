@@ -171,4 +171,4 @@ def test_the_content_that_only_a_provider_can_read_is_not_sent() -> None:
     )
     frame = encode_event(event(AssistantMessageEvent(message=message)))
     assert frame is not None
-    assert b"provider" not in frame.bare
+    assert "provider" not in frame.bare

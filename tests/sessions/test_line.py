@@ -6,6 +6,7 @@ from tests.conformance.records import EVERY_KIND, image, session, turn
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
+from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.sessions import line
 from agentvm.sessions.line import Unfit, blob_of, read_line
 
@@ -80,3 +81,9 @@ def test_text_that_cannot_be_stored_is_refused() -> None:
     body = json.dumps({"type": "message", "message": {"subtype": "user", "id": "a", "timestamp": 1, "content": "\ud800"}})
     with pytest.raises(Unfit):
         line.to_message(read_line(body.encode())[1] | {"role": "user"}, lambda _: b"")
+
+
+def test_a_change_of_a_file_comes_back_with_its_mark() -> None:
+    change = FileChange(path="a.txt", digest=REFERRED, size=2, tainted=True)
+    kind, said = read_line(line.of_file(FileDelta(changes=(change,), at=1)))
+    assert (kind, line.to_file(said).tainted) == ("file", True)
