@@ -58,12 +58,14 @@ class AgentRegistered(ContainerEvent):
     agent_id: AgentId
     definition_name: str
     registered_at: int
+    image_id: ImageId | None = None
 
 
 class AgentUnregistered(ContainerEvent):
     type = "agent_unregistered"
     container_id: ContainerId
     agent_id: AgentId
+    image_id: ImageId | None = None
 
 
 class SessionEvent(EventData):
@@ -134,13 +136,19 @@ class SessionForked(SessionEvent):
 
 
 class SessionRewound(SessionEvent):
-    """Messages were taken back, together with the answers to them. New messages come after this event."""
+    """Messages were taken back, together with the answers to them. New messages come after this event.
+
+    `kept_id` is the last message that stays; absent if none does. `folded` counts the messages taken back, an answer with its
+    tool calls as one.
+    """
 
     type = "session_rewound"
     session_id: SessionId
     rewind_id: RewindId
     message_ids: tuple[MessageId, ...]
     rewound_at: int
+    kept_id: MessageId | None = None
+    folded: int | None = None
 
 
 class SessionRead(SessionEvent):

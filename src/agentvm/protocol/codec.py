@@ -43,6 +43,7 @@ QUOTE_PIECE_MAX = 256 * 1024
 _ESCAPE_MAX_BYTES = 6
 _TYPE_END_BYTES = len("_response")
 _NOTHING = msgspec.Raw(b"null")
+_ABSENT = msgspec.Raw(b"")
 
 MENDED_MAX = 32 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -72,7 +73,9 @@ class Inbound(Record):
     category: msgspec.Raw = _NOTHING
     jsonrpc: msgspec.Raw = _NOTHING
     method: msgspec.Raw = _NOTHING
-    id: msgspec.Raw = _NOTHING
+    params: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _ABSENT
+    """Of JSON-RPC, where an id that is null is something else than none."""
 
 
 class _WithRequestId(Record):
@@ -188,7 +191,7 @@ def encode(value: object) -> str:
 
 
 class Frame:
-    """One outgoing event or reply: encoded once for all peers, in either of its two forms.
+    """One outgoing event or reply: encoded once for all peers of a dialect; in AgentX 1.x it has two forms.
 
     An event of a session also carries its session and number, for the account of acknowledgements.
     """

@@ -1,4 +1,4 @@
-"""Connection — one 1.x peer's side of the conversation, without its socket.
+"""Connection — one peer's side of the conversation, without its socket.
 
 Theory of operation. A 1.x client sends four shapes: `auth`, `subscribe` with its opposite, `__ack` and commands. `receive`
 turns each text frame into one typed `Received`; everything else a client might send (forged events and replies, JSON-RPC,
@@ -14,8 +14,12 @@ wrapper and acknowledge it. The first frame is therefore a wrapped probe, and th
 
 In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice on one socket: TCP already delivers. For a
 client that can be recognised when it comes back, `Acks` keep account of its acknowledgements.
+
+A 2.x client speaks JSON-RPC: its first frame is a list, or has a member `jsonrpc`. From then on `rpc` is the state of its
+dialect, and frames go out as that says. It ignores the probe.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -40,6 +44,8 @@ from agentvm.protocol.codec import (
 from agentvm.protocol.command_codec import CommandCodec
 from agentvm.protocol.dialect_v1 import encode_hello
 from agentvm.protocol.requests import Request
+from agentvm.protocol.rpc import Rpc, decode_batch, decode_rpc, is_batch
+from agentvm.protocol.rpc_peer import RpcPeer
 
 _SUFFIX = "_request"
 _REPLY = "_response"
@@ -120,9 +126,9 @@ class NoiseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RpcReceived:
-    """A request or notification of JSON-RPC, as later clients speak it; it is answered in their own form."""
+    """Requests and notifications of JSON-RPC, as 2.x clients speak it; a frame that is a batch holds several."""
 
-    request_id: msgspec.Raw
+    calls: Sequence[Rpc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +153,13 @@ Received = (
 class PeerConnection:
     """The protocol state of one peer."""
 
-    __slots__ = ("_acks", "_codec", "_wrapped", "connection_id", "state")
+    __slots__ = ("_acks", "_codec", "_wrapped", "connection_id", "rpc", "state")
 
     def __init__(self, connection_id: str, codec: CommandCodec, acks: Acks | None = None) -> None:
         self.connection_id = connection_id
         self.state = ConnectionState.PROBING
+        self.rpc: RpcPeer | None = None
+        """The state of a peer that speaks JSON-RPC."""
         self._acks = acks
         self._codec = codec
         self._wrapped = 0
@@ -162,6 +170,8 @@ class PeerConnection:
 
     def receive(self, text: str | bytes, *, scan: Scan | None = None, refusal: AgentVMError | None = None) -> Received:
         """`scan` is that of the frame, for a large one; with a `refusal` a command is not decoded but refused for it."""
+        if is_batch(text) and refusal is None and (calls := decode_batch(text)):
+            return RpcReceived(calls)
         try:
             frame = decode_inbound(text)
             frame_type = decode_type(frame.type)
@@ -207,8 +217,12 @@ class PeerConnection:
         if self.state is ConnectionState.RELIABLE:
             frame.quote()
 
+    def texts(self, frames: Iterable[Frame]) -> list[str]:
+        """Returns the texts that leave for these frames, in order."""
+        return list(map(self.send, frames)) if self.rpc is None else self.rpc.texts(frames)
+
     def send(self, frame: Frame) -> str:
-        """Returns the text of a frame for this peer."""
+        """Returns the text of a frame for a peer of 1.x."""
         return frame.bare if self.state is ConnectionState.PROBING else self._wrap(frame)
 
     def _note(self, acks: Acks, message_id: str) -> None:
@@ -231,8 +245,7 @@ def _receive_untyped(frame: Inbound) -> Received:
         return Dropped()
     if not is_present(frame.jsonrpc):
         return NoiseReceived(InvalidInput(f"A frame must have a type; {_FRAMES}"))
-    # A response to nothing is not answered: two servers could answer each other for ever.
-    return RpcReceived(frame.id) if is_present(frame.method) else Dropped()
+    return RpcReceived([decode_rpc(frame)])
 
 
 def _receive_subscribe(frame: Inbound) -> Received:

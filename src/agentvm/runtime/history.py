@@ -12,7 +12,7 @@ from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, RewindId, SessionId
-from agentvm.model.message import Message, UserContent, UserMessage
+from agentvm.model.message import Message, ToolCallMessage, UserContent, UserMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,23 @@ class Rewrite:
 
     taken: tuple[MessageId, ...]
     content: UserContent | None = None
+    kept_id: MessageId | None = None
+    """The last message that stays."""
+    folded: int = 0
+    """The messages to rewind, an answer with its tool calls counted as one."""
 
     def rewound(self, session_id: SessionId, rewind_id: RewindId, at: int) -> SessionRewound | None:
         """Returns the event of taking back; None if nothing is taken."""
         if not self.taken:
             return None
-        return SessionRewound(session_id=session_id, rewind_id=rewind_id, message_ids=self.taken, rewound_at=at)
+        return SessionRewound(
+            session_id=session_id,
+            rewind_id=rewind_id,
+            message_ids=self.taken,
+            rewound_at=at,
+            kept_id=self.kept_id,
+            folded=self.folded,
+        )
 
 
 Choose = Callable[[Sequence[Message]], Rewrite]
@@ -60,11 +71,14 @@ def up_to(history: Sequence[Message], last: MessageId) -> list[Message]:
 
 
 def keep_to(last: MessageId) -> Choose:
-    """Takes back what came after that message."""
+    """Takes back what came after that message. Its own tool calls stay with it."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
-        return Rewrite(_ids(ordered[_place(ordered, last) + 1 :]))
+        place = _place(ordered, last) + 1
+        while place < len(ordered) and _is_call_of(ordered[place], last):
+            place += 1
+        return _rewrite(ordered, place)
 
     return choose
 
@@ -74,7 +88,7 @@ def take_from(first: MessageId) -> Choose:
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
-        return Rewrite(_ids(ordered[_place(ordered, first) :]))
+        return _rewrite(ordered, _place(ordered, first))
 
     return choose
 
@@ -87,7 +101,7 @@ def edit(message_id: MessageId, content: UserContent) -> Choose:
         place = _place(ordered, message_id)
         if not isinstance(ordered[place], UserMessage):
             raise InvalidInput(f"{message_id} was not said by a user; only such messages can be edited")
-        return Rewrite(_ids(ordered[place:]), content)
+        return _rewrite(ordered, place, content)
 
     return choose
 
@@ -100,11 +114,25 @@ def regenerate(message_id: MessageId | None) -> Choose:
         end = len(ordered) - 1 if message_id is None else _place(ordered, message_id)
         asked = next((place for place in range(end, -1, -1) if isinstance(ordered[place], UserMessage)), None)
         question = None if asked is None else ordered[asked]
-        if not isinstance(question, UserMessage):
+        if asked is None or not isinstance(question, UserMessage):
             raise InvalidInput("Nothing was asked yet; send a message first")
-        return Rewrite(_ids(ordered[asked:]), question.content)
+        return _rewrite(ordered, asked, question.content)
 
     return choose
+
+
+def _rewrite(ordered: Sequence[Message], place: int, content: UserContent | None = None) -> Rewrite:
+    taken = ordered[place:]
+    return Rewrite(
+        tuple(message.id for message in taken),
+        content,
+        kept_id=ordered[place - 1].id if place else None,
+        folded=sum(not isinstance(message, ToolCallMessage) for message in taken),
+    )
+
+
+def _is_call_of(message: Message, parent: MessageId) -> bool:
+    return isinstance(message, ToolCallMessage) and message.parent_id == parent
 
 
 def _place(ordered: Sequence[Message], message_id: MessageId) -> int:
@@ -113,6 +141,3 @@ def _place(ordered: Sequence[Message], message_id: MessageId) -> int:
             return place
     raise NotFound(f"There is no message {message_id} in this session")
 
-
-def _ids(messages: Sequence[Message]) -> tuple[MessageId, ...]:
-    return tuple(message.id for message in messages)

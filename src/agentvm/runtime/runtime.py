@@ -110,6 +110,7 @@ class Runtime:
                 agent_id=agent_id,
                 definition_name=image.name,
                 registered_at=self._ports.clock(),
+                image_id=image.image_id,
             )
             self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), told)
         return agent, found is not None
@@ -158,7 +159,9 @@ class Runtime:
             return
         await _say_goodbye(agent)
         self._owed.keep(agent.writer)
-        told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
+        told = lifecycle.AgentUnregistered(
+            container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id
+        )
         self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:

@@ -96,7 +96,7 @@ class Writer:
             since, frames = channel.since, channel.take_small(WRITE_MAX_BYTES)
             if not frames:
                 self._tasks.start_soon(self._write)
-            elif self._wire.send_now(texts := list(map(self._connection.send, frames))):
+            elif self._wire.send_now(texts := self._connection.texts(frames)):
                 channel.delivered()
                 self._busy = False
                 self._observe(since)
@@ -156,13 +156,13 @@ class Writer:
                 await self._wire.send_all(texts)
                 texts, size = [], 0
                 await anyio.to_thread.run_sync(self._connection.prepare, frame, limiter=_encoders)
-                await self._wire.send_all([self._connection.send(frame)])
+                await self._wire.send_all(self._connection.texts([frame]))
                 del frame
                 # One at a time: each is in memory several times over until the peer takes it.
                 await self._wire.drain()
                 continue
-            texts.append(self._connection.send(frame))
-            size += len(texts[-1])
+            texts += self._connection.texts([frame])
+            size += len(frame.bare)
             if size > WRITE_MAX_BYTES:
                 await self._wire.send_all(texts)
                 texts, size = [], 0

@@ -1,0 +1,230 @@
+"""Dialect 2.x — the JSON of events and messages as AgentX 2.x clients read it: notifications of JSON-RPC.
+
+An agent of ours is an instance of theirs: `agent_x` here is `inst_x` there. Clients apply an event without an instance to every
+conversation they show, so events of a conversation always have one. An assistant message holds its tool calls as parts; here
+each call is a message of its own, so `rpc_peer` puts them together before they leave.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from agentvm.events import error, lifecycle, message, state, stream, turn
+from agentvm.events.base import Event
+from agentvm.model.base import Record
+from agentvm.model.ids import AgentId, MessageId, TurnId
+from agentvm.model.message import AssistantMessage, AssistantPart, Message, ToolCall, ToolCallMessage
+from agentvm.protocol.codec import Frame, encode
+from agentvm.protocol.rpc import RpcProblem
+
+_AGENT, _INSTANCE = "agent_", "inst_"
+
+_DROPPED: Final = frozenset(
+    {
+        stream.TextContentBlockStart,
+        stream.TextContentBlockStop,
+        message.MessagePersisted,
+        state.ConversationQueued,
+        state.ConversationThinking,
+        state.ToolCompleted,
+        state.ToolFailedEvent,
+        lifecycle.SessionDestroyed,
+        error.CommandError,
+    }
+)
+"""Events that 2.x does not have, and whose names its clients might take for something else."""
+
+_CATEGORIES: Final = {
+    stream.MessageStart: "message",
+    stream.MessageDelta: "message",
+    stream.MessageStop: "message",
+    stream.ToolUseStart: "tool",
+    stream.ToolUseStop: "tool",
+    stream.ToolResultEvent: "tool",
+    message.UserMessageEvent: "message",
+}
+"""Categories of events with the source `runtime` that differ from ours."""
+
+
+class _Context(Record):
+    instance_id: str | None = None
+    image_id: str | None = None
+    container_id: str | None = None
+    session_id: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    type: str
+    timestamp: int
+    source: str
+    category: str
+    data: object
+    context: _Context
+    request_id: str | None = None
+    intent: str = msgspec.field(default_factory=lambda: "notification")
+
+
+class _Params(msgspec.Struct, frozen=True, omit_defaults=True):
+    topic: str
+    event: _Event
+    seq: int = 0
+
+
+class _Notification(msgspec.Struct, frozen=True):
+    params: _Params
+    jsonrpc: str = "2.0"
+    method: str = "stream.event"
+
+
+class FoldedMessage(Record):
+    """An assistant message with its calls as parts."""
+
+    id: MessageId
+    timestamp: int
+    content: Sequence[AssistantPart | ToolCall]
+    role: str = msgspec.field(default_factory=lambda: "assistant")
+    subtype: str = msgspec.field(default_factory=lambda: "assistant")
+    turn_id: TurnId | None = None
+
+
+class FrameV2(Frame):
+    """The notifications of one event. `part` is a message that calls may still be added to, or such a call."""
+
+    __slots__ = ("ended", "event", "part", "texts")
+
+    def __init__(self, event: Event, texts: Sequence[str], part: AssistantMessage | ToolCallMessage | None = None) -> None:
+        super().__init__("".join(texts), event.scope.session_id, event.seq)
+        self.event = event
+        self.texts = texts
+        self.part = part
+        data = event.data
+        self.ended: TurnId | None = data.turn_id if isinstance(data, turn.TurnResponse) else None
+        """The turn whose last event this is."""
+
+
+def instance_of(agent_id: AgentId | str) -> str:
+    return _INSTANCE + agent_id.removeprefix(_AGENT)
+
+
+def agent_of(instance_id: str) -> AgentId:
+    return AgentId(_AGENT + instance_id.removeprefix(_INSTANCE))
+
+
+def is_instance(text: str) -> bool:
+    return text.startswith(_INSTANCE)
+
+
+def encode_event_v2(event: Event) -> Frame | None:
+    """Returns the notifications of an event; None for one that clients of 2.x are not told of."""
+    data = event.data
+    if not data.told or type(data) in _DROPPED:
+        return None
+    if isinstance(data, message.AssistantMessageEvent | message.ToolCallMessageEvent):
+        part = data.message
+        assert isinstance(part, AssistantMessage | ToolCallMessage)  # noqa: S101  # by the type of the event
+        # The text is for the account of the outbox; it is written again when the calls are known.
+        return FrameV2(event, [encode(part)], part)
+    return FrameV2(event, [_notification(event, *shape) for shape in _shapes(event)])
+
+
+def encode_folded(event: Event, parent: AssistantMessage | None, calls: Sequence[ToolCallMessage]) -> str:
+    """Returns the notification of an assistant message and its calls. A message without a text may not have been told."""
+    first = parent or calls[0]
+    content = [*(parent.content if parent else ()), *(call.tool_call for call in calls)]
+    message_id = parent.id if parent else calls[0].parent_id
+    folded = FoldedMessage(id=message_id, timestamp=first.timestamp, content=content, turn_id=first.turn_id)
+    return _notification(event, "assistant_message", "agent", "message", folded)
+
+
+def encode_send_error(problem: RpcProblem, code: str, image_id: str | None, instance_id: str | None, timestamp: int) -> Frame:
+    """Returns the event of a message that was refused, for its sender: the clients show no other failure."""
+    context = _Context(instance_id=instance_id, image_id=image_id)
+    told = _Event("error", timestamp, "runtime", "error", {"message": problem.message, "errorCode": code}, context)
+    return Frame(encode(_Notification(_Params("global", told))))
+
+
+def fold_messages(messages: Iterable[Message]) -> list[object]:
+    """Returns a history in the form of 2.x."""
+    folded: list[object] = []
+    for item in messages:
+        last = folded[-1] if folded else None
+        match item:
+            case AssistantMessage():
+                folded.append(_folded(item.id, item, item.content))
+            case ToolCallMessage(parent_id=parent, tool_call=call):
+                if isinstance(last, FoldedMessage) and last.id == parent:
+                    folded[-1] = msgspec.structs.replace(last, content=(*last.content, call))
+                else:
+                    folded.append(_folded(parent, item, (call,)))
+            case _:
+                folded.append(item)
+    return folded
+
+
+def _folded(message_id: MessageId, of: AssistantMessage | ToolCallMessage, content: Sequence[AssistantPart | ToolCall]) -> object:
+    return FoldedMessage(id=message_id, timestamp=of.timestamp, content=content, turn_id=of.turn_id)
+
+
+Shape = tuple[str, str, str, object]
+"""Type, source, category, data."""
+
+
+def _shapes(event: Event) -> Sequence[Shape]:
+    data = event.data
+    match data:
+        case message.UserMessageEvent():
+            return [("user_message", "runtime", "message", data.message)]
+        case message.MessageEvent():
+            return [(data.type, "agent", "message", data.message)]
+        case stream.StreamEvent():
+            return [(data.type, "runtime", _CATEGORIES.get(type(data), "stream"), data)]
+        case state.StateEvent():
+            return [(data.type, "agent", "state", data)]
+        case turn.TurnRequest():
+            return [(data.type, "agent", "turn", {**msgspec.to_builtins(data), "content": ""})]
+        case lifecycle.AgentRegistered() | lifecycle.AgentUnregistered():
+            return [_agent_shape(data)]
+        case error.ErrorReceived():
+            told = {"message": data.message, "errorCode": data.error_code}
+            return [("error", "runtime", "error", told), (data.type, "runtime", "error", told)]
+        case lifecycle.Interrupted():
+            passed: Shape = ("interrupt", "runtime", "stream", {"instanceId": instance_of(data.agent_id)})
+            stopped: Shape = ("interrupted", "runtime", "error", {"reason": "user"})
+            return [passed] if data.turn_id is None else [passed, stopped]
+        case lifecycle.SessionRewound():
+            return [("rewind", "runtime", "stream", _rewind(event, data))]
+        case _:
+            return [(data.type, data.source, data.category, data)]
+
+
+def _agent_shape(data: lifecycle.AgentRegistered | lifecycle.AgentUnregistered) -> Shape:
+    instance_id = instance_of(data.agent_id)
+    if isinstance(data, lifecycle.AgentUnregistered):
+        return ("agent_destroyed", "runtime", "lifecycle", {"instanceId": instance_id})
+    told = {"instanceId": instance_id, "imageId": data.image_id, "containerId": data.container_id}
+    return ("agent_created", "runtime", "lifecycle", told)
+
+
+def _rewind(event: Event, data: lifecycle.SessionRewound) -> dict[str, object]:
+    return {"instanceId": _context(event).instance_id, "messageId": data.kept_id, "truncatedCount": data.folded}
+
+
+def _notification(event: Event, kind: str, source: str, category: str, data: object) -> str:
+    turn_id = event.scope.turn_id
+    request_id = f"req_{turn_id.removeprefix('turn_')}" if turn_id is not None and source == "runtime" else None
+    context = _context(event)
+    told = _Event(kind, event.timestamp, source, category, data, context, request_id)
+    return encode(_Notification(_Params(context.session_id or "global", told, event.seq)))
+
+
+def _context(event: Event) -> _Context:
+    scope, data = event.scope, event.data
+    agent_id, image_id, session_id = scope.agent_id, scope.image_id, scope.session_id
+    if isinstance(data, lifecycle.AgentRegistered | lifecycle.AgentUnregistered):
+        agent_id, image_id = data.agent_id, data.image_id
+    instance_id = None if agent_id is None else instance_of(agent_id)
+    if instance_id is None and session_id is not None:
+        # No agent is in memory. An event without an instance would be taken for one of every conversation.
+        instance_id = _INSTANCE + session_id.removeprefix("sess_")
+    return _Context(instance_id=instance_id, image_id=image_id, container_id=scope.container_id, session_id=session_id)

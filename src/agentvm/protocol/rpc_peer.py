@@ -1,0 +1,111 @@
+"""RPC peer — one 2.x peer's side of the conversation, without its socket.
+
+Two things are known only here, in the order in which frames leave: the calls that belong to an assistant message, which
+2.x clients read as one message with it; and the end of a turn, which answers the `message.send` that began it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.message import AssistantMessage, ToolCallMessage
+from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v2 import FrameV2, encode_folded
+from agentvm.protocol.rpc import RpcId, encode_result
+
+SENDS_MAX = 1_000
+"""Messages of one connection whose turns have not ended; of further ones the sender is told at once that they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSend:
+    """A `message.send` that is answered when its turn ends. `stop` ends the timer that answers it before."""
+
+    request_id: RpcId
+    result: dict[str, object]
+    stop: Callable[[], None]
+
+
+class _Held:
+    """An assistant message that waits for its calls."""
+
+    __slots__ = ("calls", "frame", "parent")
+
+    def __init__(self, frame: FrameV2) -> None:
+        self.frame = frame
+        part = frame.part
+        self.parent = part if isinstance(part, AssistantMessage) else None
+        self.calls: list[ToolCallMessage] = [part] if isinstance(part, ToolCallMessage) else []
+
+    def takes(self, frame: FrameV2) -> bool:
+        """Adds a call of the message; whether it is one."""
+        part = frame.part
+        if not isinstance(part, ToolCallMessage):
+            return False
+        if part.parent_id != (self.parent.id if self.parent else self.calls[0].parent_id):
+            return False
+        self.calls.append(part)
+        return True
+
+    def text(self) -> str:
+        return encode_folded(self.frame.event, self.parent, self.calls)
+
+
+class RpcPeer:
+    """The state of one connection that speaks JSON-RPC."""
+
+    __slots__ = ("_held", "_sends")
+
+    def __init__(self) -> None:
+        self._held: dict[SessionId | None, _Held] = {}
+        self._sends: dict[TurnId, list[PendingSend]] = {}
+
+    def expect(self, turn_id: TurnId, send: PendingSend) -> bool:
+        """Answers the request after the last event of the turn; False if too many wait already."""
+        if len(self._sends) >= SENDS_MAX:
+            return False
+        self._sends.setdefault(turn_id, []).append(send)
+        return True
+
+    def give_up(self, turn_id: TurnId, request_id: RpcId) -> PendingSend | None:
+        """Returns a request that is to be answered before its turn has ended, if it still waits."""
+        waiting = self._sends.get(turn_id, [])
+        for send in waiting:
+            if send.request_id == request_id:
+                waiting.remove(send)
+                if not waiting:
+                    del self._sends[turn_id]
+                return send
+        return None
+
+    def texts(self, frames: Iterable[Frame]) -> list[str]:
+        """Returns the texts that leave for these frames, in order. Frames of another dialect are left out."""
+        texts: list[str] = []
+        for frame in frames:
+            if not isinstance(frame, FrameV2):
+                texts.append(frame.bare)
+                continue
+            held = self._held.get(frame.session_id)
+            if held is not None:
+                if held.takes(frame):
+                    continue
+                texts.append(self._held.pop(frame.session_id).text())
+            if frame.part is not None:
+                self._held[frame.session_id] = _Held(frame)
+                continue
+            texts += frame.texts
+            if frame.ended is not None:
+                texts += self._answers(frame.ended)
+        return texts
+
+    def close(self) -> None:
+        """The connection has ended: nobody waits any more."""
+        for sends in self._sends.values():
+            for send in sends:
+                send.stop()
+        self._sends.clear()
+
+    def _answers(self, turn_id: TurnId) -> Iterable[str]:
+        for send in self._sends.pop(turn_id, ()):
+            send.stop()
+            yield encode_result(send.request_id, {**send.result, "status": "completed"}).bare
