@@ -1,6 +1,7 @@
 import json
 from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,7 +29,8 @@ from agentvm.protocol.connection import (
     SubscribeReceived,
     UnsubscribeReceived,
 )
-from agentvm.protocol.rpc import refuse_rpc
+from agentvm.protocol.rpc import RpcCall
+from agentvm.protocol.rpc_peer import RpcPeer
 
 RECEIVED = get_args(Received)
 WRONG = [1, True, 1.5, [1], {"name": 7}]
@@ -116,26 +118,20 @@ def test_a_frame_that_nobody_knows_is_answered_and_not_passed_over(frame: dict[s
     assert len(str(received.error)) < 400
 
 
-@pytest.mark.parametrize(
-    ("frame", "request_id"),
-    [
-        ({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}, 7),
-        ({"jsonrpc": "2.0", "id": "a", "method": "x"}, "a"),
-        ({"jsonrpc": "2.0", "method": "notified"}, None),
-        ({"jsonrpc": "2.0", "id": ["odd"], "method": "x"}, None),
-        ({"jsonrpc": "2.0", "id": "x" * 5_000, "method": "x"}, None),
-    ],
-)
-def test_a_json_rpc_request_is_refused_in_its_own_form(frame: dict[str, object], request_id: object) -> None:
-    received = PeerConnection("c", CODEC).receive(json.dumps(frame))
-    assert isinstance(received, RpcReceived)
-    answer = json.loads(refuse_rpc(received.request_id).bare)
-    assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", request_id, -32601)
-    assert "AgentX 1.x" in answer["error"]["message"]
+def test_frames_of_json_rpc_are_told_apart_from_those_of_1x() -> None:
+    connection = PeerConnection("c", CODEC)
+    assert not connection.has_spoken
+    received = connection.receive(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "image.list"}))
+    assert received == RpcReceived([RpcCall("image.list", msgspec.Raw(b"{}"), 7)])
+    assert connection.receive('[{"jsonrpc":"2.0","method":"auth"}]') == RpcReceived([RpcCall("auth", msgspec.Raw(b"{}"))])
+    assert connection.has_spoken
 
 
-def test_a_json_rpc_response_is_not_answered() -> None:
-    assert PeerConnection("c", CODEC).receive(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}})) == Dropped()
+def test_a_peer_of_json_rpc_is_sent_frames_of_its_dialect() -> None:
+    connection = PeerConnection("c", CODEC)
+    assert connection.texts([Frame("a"), Frame("b")]) == ["a", "b"]
+    connection.rpc = RpcPeer()
+    assert connection.texts([Frame("a")]) == ["a"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -8,10 +8,11 @@ from agentvm.errors import StoreFailed, Unauthenticated
 from agentvm.model.ids import DEFAULT_TENANT, SessionId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.operations.table import CODEC
-from agentvm.protocol.connection import PeerConnection, SubscribeReceived
+from agentvm.protocol.connection import PeerConnection, RpcReceived, SubscribeReceived
+from agentvm.protocol.rpc import RpcCall
 from agentvm.runtime.channel import Closing
 from agentvm.server import handshake
-from agentvm.server.handshake import SUBSCRIPTIONS_MAX, Handshake
+from agentvm.server.handshake import CALLS_MAX, SUBSCRIPTIONS_MAX, Handshake
 
 ALICE = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 
@@ -81,12 +82,30 @@ async def test_the_holder_of_credentials_hears_why_they_are_not_good(credential:
     assert await Visitor([auth(f"Bearer {credential}")]).wait() == closing
 
 
-async def test_a_json_rpc_client_and_noise_are_answered() -> None:
-    visitor = Visitor([{"jsonrpc": "2.0", "id": 3, "method": "initialize"}, "no json", {"type": "ping"}, auth("Bearer good")])
+def rpc(method: str, request_id: int | None = None, **params: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "method": method, "params": params} | ({} if request_id is None else {"id": request_id})
+
+
+async def test_requests_of_2x_are_kept_until_their_sender_says_who_it_is() -> None:
+    visitor = Visitor([rpc("image.list", 3), "no json", rpc("auth", headers={"Authorization": "Bearer good"})])
     assert await visitor.wait() == ALICE
-    rpc, *events = visitor.heard
-    assert rpc["id"] == 3
-    assert [event["type"] for event in events] == ["system_error", "system_error"]
+    assert [event["type"] for event in visitor.heard] == ["system_error"]
+    calls = [call for received in visitor.room.kept if isinstance(received, RpcReceived) for call in received.calls]
+    assert [(call.method, call.id) for call in calls if isinstance(call, RpcCall)] == [("image.list", 3), ("auth", None)]
+
+
+async def test_requests_of_2x_are_refused_when_their_sender_is_nobody() -> None:
+    visitor = Visitor([rpc("image.list", 3), rpc("auth", headers={"Authorization": "Bearer bad"})])
+    assert isinstance(await visitor.wait(), Closing)
+    assert [(answer["id"], answer["error"]["code"]) for answer in visitor.heard] == [(3, 401)]  # type: ignore[index]
+
+
+async def test_no_more_requests_of_2x_are_kept_than_the_bound() -> None:
+    requests = [rpc("image.list", number) for number in range(CALLS_MAX + 2)]
+    visitor = Visitor([*requests, {"jsonrpc": "2.0", "id": None, "method": "x"}], leaves=True)
+    assert await visitor.wait() is None
+    assert [answer["id"] for answer in visitor.heard] == [CALLS_MAX, CALLS_MAX + 1, None]
+    assert len(visitor.room.kept) == CALLS_MAX
 
 
 async def test_a_store_that_fails_asks_to_come_back() -> None:

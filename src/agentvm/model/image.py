@@ -32,6 +32,8 @@ class ImageConfig(Record):
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     mcp_servers: dict[str, Any] | None = None
     """MCP servers in the form of AgentX 1.x, by name: an address, or a command that the operator allows."""
+    client_data: dict[str, Any] | None = None
+    """Data of the client's own, such as a colour or an order: kept with the image and replaced as a whole."""
 
 
 class Image(Record):

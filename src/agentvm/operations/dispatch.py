@@ -3,8 +3,9 @@
 import re
 import secrets
 import time
+from collections.abc import Awaitable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,6 +25,8 @@ from agentvm.vm import Peer
 
 logger = get_logger(__name__)
 
+T = TypeVar("T")
+
 _encoders = anyio.CapacityLimiter(2)
 
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
@@ -41,16 +44,10 @@ async def answer(peer: Peer, request: Request[Any], request_id: str | None, refu
     began = time.perf_counter_ns()
     name = command_name(request)
     with handling(peer, request, request_id), context_of(peer, request_name(request_id)) as context:
-        try:
-            if refusal is not None:
-                raise refusal
-            reply = await carry_out(context, request)
-        except AgentVMError as error:
-            reply = refuse(peer, error, request_id, _named(request), request.refused())
-        except Exception:  # Protects the connection, and every other one: a bug answers one command.
-            logger.exception("command_crashed", command=name)
-            problem = AgentVMError("The command failed because of an internal error")
-            reply = refuse(peer, problem, request_id, _named(request), request.refused())
+        outcome: Any = await attempt(name, carry_out(context, request)) if refusal is None else refusal
+        if isinstance(outcome, AgentVMError):
+            outcome = refuse(peer, outcome, request_id, _named(request), request.refused())
+        reply = outcome
         parts = (name, request_id, reply, peer.vm.clock())
         if context.is_bulky:
             # A long history must not delay the other peers.
@@ -63,6 +60,17 @@ async def answer(peer: Peer, request: Request[Any], request_id: str | None, refu
         micros = (time.perf_counter_ns() - began) // 1000
         peer.vm.monitor.metrics.answered(name, refused=reply.error_code is not None, micros=micros)
         context.finish()
+
+
+async def attempt(name: str, command: Awaitable[T]) -> T | AgentVMError:
+    """Returns the result of a command, or the error that it failed with."""
+    try:
+        return await command
+    except AgentVMError as error:
+        return error
+    except Exception:  # Protects the connection, and every other one: a bug answers one command.
+        logger.exception("command_crashed", command=name)
+        return AgentVMError("The command failed because of an internal error")
 
 
 def handling(peer: Peer, request: Request[Any], request_id: str | None) -> AbstractContextManager[None]:

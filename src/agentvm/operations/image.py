@@ -254,4 +254,5 @@ def image_record(context: Context, image: Image, *, with_config: bool = True) ->
         lock=msgspec.convert(image.lock, tuple[LockRecord, ...], from_attributes=True) or None,
         config=_effective(context, image) if with_config else None,
         written=apply_config(image.source or image.definition, image.config) if with_config else None,
+        client_data=image.config.client_data,
     )

@@ -111,6 +111,8 @@ class ImageUpdates(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    mcp_servers: dict[str, object] | None = None
+    client_data: dict[str, object] | None = None
 
 
 _OF_CONFIG = tuple(name for name in ImageUpdates.__struct_fields__ if name not in ("name", "description"))

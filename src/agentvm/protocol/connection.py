@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-import msgspec
-
 from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
 from agentvm.events import CATALOGUE
 from agentvm.model.ids import SessionId
@@ -153,11 +151,13 @@ Received = (
 class PeerConnection:
     """The protocol state of one peer."""
 
-    __slots__ = ("_acks", "_codec", "_wrapped", "connection_id", "rpc", "state")
+    __slots__ = ("_acks", "_codec", "_wrapped", "connection_id", "has_spoken", "rpc", "state")
 
     def __init__(self, connection_id: str, codec: CommandCodec, acks: Acks | None = None) -> None:
         self.connection_id = connection_id
         self.state = ConnectionState.PROBING
+        self.has_spoken = False
+        """Whether the peer has sent a frame, be it an acknowledgement of the probe."""
         self.rpc: RpcPeer | None = None
         """The state of a peer that speaks JSON-RPC."""
         self._acks = acks
@@ -170,6 +170,7 @@ class PeerConnection:
 
     def receive(self, text: str | bytes, *, scan: Scan | None = None, refusal: AgentVMError | None = None) -> Received:
         """`scan` is that of the frame, for a large one; with a `refusal` a command is not decoded but refused for it."""
+        self.has_spoken = True
         if is_batch(text) and refusal is None and (calls := decode_batch(text)):
             return RpcReceived(calls)
         try:

@@ -122,7 +122,7 @@ def encode_event_v2(event: Event) -> Frame | None:
         return None
     if isinstance(data, message.AssistantMessageEvent | message.ToolCallMessageEvent):
         part = data.message
-        assert isinstance(part, AssistantMessage | ToolCallMessage)  # noqa: S101  # by the type of the event
+        assert isinstance(part, AssistantMessage | ToolCallMessage)  # by the type of the event
         # The text is for the account of the outbox; it is written again when the calls are known.
         return FrameV2(event, [encode(part)], part)
     return FrameV2(event, [_notification(event, *shape) for shape in _shapes(event)])
@@ -133,7 +133,7 @@ def encode_folded(event: Event, parent: AssistantMessage | None, calls: Sequence
     first = parent or calls[0]
     content = [*(parent.content if parent else ()), *(call.tool_call for call in calls)]
     message_id = parent.id if parent else calls[0].parent_id
-    folded = FoldedMessage(id=message_id, timestamp=first.timestamp, content=content, turn_id=first.turn_id)
+    folded = _folded(message_id, first, *content)
     return _notification(event, "assistant_message", "agent", "message", folded)
 
 
@@ -145,24 +145,28 @@ def encode_send_error(problem: RpcProblem, code: str, image_id: str | None, inst
 
 
 def fold_messages(messages: Iterable[Message]) -> list[object]:
-    """Returns a history in the form of 2.x."""
+    """Returns a history in the form of 2.x. Calls stand before the message that they belong to, or after it."""
     folded: list[object] = []
     for item in messages:
-        last = folded[-1] if folded else None
-        match item:
-            case AssistantMessage():
-                folded.append(_folded(item.id, item, item.content))
-            case ToolCallMessage(parent_id=parent, tool_call=call):
-                if isinstance(last, FoldedMessage) and last.id == parent:
-                    folded[-1] = msgspec.structs.replace(last, content=(*last.content, call))
-                else:
-                    folded.append(_folded(parent, item, (call,)))
-            case _:
-                folded.append(item)
+        if not isinstance(item, AssistantMessage | ToolCallMessage):
+            folded.append(item)
+            continue
+        message_id = item.id if isinstance(item, AssistantMessage) else item.parent_id
+        last = folded[-1] if folded and isinstance(folded[-1], FoldedMessage) else None
+        if last is None or last.id != message_id:
+            folded.append(_folded(message_id, item, *_parts(item)))
+        else:
+            calls_last = isinstance(item, ToolCallMessage)
+            content = (*last.content, *_parts(item)) if calls_last else (*_parts(item), *last.content)
+            folded[-1] = msgspec.structs.replace(last, content=content)
     return folded
 
 
-def _folded(message_id: MessageId, of: AssistantMessage | ToolCallMessage, content: Sequence[AssistantPart | ToolCall]) -> object:
+def _parts(item: AssistantMessage | ToolCallMessage) -> Sequence[AssistantPart | ToolCall]:
+    return item.content if isinstance(item, AssistantMessage) else (item.tool_call,)
+
+
+def _folded(message_id: MessageId, of: AssistantMessage | ToolCallMessage, *content: AssistantPart | ToolCall) -> FoldedMessage:
     return FoldedMessage(id=message_id, timestamp=of.timestamp, content=content, turn_id=of.turn_id)
 
 

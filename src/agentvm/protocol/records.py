@@ -76,6 +76,8 @@ class ImageRecord(Record):
     """How many of its references mean another version now; over HTTP."""
     warnings: tuple[str, ...] | None = None
     """Warnings of the build, such as a tool that cannot run; in the Python client."""
+    client_data: dict[str, object] | None = None
+    """Data of the client's own."""
 
 
 AgentStateName = Literal["idle", "running", "stopping", "stopped", "asleep"]

@@ -23,11 +23,11 @@ BATCH_MAX: Final = 64
 
 RpcId = str | int
 _INTEGER_MAX: Final = 2**53
-_id: Final = msgspec.json.Decoder(str | int)
+_id: Final[msgspec.json.Decoder[str | int]] = msgspec.json.Decoder(str | int)
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class RpcProblem(msgspec.Struct, frozen=True):
+class RpcProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """The error of a response. `data` holds the stable code of the error tree."""
 
     code: int
@@ -86,11 +86,11 @@ def is_batch(text: str | bytes) -> bool:
 
 
 def decode_batch(text: str | bytes) -> Sequence[Rpc]:
-    """Returns what a batch holds, each to be answered in a frame of its own; nothing for an empty one."""
+    """Returns what a batch holds, each to be answered in a frame of its own; nothing for an empty one, or for no JSON."""
     try:
         frames = _list.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return [RpcInvalid(RpcProblem(PARSE_ERROR_CODE, "The frame is not valid JSON"))]
+        return []
     if len(frames) > BATCH_MAX:
         return [RpcInvalid(RpcProblem(INVALID_REQUEST_CODE, f"A batch has at most {BATCH_MAX} requests"))]
     return [_decode_element(bytes(frame)) for frame in frames]

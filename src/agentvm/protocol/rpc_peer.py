@@ -27,7 +27,7 @@ class PendingSend:
 
 
 class _Held:
-    """An assistant message that waits for its calls."""
+    """An assistant message or its calls, whichever came first, that wait for the other."""
 
     __slots__ = ("calls", "frame", "parent")
 
@@ -38,14 +38,15 @@ class _Held:
         self.calls: list[ToolCallMessage] = [part] if isinstance(part, ToolCallMessage) else []
 
     def takes(self, frame: FrameV2) -> bool:
-        """Adds a call of the message; whether it is one."""
-        part = frame.part
-        if not isinstance(part, ToolCallMessage):
-            return False
-        if part.parent_id != (self.parent.id if self.parent else self.calls[0].parent_id):
-            return False
-        self.calls.append(part)
-        return True
+        """Adds a part of the same message; whether the frame is one."""
+        part, own = frame.part, self.parent.id if self.parent else self.calls[0].parent_id
+        if isinstance(part, ToolCallMessage) and part.parent_id == own:
+            self.calls.append(part)
+            return True
+        if isinstance(part, AssistantMessage) and part.id == own and self.parent is None:
+            self.parent = part
+            return True
+        return False
 
     def text(self) -> str:
         return encode_folded(self.frame.event, self.parent, self.calls)

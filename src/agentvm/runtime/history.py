@@ -71,14 +71,11 @@ def up_to(history: Sequence[Message], last: MessageId) -> list[Message]:
 
 
 def keep_to(last: MessageId) -> Choose:
-    """Takes back what came after that message. Its own tool calls stay with it."""
+    """Takes back what came after that message."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
-        place = _place(ordered, last) + 1
-        while place < len(ordered) and _is_call_of(ordered[place], last):
-            place += 1
-        return _rewrite(ordered, place)
+        return _rewrite(ordered, _place(ordered, last) + 1)
 
     return choose
 
@@ -131,13 +128,8 @@ def _rewrite(ordered: Sequence[Message], place: int, content: UserContent | None
     )
 
 
-def _is_call_of(message: Message, parent: MessageId) -> bool:
-    return isinstance(message, ToolCallMessage) and message.parent_id == parent
-
-
 def _place(ordered: Sequence[Message], message_id: MessageId) -> int:
     for place, message in enumerate(ordered):
         if message.id == message_id:
             return place
     raise NotFound(f"There is no message {message_id} in this session")
-

@@ -159,9 +159,7 @@ class Runtime:
             return
         await _say_goodbye(agent)
         self._owed.keep(agent.writer)
-        told = lifecycle.AgentUnregistered(
-            container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id
-        )
+        told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
         self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:

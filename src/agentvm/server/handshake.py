@@ -1,6 +1,7 @@
 """Handshake — a socket that opens without credentials: a browser can only send them in a frame, once it is open.
 
-Meanwhile a request is answered with an error and a subscription is remembered, until the timeout. `pending_sockets.py` bounds
+Meanwhile a request is answered with an error and a subscription is remembered, until the timeout. The requests of AgentX 2.x
+are remembered too: its clients may send them before their credentials, and never send them again. `pending_sockets.py` bounds
 how many sockets may wait at a time.
 """
 
@@ -12,8 +13,10 @@ import msgspec
 from agentvm.errors import AgentVMError, Unauthenticated
 from agentvm.events.base import Event, EventScope
 from agentvm.events.error import CommandError
+from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, Clock
 from agentvm.model.principal import Principal
+from agentvm.protocol.codec import decode_headers
 from agentvm.protocol.connection import (
     Acked,
     AuthReceived,
@@ -29,7 +32,7 @@ from agentvm.protocol.connection import (
 )
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.requests import Reply
-from agentvm.protocol.rpc import refuse_rpc
+from agentvm.protocol.rpc import RpcCall, RpcInvalid, RpcProblem, encode_problem
 from agentvm.runtime.channel import Closing
 from agentvm.server.credentials import bearer
 from agentvm.vm import EXPIRED, REVOKED, SUSPENDED
@@ -38,6 +41,10 @@ HANDSHAKE_TIMEOUT_SECONDS = 10.0
 
 SUBSCRIPTIONS_MAX = 1_000
 """Subscriptions that are remembered for a peer that may never authenticate."""
+
+CALLS_MAX = 64
+CALLS_MAX_BYTES = 1024 * 1024
+"""Requests of AgentX 2.x that are remembered for such a peer."""
 
 NOT_YET = "Authentication is needed before anything else: send an auth frame, or connect with ?token="
 UNKNOWN = Closing(4401, "unauthenticated")
@@ -50,14 +57,22 @@ ReadFrame = Callable[[], Awaitable[str | bytes | None]]
 WriteFrame = Callable[[str], Awaitable[None]]
 
 
+class _AuthParams(Record):
+    headers: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_auth = msgspec.json.Decoder(_AuthParams)
+
+
 class Handshake:
-    """One socket that has not authenticated."""
+    """One socket that has not authenticated. `kept` is what it has sent that is to be done once it has."""
 
     def __init__(self, connection: PeerConnection, authenticate: Authenticate, clock: Clock) -> None:
         self._connection = connection
         self._authenticate = authenticate
         self._clock = clock
-        self.kept: list[SubscribeReceived | FollowReceived] = []
+        self.kept: list[SubscribeReceived | FollowReceived | RpcReceived] = []
+        self._kept_bytes = 0
 
     async def wait(self, read: ReadFrame, write: WriteFrame) -> Principal | Closing | None:
         """Returns the principal, or the reason to close the socket, or None when the peer has gone."""
@@ -75,12 +90,42 @@ class Handshake:
                         await self._refuse(write, name, request_id, Reply())
                     case NoiseReceived(error=error):
                         await self._tell(write, error, None)
-                    case RpcReceived(request_id=raw):
-                        await write(self._connection.send(refuse_rpc(raw)))
+                    case RpcReceived() as received:
+                        if (sent := await self._keep(received, len(text), write)) is not None:
+                            outcome = await self._authenticated(sent)
+                            if isinstance(outcome, Closing):
+                                await self._refuse_kept(write)
+                            return outcome
                     case Acked() | Dropped() | UnsubscribeReceived():
                         pass
             return None
+        await self._refuse_kept(write)
         return UNKNOWN
+
+    async def _keep(self, received: RpcReceived, size: int, write: WriteFrame) -> dict[str, str] | None:
+        """Remembers the requests of a frame, as far as there is room; returns the headers, if it brings the credentials."""
+        headers = None
+        for call in received.calls:
+            if isinstance(call, RpcInvalid):
+                await write(encode_problem(call.id, call.problem).bare)
+            elif isinstance(call, RpcCall) and call.method == "auth" and call.id is None:
+                headers = decode_headers(_auth.decode(call.params).headers)
+        if len(self.kept) < CALLS_MAX and self._kept_bytes + size <= CALLS_MAX_BYTES:
+            self._kept_bytes += size
+            self.kept.append(RpcReceived([call for call in received.calls if isinstance(call, RpcCall)]))
+        else:
+            await self._refuse_calls(write, received)
+        return headers
+
+    async def _refuse_kept(self, write: WriteFrame) -> None:
+        for received in self.kept:
+            if isinstance(received, RpcReceived):
+                await self._refuse_calls(write, received)
+
+    async def _refuse_calls(self, write: WriteFrame, received: RpcReceived) -> None:
+        for call in received.calls:
+            if isinstance(call, RpcCall) and call.id is not None:
+                await write(encode_problem(call.id, RpcProblem(401, NOT_YET, {"code": Unauthenticated.code})).bare)
 
     async def _authenticated(self, headers: dict[str, str]) -> Principal | Closing:
         authorization = next((value for name, value in headers.items() if name.lower() == "authorization"), "")

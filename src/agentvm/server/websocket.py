@@ -1,5 +1,6 @@
 """WebSocket — one peer's socket: reads frames into commands, writes its channel's outbox. The only file that knows both."""
 
+import asyncio
 import codecs
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -35,13 +36,13 @@ from agentvm.protocol.connection import (
     UnsubscribeReceived,
 )
 from agentvm.protocol.requests import Reply
-from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.broadcaster import Follow
 from agentvm.runtime.channel import GONE, MAX_UNREAD_BYTES, Closing
 from agentvm.server.exchange import Message, Receive
 from agentvm.server.handshake import Handshake
 from agentvm.server.pending_sockets import CROWDED, PendingSockets
 from agentvm.server.readers import Reader, Readers, attach_reader
+from agentvm.server.rpc_socket import SILENCE_SECONDS, answer_calls, presume_rpc, refuse_noise, speak_events
 from agentvm.server.wire import Wire
 from agentvm.server.writer import Writer, writing_context
 from agentvm.vm import LISTEN_PERMISSION, AgentVM, Peer
@@ -59,6 +60,11 @@ SMALL_BYTES = 65_536
 
 NAMED_BYTES = 8 * 1024 * 1024
 """A frame up to this size that holds too much is refused with the name of its request; a larger one is not parsed."""
+
+_ANSWERED = (CommandReceived, RpcReceived)
+"""Frames that get an answer in any case."""
+_OF_1X = (CommandReceived, CommandRefused, SubscribeReceived, FollowReceived, Acked)
+"""Frames that only clients of AgentX 1.x send."""
 
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
@@ -146,7 +152,7 @@ async def _converse(
     context: SocketContext,
     request: SocketRequest,
     attached: Reader | Peer,
-    kept: Sequence[SubscribeReceived | FollowReceived],
+    kept: Sequence[SubscribeReceived | FollowReceived | RpcReceived],
     wire: Wire,
     receive: Receive,
     connection: PeerConnection | None = None,
@@ -156,6 +162,7 @@ async def _converse(
     reader = attached if isinstance(attached, Reader) else None
     peer = attached.peer if isinstance(attached, Reader) else attached
     ended = False
+    silence: asyncio.TimerHandle | None = None
     try:
         if connection is None:
             await receive()  # websocket.connect
@@ -167,15 +174,22 @@ async def _converse(
             connection = PeerConnection(vm.new_id("conn"), CODEC, None if reader is None else reader.acks)
             await wire.send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         await _ensure_home(peer)
-        for subscription in kept:
-            if await _count(peer) is None:
-                await _act(peer, reader, subscription, None)
+        for received in kept:
+            refusal = await _count(peer)
+            if refusal is None or isinstance(received, RpcReceived):
+                await _act(peer, connection, reader, received, refusal)
+        if reader is None and not connection.has_spoken:
+            silence = asyncio.get_running_loop().call_later(SILENCE_SECONDS, presume_rpc, peer, connection)
         async with anyio.create_task_group() as tasks:
             with context.watch(peer, tasks), Writer(peer, connection, reader, wire, tasks, context.writing):
                 await _read(peer, connection, reader, receive)
                 ended = True
                 tasks.cancel_scope.cancel()
     finally:
+        if silence is not None:
+            silence.cancel()
+        if connection is not None and connection.rpc is not None:
+            connection.rpc.close()
         if not ended:
             wire.abort()
         try:
@@ -222,8 +236,8 @@ async def _read(peer: Peer, connection: PeerConnection, reader: Reader | None, r
             await peer.channel.read()
         if peer.channel.closing is None or isinstance(received, Acked):
             # A request gets a reply in any case.
-            if error is None or isinstance(received, CommandReceived) or getattr(received, "error", None) is error:
-                await _act(peer, reader, received, error)
+            if error is None or isinstance(received, _ANSWERED) or getattr(received, "error", None) is error:
+                await _act(peer, connection, reader, received, error)
             elif anyio.current_time() >= refused_at + QUOTA_ERROR_INTERVAL_SECONDS:
                 refused_at = anyio.current_time()
                 _refuse_uncounted(peer, received, error)
@@ -274,7 +288,11 @@ def _refuse_uncounted(peer: Peer, received: Received, error: AgentVMError) -> No
         refuse(peer, error, None, EventScope(), Reply())
 
 
-async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: AgentVMError | None) -> None:
+async def _act(
+    peer: Peer, connection: PeerConnection, reader: Reader | None, received: Received, refusal: AgentVMError | None
+) -> None:
+    if connection.rpc is not None and isinstance(received, _OF_1X):
+        speak_events(peer, connection)
     match received:
         case CommandReceived(request=request, request_id=request_id):
             await answer(peer, request, request_id, refusal)
@@ -288,10 +306,12 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
             _follow(peer, container_id, Follow.NONE)
         case UnsubscribeReceived(session_id=str(session_id)):
             peer.vm.runtime.broadcaster.unsubscribe(peer.channel, session_id)
+        case NoiseReceived(error=error) if connection.rpc is not None:
+            refuse_noise(peer, error)
         case NoiseReceived(error=error):
             refuse(peer, error, None, EventScope(), Reply())
-        case RpcReceived(request_id=raw):
-            peer.channel.send(refuse_rpc(raw))
+        case RpcReceived():
+            await answer_calls(peer, connection, received, refusal)
         case Acked():
             if reader is not None:
                 reader.acknowledged()

@@ -1,0 +1,391 @@
+"""RPC methods — the methods of AgentX 2.x, each a row over the operations of this server.
+
+A method reads its params, carries out operations through the same gate as every other client, and returns the result in the
+words of 2.x. Members that it does not know are ignored, as 2.x servers do; a container that a client names is ignored too: it
+works in its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar, cast
+
+import msgspec
+
+from agentvm.errors import ImageNotFound, InvalidInput, NotAvailable, PermissionDenied
+from agentvm.model.base import Record
+from agentvm.model.ids import ImageId, MessageId
+from agentvm.model.image import ImageConfig
+from agentvm.model.message import UserContent
+from agentvm.operations import agent, branch, image, image_build, message
+from agentvm.operations.context import Context
+from agentvm.operations.dispatch import carry_out
+from agentvm.operations.rpc_files import list_files, read_file, write_file
+from agentvm.protocol.dialect_v2 import agent_of, fold_messages, instance_of, is_instance
+from agentvm.protocol.records import AgentRecord, ImageRecord
+
+CLIENT_DATA_MAX_BYTES: Final = 64 * 1024
+THINKING_TOKENS: Final = {"low": 5_000, "medium": 10_000, "high": 32_000}
+"""The tokens that a word for the depth of thinking stands for."""
+
+ThinkingWord = Literal["disabled", "low", "medium", "high"]
+P = TypeVar("P", bound=Record)
+Run = Callable[[Context, Any], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class RpcMethod:
+    """One method: the type of its params, and the function that carries it out."""
+
+    params: type[Record]
+    run: Run
+
+
+METHODS: Final[dict[str, RpcMethod]] = {}
+
+
+def _method(*names: str) -> Callable[[Callable[[Context, P], Awaitable[object]]], Callable[[Context, P], Awaitable[object]]]:
+    """Declares a method; further names are those of earlier 2.x versions."""
+
+    def declare(run: Callable[[Context, P], Awaitable[object]]) -> Callable[[Context, P], Awaitable[object]]:
+        params = cast(type[Record], run.__annotations__["params"])
+        METHODS.update(dict.fromkeys(names, RpcMethod(params, run)))
+        return run
+
+    return declare
+
+
+class Nothing(Record):
+    """The params of a method that takes none."""
+
+
+class OfImage(Record):
+    """An image; an instance of it where clients give that in its place."""
+
+    image_id: str
+
+
+class ClientMembers(Record):
+    """Members of an image that belong to the client, or are kept for it as it wrote them."""
+
+    role_id: str | None = None
+    model: str | None = None
+    mcp_servers: dict[str, Any] | None = None
+    thinking: ThinkingWord | None = None
+    provider_options: dict[str, Any] | None = None
+    custom_data: dict[str, Any] | None = None
+
+
+class CreateParams(ClientMembers):
+    name: str | None = None
+    description: str | None = None
+    system_prompt: str | None = None
+
+
+class UpdateParams(Record):
+    image_id: str
+    updates: CreateParams
+
+
+@_method("image.create")
+async def image_create(context: Context, params: CreateParams) -> object:
+    config = ImageConfig(
+        name=params.name,
+        description=params.description,
+        system_prompt=params.system_prompt,
+        model=params.model,
+        mcp_servers=params.mcp_servers,
+        thinking=_tokens(params.thinking),
+        client_data=_client_data(params, {}) or None,
+    )
+    reply = await carry_out(context, image_build.ImageCreate(container_id=context.images.home(), config=config))
+    return {"record": _record(reply.record)}
+
+
+@_method("image.get")
+async def image_get(context: Context, params: OfImage) -> object:
+    reply = await carry_out(context, image.ImageGet(image_id=await _image_id(context, params.image_id)))
+    return {"record": None if reply.record is None else _record(reply.record)}
+
+
+@_method("image.list")
+async def image_list(context: Context, params: Nothing) -> object:
+    reply = await carry_out(context, image.ImageList(container_id=context.images.home()))
+    return {"records": [_record(record) for record in reply.records]}
+
+
+@_method("image.update")
+async def image_update(context: Context, params: UpdateParams) -> object:
+    image_id, updates = await _image_id(context, params.image_id), params.updates
+    before = (await carry_out(context, image.ImageGet(image_id=image_id))).record
+    if before is None:
+        raise ImageNotFound(image_id)
+    changes = image_build.ImageUpdates(
+        name=updates.name,
+        description=updates.description,
+        system_prompt=updates.system_prompt,
+        model=updates.model,
+        mcp_servers=updates.mcp_servers,
+        thinking=_tokens(updates.thinking),
+        client_data=_client_data(updates, before.client_data or {}) or None,
+    )
+    reply = await carry_out(context, image_build.ImageUpdate(image_id=image_id, updates=changes))
+    return {"record": _record(reply.record)}
+
+
+@_method("image.delete")
+async def image_delete(context: Context, params: OfImage) -> object:
+    reply = await carry_out(context, image.ImageDelete(image_id=await _image_id(context, params.image_id)))
+    return {"imageId": reply.image_id}
+
+
+@_method("image.run")
+async def image_run(context: Context, params: OfImage) -> object:
+    reply = await carry_out(context, image.ImageRun(image_id=await _image_id(context, params.image_id)))
+    _, found = await context.workspace.image(reply.image_id)
+    return {
+        "imageId": reply.image_id,
+        "instanceId": instance_of(reply.agent_id),
+        "sessionId": reply.session_id,
+        "containerId": found.container_id,
+        "reused": reply.reused,
+    }
+
+
+@_method("image.stop")
+async def image_stop(context: Context, params: OfImage) -> object:
+    reply = await carry_out(context, image.ImageStop(image_id=await _image_id(context, params.image_id)))
+    return {"imageId": reply.image_id}
+
+
+@_method("image.messages")
+async def image_messages(context: Context, params: OfImage) -> object:
+    reply = await carry_out(context, image.ImageMessages(image_id=await _image_id(context, params.image_id)))
+    return {"imageId": reply.image_id, "messages": fold_messages(reply.messages), "truncated": reply.truncated}
+
+
+class OfInstance(Record):
+    instance_id: str | None = None
+    agent_id: str | None = None
+    """The name of the member before 2.7."""
+
+    @property
+    def name(self) -> str:
+        name = self.instance_id or self.agent_id
+        if not name:
+            raise InvalidInput("instanceId is required")
+        return name
+
+
+class Addressee(OfInstance):
+    """A running instance, or an image."""
+
+    image_id: str | None = None
+
+
+@_method("instance.get", "agent.get")
+async def instance_get(context: Context, params: OfInstance) -> object:
+    reply = await carry_out(context, agent.AgentGet(agent_id=agent_of(params.name)))
+    return {"agent": _instance(reply) if reply.exists else None, "exists": reply.exists}
+
+
+@_method("instance.list", "agent.list")
+async def instance_list(context: Context, params: Nothing) -> object:
+    reply = await carry_out(context, agent.AgentList(container_id=context.images.home()))
+    return {"agents": [_instance(record) for record in reply.agents]}
+
+
+@_method("instance.destroy", "agent.destroy")
+async def instance_destroy(context: Context, params: OfInstance) -> object:
+    reply = await carry_out(context, agent.AgentDestroy(agent_id=agent_of(params.name)))
+    return {"instanceId": params.name, "success": reply.success}
+
+
+@_method("instance.destroyAll", "agent.destroyAll")
+async def instance_destroy_all(context: Context, params: Nothing) -> object:
+    reply = await carry_out(context, agent.AgentDestroyAll(container_id=context.images.home()))
+    return {"containerId": reply.container_id}
+
+
+@_method("instance.interrupt", "agent.interrupt")
+async def instance_interrupt(context: Context, params: Addressee) -> object:
+    """An image without an instance has nothing to stop, and none is started for it."""
+    image_id = await addressed_image(context, params)
+    reply = await carry_out(context, agent.AgentInterrupt(image_id=image_id))
+    return {"instanceId": None if reply.agent_id is None else instance_of(reply.agent_id)}
+
+
+class SendOptions(Record):
+    """Options of one message."""
+
+    model: str | None = None
+    thinking: ThinkingWord | None = None
+    provider_options: dict[str, Any] | None = None
+
+
+class SendParams(Addressee):
+    content: UserContent | None = None
+    options: SendOptions = SendOptions()
+
+
+async def send_message(context: Context, params: SendParams) -> message.MessageSendReply:
+    """Accepts a message. The request is answered when its turn has ended: see `rpc_dispatch`."""
+    if not params.content:
+        raise InvalidInput("content is required: a text, or a list of parts")
+    image_id = await addressed_image(context, params)
+    return await carry_out(context, message.MessageSend(image_id=image_id, content=params.content))
+
+
+class RewindParams(Addressee):
+    message_id: MessageId | None = None
+
+
+@_method("runtime.rewind", "message.truncateAfter")
+async def rewind(context: Context, params: RewindParams) -> object:
+    """Takes back everything after a message; the calls of that message stay with it."""
+    if not params.message_id:
+        raise InvalidInput("messageId is required")
+    _, found = await context.workspace.image(await addressed_image(context, params))
+    request = branch.SessionRewind(session_id=found.session_id, message_id=params.message_id, on_busy="interrupt")
+    await carry_out(context, request)
+    present = context.vm.runtime.agent_of(context.tenant_id, found)
+    return {"instanceId": params.instance_id if present is None else instance_of(present.agent_id)}
+
+
+class OfPath(OfImage):
+    path: str = "."
+
+
+class WriteParams(OfPath):
+    content: str
+
+
+@_method("os.list", "workspace.list")
+async def os_list(context: Context, params: OfPath) -> object:
+    _, found = await context.workspace.image(await _image_id(context, params.image_id))
+    return {"files": await list_files(context, found.session_id, params.path)}
+
+
+@_method("os.read", "workspace.read")
+async def os_read(context: Context, params: OfPath) -> object:
+    _, found = await context.workspace.image(await _image_id(context, params.image_id))
+    return {"content": await read_file(context, found.session_id, params.path)}
+
+
+@_method("os.write", "workspace.write")
+async def os_write(context: Context, params: WriteParams) -> object:
+    _, found = await context.workspace.image(await _image_id(context, params.image_id))
+    await write_file(context, found.session_id, params.path, params.content)
+    return {"success": True}
+
+
+class OfProvider(Record):
+    id: str | None = None
+
+
+@_method("llm.list")
+async def llm_list(context: Context, params: Nothing) -> object:
+    return {"records": _providers(context)}
+
+
+@_method("llm.get")
+async def llm_get(context: Context, params: OfProvider) -> object:
+    return {"record": next((record for record in _providers(context) if record["id"] == params.id), None)}
+
+
+@_method("llm.default")
+async def llm_default(context: Context, params: OfProvider) -> object:
+    if params.id is not None:
+        _refuse_change(context)
+    return {"record": next((record for record in _providers(context) if record["isDefault"]), None)}
+
+
+@_method("llm.create", "llm.update", "llm.delete")
+async def llm_change(context: Context, params: Nothing) -> object:
+    _refuse_change(context)
+    return None
+
+
+def _refuse_change(context: Context) -> None:
+    if not context.principal.may("config:write"):
+        raise PermissionDenied("config:write")
+    raise NotAvailable("Providers are settings of the server here: change them with avm config or PUT /v1/config")
+
+
+def _providers(context: Context) -> list[dict[str, object]]:
+    """The providers as 2.x lists them. Keys are never shown."""
+    if not context.principal.may("metrics:read"):
+        raise PermissionDenied("metrics:read")
+    return [
+        {
+            "id": f"llm_{health.name}",
+            "containerId": context.images.home(),
+            "name": health.name,
+            "vendor": health.driver,
+            "protocol": "anthropic" if health.driver == "anthropic" else "openai",
+            "apiKey": "***",
+            "model": health.default_model,
+            "isDefault": health.role == "default",
+            "createdAt": 0,
+            "updatedAt": 0,
+        }
+        for health in context.vm.runtime.models.health(context.tenant_id)
+    ]
+
+
+async def addressed_image(context: Context, params: Addressee) -> ImageId:
+    """The image that the params name, or whose instance they name. Raises `InvalidInput` for an instance that is gone."""
+    name = params.instance_id or params.agent_id
+    if name:
+        present = context.find_agent(agent_of(name))
+        if present is not None:
+            return present.image_id
+    if not params.image_id:
+        raise InvalidInput("Either instanceId or imageId is required" if not name else f"There is no instance {name}")
+    return await _image_id(context, params.image_id)
+
+
+async def _image_id(context: Context, name: str) -> ImageId:
+    """Clients that were made from an instance give its id where an image's belongs."""
+    if not is_instance(name):
+        return ImageId(name)
+    present = context.find_agent(agent_of(name))
+    if present is None:
+        raise ImageNotFound(name)
+    return present.image_id
+
+
+def _instance(record: agent.AgentGetReply | AgentRecord) -> dict[str, object]:
+    return {
+        "instanceId": None if record.agent_id is None else instance_of(record.agent_id),
+        "imageId": record.image_id,
+        "containerId": record.container_id,
+        "sessionId": record.session_id,
+        "lifecycle": "running",
+    }
+
+
+def _record(record: ImageRecord) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "imageId": record.image_id,
+        "containerId": record.container_id,
+        "sessionId": record.session_id,
+        "name": record.name,
+        "description": record.description,
+        "systemPrompt": record.system_prompt,
+        "createdAt": record.created_at,
+        "updatedAt": record.updated_at,
+        **(record.client_data or {}),
+    }
+    return {name: value for name, value in shown.items() if value is not None} | {"metadata": {}}
+
+
+def _client_data(members: ClientMembers, before: dict[str, object]) -> dict[str, Any]:
+    own = msgspec.to_builtins(msgspec.convert(members, ClientMembers, from_attributes=True))
+    data = {**before, **own}
+    if len(msgspec.json.encode(data)) > CLIENT_DATA_MAX_BYTES:
+        raise InvalidInput(f"customData and its like have at most {CLIENT_DATA_MAX_BYTES:,} bytes")
+    return data
+
+
+def _tokens(word: ThinkingWord | None) -> int | None:
+    return None if word is None else THINKING_TOKENS.get(word)

@@ -1,0 +1,60 @@
+"""RPC socket — a socket whose peer speaks AgentX 2.x: how it becomes one, and what its frames do.
+
+The first frame of a peer tells its dialect. A peer of 2.x that comes back sends none, and still has to hear what happens; one
+of 1.9 acknowledges the probe at once. So a peer that is silent for a second is taken for 2.x until its first frame.
+"""
+
+from typing import Final
+
+from agentvm.errors import AgentVMError, InvalidInput
+from agentvm.operations.rpc_dispatch import answer_rpc
+from agentvm.protocol.connection import PeerConnection, RpcReceived
+from agentvm.protocol.dialect_v1 import encode_event
+from agentvm.protocol.dialect_v2 import encode_event_v2
+from agentvm.protocol.rpc import PARSE_ERROR_CODE, RpcProblem, encode_problem
+from agentvm.protocol.rpc_peer import RpcPeer
+from agentvm.sessions.images import DEFAULT_CONTAINER
+from agentvm.vm import Peer
+
+SILENCE_SECONDS: Final = 1.0
+"""After this time a peer that has sent nothing is taken for one of 2.x."""
+
+
+def speak_rpc(peer: Peer, connection: PeerConnection) -> RpcPeer:
+    """From now on the peer is told everything in 2.x, of all the sessions of its container: 2.x has no subscriptions."""
+    if connection.rpc is None:
+        connection.rpc = RpcPeer()
+        peer.channel.encode = encode_event_v2
+        home = peer.principal.home
+        if home is not None or peer.principal.containers is None:
+            peer.join(home or DEFAULT_CONTAINER, follow=True)
+    return connection.rpc
+
+
+def presume_rpc(peer: Peer, connection: PeerConnection) -> None:
+    """Called after a second: a peer that has sent nothing until now is taken for one of 2.x."""
+    if not connection.has_spoken:
+        speak_rpc(peer, connection)
+
+
+def speak_events(peer: Peer, connection: PeerConnection) -> None:
+    """The peer was taken for one of 2.x, and its first frame says that it is one of 1.x."""
+    if connection.rpc is not None:
+        connection.rpc = None
+        broadcaster = peer.vm.runtime.broadcaster
+        broadcaster.detach(peer.channel)
+        broadcaster.attach(peer.channel)
+        peer.channel.encode = encode_event
+        if peer.principal.home is not None:
+            peer.join(peer.principal.home)
+
+
+async def answer_calls(peer: Peer, connection: PeerConnection, received: RpcReceived, refusal: AgentVMError | None) -> None:
+    rpc = speak_rpc(peer, connection)
+    for call in received.calls:
+        await answer_rpc(peer, rpc, call, refusal)
+
+
+def refuse_noise(peer: Peer, error: InvalidInput) -> None:
+    """Answers a frame that is not JSON-RPC."""
+    peer.channel.send(encode_problem(None, RpcProblem(PARSE_ERROR_CODE, str(error))))

@@ -1,0 +1,86 @@
+import json
+
+from tests.protocol.fixtures import event
+from tests.protocol.test_dialect_v2 import ANSWER, TURN, call
+
+from agentvm.events import EventData
+from agentvm.events.message import AssistantMessageEvent, ToolCallMessageEvent
+from agentvm.events.state import ConversationEnd
+from agentvm.events.stream import TextDelta, ToolResultEvent
+from agentvm.events.turn import TurnResponse
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.usage import Usage
+from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v2 import encode_event_v2
+from agentvm.protocol.rpc_peer import SENDS_MAX, PendingSend, RpcPeer
+
+END = TurnResponse(
+    turn_id=TurnId("turn_9"),
+    message_id=MessageId("q"),
+    outcome="completed",
+    stop_reason="end_turn",
+    duration=1,
+    usage=Usage(input_tokens=1, output_tokens=1),
+    timestamp=1,
+)
+
+
+def frames(*told: EventData) -> list[Frame]:
+    encoded = [encode_event_v2(event(data, TURN)) for data in told]
+    return [frame for frame in encoded if frame is not None]
+
+
+def heard(texts: list[str]) -> list[tuple[str, object]]:
+    events = [json.loads(text)["params"]["event"] for text in texts]
+    return [(each["type"], [part["type"] for part in each["data"].get("content", ())]) for each in events]
+
+
+def test_an_answer_leaves_with_its_calls_before_the_first_result() -> None:
+    result = ToolResultEvent(tool_call_id="t1", result="noon", is_error=False)
+    calls = [ToolCallMessageEvent(message=call(1)), ToolCallMessageEvent(message=call(2))]
+    whole = [("assistant_message", ["text", "tool-call", "tool-call"]), ("tool_result", [])]
+    assert heard(RpcPeer().texts(frames(*calls, AssistantMessageEvent(message=ANSWER), result))) == whole
+    assert heard(RpcPeer().texts(frames(AssistantMessageEvent(message=ANSWER), *calls, result))) == whole
+
+
+def test_calls_without_a_text_are_an_answer_of_their_own() -> None:
+    peer = RpcPeer()
+    assert peer.texts(frames(ToolCallMessageEvent(message=call(1, "silent")))) == []
+    texts = peer.texts(frames(ConversationEnd(reason="completed")))
+    assert heard(texts) == [("assistant_message", ["tool-call"]), ("conversation_end", [])]
+    assert json.loads(texts[0])["params"]["event"]["data"]["id"] == "silent"
+
+
+def test_an_answer_without_calls_leaves_with_the_next_event() -> None:
+    texts = RpcPeer().texts(frames(AssistantMessageEvent(message=ANSWER), TextDelta(text="x")))
+    assert heard(texts) == [("assistant_message", ["text"]), ("text_delta", [])]
+
+
+def test_a_send_is_answered_after_the_last_event_of_its_turn_and_once() -> None:
+    peer, stopped = RpcPeer(), []
+    peer.expect(TurnId("turn_9"), PendingSend(4, {"turnId": "turn_9"}, lambda: stopped.append(4)))
+    *_, last = peer.texts(frames(END))
+    assert json.loads(last) == {"jsonrpc": "2.0", "id": 4, "result": {"turnId": "turn_9", "status": "completed"}}
+    assert stopped == [4]
+    assert peer.give_up(TurnId("turn_9"), 4) is None
+    assert len(peer.texts(frames(END))) == 1
+
+
+def test_a_send_that_is_given_up_is_not_answered_again() -> None:
+    peer = RpcPeer()
+    peer.expect(TurnId("turn_9"), PendingSend(4, {}, lambda: None))
+    assert peer.give_up(TurnId("turn_9"), 4) is not None
+    assert len(peer.texts(frames(END))) == 1
+
+
+def test_waiting_sends_have_a_bound_and_end_with_the_connection() -> None:
+    peer, stopped = RpcPeer(), []
+    for number in range(SENDS_MAX):
+        assert peer.expect(TurnId(f"turn_{number}"), PendingSend(number, {}, lambda: stopped.append(1)))
+    assert not peer.expect(TurnId("turn_more"), PendingSend(1, {}, lambda: None))
+    peer.close()
+    assert len(stopped) == SENDS_MAX
+
+
+def test_a_response_passes_as_it_is() -> None:
+    assert RpcPeer().texts([Frame('{"id":1}')]) == ['{"id":1}']

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+from tests.server.fixtures import open_listener, open_socket
+from tests.support.rpc_client import RpcClient, open_rpc_client
+
+from agentvm.server import websocket as socket_module
+
+
+async def test_two_clients_of_a_container_hear_the_same_turn() -> None:
+    async with open_listener() as (_, listener), open_socket(listener.app) as one, open_socket(listener.app, "/") as two:
+        first, second = RpcClient(one), RpcClient(two)
+        await second.ask("image.list")
+        image_id = (await first.ask("image.create"))["record"]["imageId"]
+        await first.ask("message.send", imageId=image_id, content="Hi")
+        await second.hear("turn_response")
+        heard = [[event for event in client.events if event["context"].get("sessionId")] for client in (first, second)]
+        assert heard[0] == heard[1]
+        await one.leave()
+        await two.leave()
+
+
+async def test_a_peer_that_comes_back_silently_hears_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_module, "SILENCE_SECONDS", 0.0)
+    async with open_listener() as (vm, listener), open_socket(listener.app) as one, open_socket(listener.app) as two:
+        speaker, silent = RpcClient(one), RpcClient(two)
+        image_id = (await speaker.ask("image.create"))["record"]["imageId"]
+        await silent.hear("image_created")
+        await speaker.ask("message.send", imageId=image_id, content="Hi")
+        assert (await silent.hear("turn_response"))["context"]["imageId"] == image_id
+        # Its first frame says that it is a client of 1.x after all.
+        assert (await two.ask("container_list"))["containerIds"] == ["default"]
+        assert len(vm.runtime.broadcaster.channels) == 2
+        await one.leave()
+        await two.leave()
+
+
+async def test_a_batch_is_answered_request_by_request_and_noise_with_an_error() -> None:
+    async with open_rpc_client() as (_, client):
+        await client.socket.send(
+            json.dumps(
+                [
+                    {"jsonrpc": "2.0", "id": 20, "method": "image.list", "params": {}},
+                    {"jsonrpc": "2.0", "id": 21, "method": "nope"},
+                    {"jsonrpc": "2.0", "method": "control.ack", "params": {"msgId": "x"}},
+                ]
+            )
+        )
+        assert (await client.answer(20))["result"] == {"records": []}
+        assert (await client.answer(21))["error"]["code"] == -32601
+        await client.socket.send("no json")
+        assert (await client.answer(None))["error"]["code"] == -32700
+
+
+async def test_a_client_that_leaves_during_its_turn_leaves_nothing_behind() -> None:
+    async with open_listener() as (vm, listener):
+        async with open_socket(listener.app) as socket:
+            client = RpcClient(socket)
+            image_id = (await client.ask("image.create"))["record"]["imageId"]
+            await client.send("message.send", imageId=image_id, content="Hi")
+            await client.hear("user_message")
+            await socket.leave()
+        assert vm.runtime.broadcaster.channels == ()
