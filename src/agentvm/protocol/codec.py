@@ -75,7 +75,7 @@ class Inbound(Record):
     method: msgspec.Raw = _NOTHING
     params: msgspec.Raw = _NOTHING
     id: msgspec.Raw = _ABSENT
-    """Of JSON-RPC, where an id that is null is something else than none."""
+    """The id of a request of JSON-RPC, where null is something else than none."""
 
 
 class _WithRequestId(Record):
