@@ -1,3 +1,4 @@
+import os
 import threading
 from collections import Counter
 from collections.abc import Generator
@@ -335,3 +336,21 @@ async def test_a_file_in_a_directory_that_is_missing_is_refused(tmp_path: Path) 
     with anyio.fail_after(60), pytest.raises(StoreFailed):
         async with open_database(tmp_path / "missing" / "a.db"):
             pass
+
+
+def open_files() -> set[str]:
+    return {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+async def test_a_large_job_leaves_no_copy_of_its_pages_in_a_file_outside_of_the_database(tmp_path: Path) -> None:
+    def work(connection: SqliteConnection) -> set[str]:
+        before = open_files()
+        for _ in range(2):
+            connection.execute("SAVEPOINT inner")
+            connection.execute("UPDATE containers SET updated_at = updated_at + 1")
+        return {file for file in open_files() - before if "(deleted)" in file}
+
+    async with open_database(tmp_path / "a.db") as database:
+        await database.write(lambda connection: [put(f"c{number}" + "x" * 100)(connection) for number in range(2_000)])
+        assert await database.write(work) == set()
