@@ -151,8 +151,9 @@ class Accepted:
         """Whether there is such a turn; waits, cancelled or not, until that is known."""
         if self._stored is None:
             return True
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((self._stored,))
+        if not self._stored.done():
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((self._stored,))
         return self._stored.result()
 
     def open_wait(self, call_id: str) -> ToolWait | None:

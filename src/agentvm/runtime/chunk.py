@@ -6,6 +6,7 @@ references. What is left is mostly numbers and compresses well, so the log of a 
 
 import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 import msgspec
@@ -137,9 +138,14 @@ def encode_chunk(events: Sequence[Event]) -> bytes:
 def close_chunk(body: bytes) -> bytes:
     """Compresses the result of `encode_events` for storage."""
     # As large a window as there is to compress: zlib clears it first, which takes longer than compressing a short turn.
-    window = min(zlib.MAX_WBITS, max(_WINDOW_MIN_BITS, len(body).bit_length()))
-    compressor = zlib.compressobj(6, zlib.DEFLATED, window, window - 7, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+    compressor = _compressor(min(zlib.MAX_WBITS, max(_WINDOW_MIN_BITS, len(body).bit_length()))).copy()
     return compressor.compress(body) + compressor.flush()
+
+
+@cache
+def _compressor(window: int) -> "zlib._Compress":
+    """Returns a compressor that has read the dictionary, to be copied: reading takes as long as compressing a short turn."""
+    return zlib.compressobj(6, zlib.DEFLATED, window, window - 7, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
 
 
 def open_chunk(body: bytes) -> bytes:

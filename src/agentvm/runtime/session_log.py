@@ -24,6 +24,9 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, rough_size
+from agentvm.model.placed_call import PlacedCall
+from agentvm.model.program import ProgramChange
+from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
@@ -223,6 +226,9 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     answered: list[str] = []
     rewind: Rewinding | None = None
     waits: list[WaitChange] = []
+    files: list[FileDelta] = []
+    programs: list[ProgramChange] = []
+    placed: list[PlacedCall] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
@@ -244,6 +250,12 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
                 ledger.append(charged)
             case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
                 rewind = Rewinding(rewind_id, taken, at)
+            case FilesChanged(delta=delta):
+                files.append(delta)
+            case ProgramChanged(change=program):
+                programs.append(program)
+            case ToolPlaced(call=placed_call):
+                placed.append(placed_call)
             case _:
                 pass
     return SessionWrite(
@@ -259,9 +271,9 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         chunk=_chunk(fold, now) if fold else None,
         rewind=rewind,
         waits=waits,
-        files=[event.data.delta for event in events if isinstance(event.data, FilesChanged)],
-        programs=[event.data.change for event in events if isinstance(event.data, ProgramChanged)],
-        placed=[event.data.call for event in events if isinstance(event.data, ToolPlaced)],
+        files=files,
+        programs=programs,
+        placed=placed,
     )
 
 

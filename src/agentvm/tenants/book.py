@@ -87,6 +87,8 @@ class QuotaBook:
     def applying(self, user_id: UserId | None, metrics: Iterable[str]) -> list[Counter]:
         """The tenant's own limits, and the user's."""
         counters = self.counters
+        if not counters:
+            return []
         if user_id is None:
             return [counters[metric, None] for metric in metrics if (metric, None) in counters]
         return [counters[metric, user] for metric in metrics for user in (None, user_id) if (metric, user) in counters]

@@ -29,7 +29,7 @@ class Tenancy:
 
     async def admit_bytes(self, tenant_id: TenantId, user_id: UserId | None, size: int) -> None:
         """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many."""
-        await self.quotas.store(tenant_id, user_id, size, self.store.accounts(tenant_id).quotas.storage_bytes)
+        await self.quotas.store(tenant_id, user_id, size, lambda: self.store.accounts(tenant_id).quotas.storage_bytes())
 
     async def find_tenant(self, principal: Principal, name: str) -> Tenant:
         """Returns a tenant by id or slug. Only the operator finds other tenants than their own; `NotFound` otherwise."""

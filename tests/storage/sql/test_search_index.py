@@ -9,7 +9,7 @@ async def test_words_are_found_until_they_are_dropped_and_the_index_is_merged(da
 
     def work(connection: SqliteConnection) -> list[int]:
         counts = []
-        search_index.add_message(connection, 7, "heron bittern")
+        search_index.add_messages(connection, [(7, "heron bittern")])
         search_index.put_resource(connection, 3, ("scope", "name", "tag", "description", "heron"))
         counts.append(count(connection, search_index.MESSAGES, "heron"))
         counts.append(count(connection, search_index.RESOURCES, "heron"))

@@ -3,7 +3,7 @@
 The index holds words and places, not texts; who may find them is asked of the tables again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, rows_as_json
@@ -45,8 +45,9 @@ SKIP_RESOURCES = "iif((SELECT count(*) FROM hits WHERE resource_id = :id), 0, :b
 """How many hits a page skips whose predecessor ended with a resource that is gone: as many as came before it."""
 
 
-def add_message(connection: Connection, position: int, words: str) -> None:
-    connection.execute(_ADD_MESSAGE, (position, words))
+def add_messages(connection: Connection, messages: Iterable[tuple[int, str]]) -> None:
+    """Adds messages, each with its position and its words."""
+    connection.many(_ADD_MESSAGE, messages)
 
 
 def drop_message(connection: Connection, position: int) -> None:

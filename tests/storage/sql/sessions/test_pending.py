@@ -90,7 +90,9 @@ async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: St
 async def test_a_batch_holds_little_text_and_at_least_one_message(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(
-        store, *[message(f"m{number}", "word " * (PIECE_BYTES // 10)) for number in range(3)], message("n", "x " * PIECE_BYTES)
+        store,
+        *[message(f"m{number}", "word " * (PIECE_BYTES // 10 - 50)) for number in range(3)],
+        message("n", "x " * PIECE_BYTES),
     )
     sizes = []
     while await database.read(pending):

@@ -108,7 +108,7 @@ def index(
     """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
     if words:
-        search_index.add_message(connection, position, words)
+        search_index.add_messages(connection, [(position, words)])
     elif words is None and entry.text:
         connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
 

@@ -10,6 +10,7 @@ A batch takes messages of tenants in turn, and no more than `PIECE_BYTES` of tex
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import decode_message
 from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import ORDERED_JOIN
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 from agentvm.storage.sql.sessions.index import entry_of, key_of, words_of
 from agentvm.storage.sql.sessions.listing import scope
 
@@ -48,8 +49,10 @@ FROM search_pending AS p {ORDERED_JOIN} sessions AS s ON s.session_key = p.sessi
 WHERE p.tenant_id = :tenant AND {{where}}
 ORDER BY p.position LIMIT :most
 """
-_BODY = "SELECT body FROM messages WHERE position = ?"
-_DONE = "DELETE FROM search_pending WHERE position = ? RETURNING position"
+_SIZES = f"SELECT position, length(body) FROM messages WHERE position IN ({items_of('?')})"
+_BODIES = f"SELECT position, body FROM messages WHERE position IN ({items_of('?')})"
+_STILL = f"SELECT position FROM search_pending WHERE position IN ({items_of('?')})"
+_DONE = "DELETE FROM search_pending WHERE position = ?"
 
 
 class PendingWords(NamedTuple):
@@ -68,23 +71,34 @@ def cut_some(
         query, values["seen"] = _NEXT, SEEN_MAX
     else:
         query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
-    batch: list[PendingWords] = []
-    size = 0
-    for position, owner, container_id in connection.fetch(query, values):
-        text = _text(connection, position)
-        if batch and size + len(text) > PIECE_BYTES:
-            break
-        size += len(text)
-        batch.append(PendingWords(position, words_of(key_of(owner, container_id), text)))
-    return batch
+    pending = connection.fetch(query, values)
+    positions = _piece(connection, [position for position, *_ in pending])
+    bodies: dict[int, bytes] = dict(connection.fetch(_BODIES, _named(positions)) if positions else ())
+    keys = {(owner, container_id): key_of(owner, container_id) for _, owner, container_id in pending}
+    return [
+        PendingWords(position, words_of(keys[owner, container_id], _text(position, bodies.get(position))))
+        for position, owner, container_id in pending[: len(positions)]
+    ]
+
+
+def _piece(connection: Connection, positions: Sequence[int]) -> Sequence[int]:
+    """The first of these messages that together have no more than `PIECE_BYTES`; at least one."""
+    sizes: dict[int, int] = dict(connection.fetch(_SIZES, _named(positions)) if positions else ())
+    together = accumulate(sizes.get(position, 0) for position in positions)
+    return positions[: max(1, sum(size <= PIECE_BYTES for size in together))]
+
+
+def _named(positions: Sequence[int]) -> tuple[str]:
+    return (msgspec.json.encode(positions).decode(),)
 
 
 def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
     """Indexes messages that are still pending: another job may have done it, or the message may be gone. For the writer."""
+    named = _named([position for position, _ in batch])
+    still = {position for (position,) in connection.fetch(_STILL, named)}
+    connection.many(_DONE, [(position,) for position in sorted(still)])
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
-    for position, words in sorted(batch):
-        if connection.fetch(_DONE, (position,)) and words:
-            search_index.add_message(connection, position, words)
+    search_index.add_messages(connection, [added for added in sorted(batch) if added.words and added.position in still])
 
 
 async def take_in(
@@ -108,11 +122,12 @@ async def take_in_all(database: Database, tenant_id: TenantId, containers: Seque
         logger.warning("search_incomplete", code=error.code, error=str(error))
 
 
-def _text(connection: Connection, position: int) -> str:
-    for (body,) in connection.fetch(_BODY, (position,)):
-        try:
-            return entry_of(decode_message(body)).text
-        except msgspec.DecodeError as error:
-            # It cannot be read anywhere else either; the others must not be kept from being found.
-            logger.warning("message_not_indexed", position=position, error=str(error))
-    return ""
+def _text(position: int, body: bytes | None) -> str:
+    if body is None:
+        return ""
+    try:
+        return entry_of(decode_message(body)).text
+    except msgspec.DecodeError as error:
+        # It cannot be read anywhere else either; the others must not be kept from being found.
+        logger.warning("message_not_indexed", position=position, error=str(error))
+        return ""
