@@ -243,6 +243,7 @@ async def open_monitored_runtime(
             recovers_later=recovers_later,
         )
     )
+    background.compactor.weigh = runtime.histories.weigh
     monitor.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
     if telemetry is not None:
         await _run_telemetry(telemetry, runtime, monitor, stack)

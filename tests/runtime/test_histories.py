@@ -1,17 +1,19 @@
 from collections.abc import Sequence
 
 import anyio
+import msgspec
 import pytest
 from tests.runtime.fixtures import World, open_world
 
 from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.conversation import conversation_of, count_tokens
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import SessionCompacted, SessionRewound
-from agentvm.events.message import UserMessageEvent
+from agentvm.events.message import ToolResultMessageEvent, UserMessageEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId, SessionId, SummaryId, TenantId, TurnId
-from agentvm.model.message import UserMessage
+from agentvm.model.message import ImagePart, TextOutput, ToolResult, ToolResultMessage, UserMessage
 from agentvm.model.usage import NO_USAGE
 from agentvm.runtime import histories as module
 from agentvm.runtime.histories import Histories
@@ -175,6 +177,53 @@ async def test_a_history_that_grows_while_it_is_read_or_lacks_what_waits_is_not_
     assert ids(histories, 1) == ["m1"]
     histories.forget_all()
     assert ids(histories, 1) is None
+
+
+PICTURE = ImagePart(media_type="image/png", data="attachment:sha256:" + "0" * 64)
+RESULT = ToolResult(id="c1", name="fetch", output=TextOutput(value="x"), tainted=True)
+NOT_PLAIN: dict[str, EventData] = {
+    "a file": UserMessageEvent(message=msgspec.structs.replace(said(2), content=(PICTURE,))),
+    "a stranger's text": ToolResultMessageEvent(
+        message=ToolResultMessage(
+            id=MessageId("m2"), timestamp=1, turn_id=TurnId("t1"), role="tool", tool_call_id="c1", tool_result=RESULT
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("data", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
+async def test_a_history_with_a_file_or_the_text_of_a_stranger_is_not_plain(data: EventData) -> None:
+    histories = Histories()
+    keep(histories, said(1))
+    before = histories.find(DEFAULT_TENANT, S1, said(1).id, summary=True)
+    histories.react(event(data))
+    after = histories.find(DEFAULT_TENANT, S1, said(1).id, summary=True)
+    assert before is not None
+    assert after is not None
+    assert (before.plain, after.plain) == (True, False)
+    with histories.reading(DEFAULT_TENANT, S1, summary=True) as kept:
+        kept(Recalled(messages=after.messages))
+    again = histories.find(DEFAULT_TENANT, S1, said(1).id, summary=True)
+    assert again is not None
+    assert again.plain is False
+
+
+async def test_a_history_is_weighed_whole_or_not_at_all() -> None:
+    histories = Histories()
+    assert histories.weigh(DEFAULT_TENANT, S1) is None
+    keep(histories, said(1, "one"), said(2, "two, three"))
+    for number, text in ((3, "four"), (4, "five " * 50)):
+        histories.react(event(UserMessageEvent(message=said(number, text))))
+        whole = histories.find(DEFAULT_TENANT, S1, said(1).id, summary=True)
+        assert whole is not None
+        assert histories.weigh(DEFAULT_TENANT, S1) == sum(
+            count_tokens(conversation_of([message])) for message in whole.messages
+        )
+    keep(histories, said(1), msgspec.structs.replace(said(2), content=(PICTURE,)))
+    assert histories.weigh(DEFAULT_TENANT, S1) is None
+    with histories.reading(DEFAULT_TENANT, S1, summary=True) as kept:
+        kept(Recalled(messages=(said(2),), truncated=True), 1_000)
+    assert histories.weigh(DEFAULT_TENANT, S1) is None
 
 
 async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

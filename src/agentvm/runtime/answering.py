@@ -94,7 +94,7 @@ class Answering:
             await self._flush()
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
-        self._tainted = self._tainted or _is_tainted(history)
+        self._tainted = self._tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         budget.check(self._limits, done, self._cost + self._accepted.bill.tool_cost, self._accepted.tool_seconds)
@@ -124,6 +124,9 @@ class Answering:
     @asynccontextmanager
     async def prompt(self, chosen: Chosen) -> AsyncGenerator[attached.Filled]:
         """The prompt, with the bytes of the attachments in the part of the history that fits."""
+        if self._history.plain:
+            yield attached.Filled(self._compose(chosen, self._history, {}))
+            return
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, self._history.messages)
         prompt = self._compose(chosen, self._history, sizes)
@@ -257,8 +260,10 @@ class Answering:
         window = max(one.driver.context_window(one.model) for one in candidates)
         current = self._accepted.state.user_message_id
         sums_up = self._ports.settings_of(log.tenant_id).compaction.by != "off"
-        if not self._ports.histories.find(log.tenant_id, log.session_id, current, summary=sums_up, window=window):
-            await self._accepted.wait_stored()
+        history = self._ports.histories.find(log.tenant_id, log.session_id, current, summary=sums_up, window=window)
+        if history is not None:
+            return history
+        await self._accepted.wait_stored()
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:

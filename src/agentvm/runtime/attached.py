@@ -70,7 +70,7 @@ class Filled:
 
     __slots__ = ("_prompt", "sent")
 
-    def __init__(self, prompt: Prompt, sent: Callable[[], None]) -> None:
+    def __init__(self, prompt: Prompt, sent: Callable[[], None] = _nothing) -> None:
         self._prompt: Prompt | None = prompt
         self.sent = sent
         """To be called when the provider has begun to answer: it has all of it, and the bytes are free."""

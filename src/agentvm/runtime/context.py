@@ -90,6 +90,21 @@ class Exchanges:
         place = self._places.get(current)
         if place is None:
             return None
+        last = self._close_before(place, sizes)
+        weight = self._weight + last.weight
+        if not (self._plain and last.plain) or weight > budget:
+            return None
+        return Composed(self._before + last.entries, weight, self._most + last.most)
+
+    def weigh(self) -> int | None:
+        """Tokens of the whole history; None when it has files, or nothing at all."""
+        if not self._turns:
+            return None
+        last = self._close_before(len(self._turns) - 1, {})
+        return self._weight + last.weight if self._plain and last.plain else None
+
+    def _close_before(self, place: int, sizes: Mapping[str, int]) -> ToldExchange:
+        """Adds up what lies before the exchange at that place, and returns this one."""
         if place < self._closed:
             self._open_again()
         for messages in self._turns[self._closed : place]:
@@ -100,11 +115,7 @@ class Exchanges:
             self._most += closed.most
             self._plain = self._plain and closed.plain
         self._closed = place
-        last = self.tell(self._turns[place], sizes)
-        weight = self._weight + last.weight
-        if not (self._plain and last.plain) or weight > budget:
-            return None
-        return Composed(self._before + last.entries, weight, self._most + last.most)
+        return self.tell(self._turns[place], sizes)
 
     def tell(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
         known = self._told.get(messages[0].id)

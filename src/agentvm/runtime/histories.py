@@ -30,7 +30,7 @@ from agentvm.events.message import (
 )
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, SessionId, TenantId
-from agentvm.model.message import Message, rough_size
+from agentvm.model.message import Message, ToolResultMessage, parts_of, rough_size
 from agentvm.runtime.context import Exchanges
 from agentvm.storage.base import Recalled
 
@@ -73,6 +73,8 @@ class _History:
     window: int
     """Tokens that it fills, as far as the session has them."""
     exchanges: Exchanges
+    plain: bool
+    """Whether nothing in it is a file or a stranger's text."""
 
 
 class Histories:
@@ -114,6 +116,7 @@ class Histories:
             messages=tuple(history.messages.values()),
             truncated=recalled.truncated,
             refused=recalled.refused,
+            plain=history.plain,
         )
 
     @contextmanager
@@ -140,6 +143,14 @@ class Histories:
         """The exchanges of the session that models were told before; a new collection for one that is not kept."""
         history = self._kept.get((tenant_id, session_id))
         return Exchanges() if history is None else history.exchanges
+
+    def weigh(self, tenant_id: TenantId, session_id: SessionId) -> int | None:
+        """Tokens of a session and of its summary; None when not all of it is kept, or it has files."""
+        history = self._kept.get((tenant_id, session_id))
+        if history is None or not history.summary or history.window != UNBOUNDED_TOKENS:
+            return None
+        weight, summary = history.exchanges.weigh(), history.recalled.summary
+        return weight if weight is None or summary is None else weight + summary.tokens
 
     def react(self, event: Event) -> None:
         data, session_id = event.data, event.scope.session_id
@@ -193,6 +204,7 @@ class Histories:
             return
         history.messages[message.id] = message
         history.exchanges.add(message)
+        history.plain = history.plain and _is_plain(message)
         size = MESSAGE_BYTES + rough_size(message)
         history.bytes += size
         self._bytes += size
@@ -207,8 +219,13 @@ class Histories:
             return
         kept = replace(recalled, messages=(), running=frozenset())
         most = HISTORY_MAX_BYTES if window == UNBOUNDED_TOKENS else min(HISTORY_MAX_BYTES, size + size // 2 + GROWTH_BYTES)
-        exchanges = Exchanges(recalled.messages)
-        self._kept[key] = _History(kept, summary, messages, size, most, anyio.current_time(), window, exchanges)
+        plain = not (recalled.summary is not None and recalled.summary.tainted) and all(map(_is_plain, recalled.messages))
+        exchanges, now = Exchanges(recalled.messages), anyio.current_time()
+        self._kept[key] = _History(kept, summary, messages, size, most, now, window, exchanges, plain)
         self._bytes += size
         while self._bytes > MAX_BYTES:
             self.forget(*next(iter(self._kept)))
+
+
+def _is_plain(message: Message) -> bool:
+    return not (parts_of(message) or (isinstance(message, ToolResultMessage) and message.tool_result.tainted))

@@ -75,10 +75,10 @@ def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> st
     return ", ".join(dict.fromkeys(_name(part, said.get(part.message_id)) for part in parts))
 
 
-def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> list[Message]:
+def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> Sequence[Message]:
     """The history as a model is told it: a note stands for what was refused."""
     if not refused:
-        return list(history)
+        return history
     whole = {one.message_id for one in refused if one.part is None}
     asked = [one for one in history if isinstance(one, ToolCallMessage)]
     calls = {one.tool_call.id for one in asked if one.parent_id in whole}

@@ -9,7 +9,7 @@ fails because of it: without a summary the oldest exchanges are left out.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -80,6 +80,8 @@ class Compactor:
         self._new_id = new_id
         self._calls = calls
         self._settings = settings
+        self.weigh: Callable[[TenantId, SessionId], int | None] = lambda *_: None
+        """Returns the tokens of a history that is in memory; None for one that must be read."""
         self._waiting: OrderedDict[tuple[TenantId, SessionId], SessionWork] = OrderedDict()
         self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
         self._heard = anyio.Event()
@@ -123,13 +125,17 @@ class Compactor:
         return summary
 
     def _is_short(self, work: SessionWork, data: TurnResponse) -> bool:
-        """Whether the history is short for certain, by the tokens that the provider has reported."""
+        """Whether the history is short for certain, by the tokens that the provider has reported, or as it is in memory."""
         turns = (self._turns.get(work.key) or 0) + 1
         self._turns.put(work.key, turns)
         room = self._rooms.get((work.tenant_id, work.image_id, work.model))
-        if room is None or turns % CHECKED_TURNS_MAX == 0:
+        if room is None:
             return False
-        return data.usage.total * ESTIMATE_FACTOR < room * self._settings(work.tenant_id).compaction.share
+        most = room * self._settings(work.tenant_id).compaction.share
+        if turns % CHECKED_TURNS_MAX == 0:
+            weight = self.weigh(*work.key)
+            return weight is not None and weight <= most
+        return data.usage.total * ESTIMATE_FACTOR < most
 
     async def _work(self, tell: Tell) -> None:
         while True:

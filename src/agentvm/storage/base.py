@@ -47,7 +47,8 @@ class Recalled:
     """The context of a model call: the newest summary of a session and the messages that it does not cover, in stored order.
 
     All of it is one state of the session. `running` are the turns that have not ended. `truncated` when there are messages
-    beyond those that the reading allowed. `refused` is what providers do not take of it.
+    beyond those that the reading allowed. `refused` is what providers do not take of it. `plain` when it is known that nothing
+    in it is a file or a stranger's text: then nobody has to look for either.
     """
 
     summary: Summary | None = None
@@ -55,6 +56,7 @@ class Recalled:
     running: frozenset[TurnId] = frozenset()
     truncated: bool = False
     refused: frozenset[RefusedPart] = frozenset()
+    plain: bool = False
 
 
 def is_tainted(recalled: Recalled, last: MessageId | None = None) -> bool:
