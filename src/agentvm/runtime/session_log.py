@@ -24,9 +24,6 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, rough_size
-from agentvm.model.placed_call import PlacedCall
-from agentvm.model.program import ProgramChange
-from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
@@ -221,14 +218,11 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages, turns = list[Message](), list[Turn]()
-    ledger: list[LedgerEntry] = []
+    ledger, others = list[LedgerEntry](), list[EventData]()
     asked: list[AskedCall] = []
     answered: list[str] = []
     rewind: Rewinding | None = None
     waits: list[WaitChange] = []
-    files: list[FileDelta] = []
-    programs: list[ProgramChange] = []
-    placed: list[PlacedCall] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
@@ -250,14 +244,8 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
                 ledger.append(charged)
             case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
                 rewind = Rewinding(rewind_id, taken, at)
-            case FilesChanged(delta=delta):
-                files.append(delta)
-            case ProgramChanged(change=program):
-                programs.append(program)
-            case ToolPlaced(call=placed_call):
-                placed.append(placed_call)
             case _:
-                pass
+                others.append(event.data)
     return SessionWrite(
         tenant_id=log.tenant_id,
         container_id=log.container_id,
@@ -271,9 +259,9 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         chunk=_chunk(fold, now) if fold else None,
         rewind=rewind,
         waits=waits,
-        files=files,
-        programs=programs,
-        placed=placed,
+        files=[data.delta for data in others if isinstance(data, FilesChanged)],
+        programs=[data.change for data in others if isinstance(data, ProgramChanged)],
+        placed=[data.call for data in others if isinstance(data, ToolPlaced)],
     )
 
 
