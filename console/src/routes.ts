@@ -28,6 +28,8 @@ export interface Route {
   area: Area;
   /** The drawing in the navigation. A page without one is reached from others. */
   icon?: IconName;
+  /** Whether it is no tab of its area, although it has no parameter: a page where something new is made. */
+  isApart?: boolean;
   load: () => Promise<{ default: FunctionComponent<PageProps> }>;
 }
 
@@ -73,4 +75,4 @@ export const mayOpen = ({ needs }: Route) => needs === undefined || needs.some(m
 export const navigation = () => routes.filter((route) => route.icon !== undefined && mayOpen(route));
 
 /** The pages of an area that stand beside each other. */
-export const tabsOf = (area: Area) => routes.filter((route) => route.area === area && !route.path.includes(":") && mayOpen(route));
+export const tabsOf = (area: Area) => routes.filter((route) => route.area === area && !route.path.includes(":") && route.isApart !== true && mayOpen(route));

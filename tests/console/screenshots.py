@@ -11,6 +11,7 @@ from typing import Literal
 
 import anyio
 from playwright.async_api import Browser, ViewportSize, async_playwright
+from tests.console.builder_pages import BUILDER_PAGES
 from tests.console.operator_pages import OPERATOR_PAGES
 from tests.console.pages import PAGES, Filled, Visit, filled_server
 from tests.provision.chromium import FLAGS, chromium
@@ -38,7 +39,7 @@ async def run(directory: Path) -> None:
         env: dict[str, str | float | bool] = {**os.environ, **program.env}
         browser = await playwright.chromium.launch(executable_path=program.executable, args=list(FLAGS), env=env)
         async with browser:
-            for visit in (*PAGES, *OPERATOR_PAGES):
+            for visit in (*PAGES, *OPERATOR_PAGES, *BUILDER_PAGES):
                 await take(browser, filled, visit, directory)
 
 

@@ -6,13 +6,16 @@ export class ApiError extends Error {
   readonly requestId: string;
   /** The reason why credentials are not valid any more. */
   readonly reason: string;
+  /** The facts of the message, by name: the place of a fault, for instance. */
+  readonly details: Readonly<Record<string, unknown>>;
 
-  constructor(status: number, code: string, message: string, requestId = "", reason = "") {
+  constructor(status: number, code: string, message: string, requestId = "", reason = "", details: Readonly<Record<string, unknown>> = {}) {
     super(message);
     this.status = status;
     this.code = code;
     this.requestId = requestId;
     this.reason = reason;
+    this.details = details;
   }
 }
 
@@ -20,7 +23,7 @@ interface Failure {
   code: string;
   message: string;
   requestId: string;
-  details?: { reason?: string };
+  details?: { reason?: string; [name: string]: unknown };
 }
 
 const DEADLINE_MS = 30_000;
@@ -47,7 +50,7 @@ export async function request<T>(method: string, path: string, body?: unknown, e
 export function errorOf(status: number, text: string): ApiError {
   try {
     const { error } = JSON.parse(text) as { error: Failure };
-    return new ApiError(status, error.code, error.message, error.requestId, error.details?.reason);
+    return new ApiError(status, error.code, error.message, error.requestId, error.details?.reason, error.details);
   } catch {
     return new ApiError(status, "internal_error", text.slice(0, 200));
   }

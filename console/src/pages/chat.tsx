@@ -104,7 +104,7 @@ function Quarantine({ open }: { open: OpenConversation }): JSX.Element {
 }
 
 /** The composer follows the state of the turn, so that a new state draws nothing else. */
-function OpenComposer({ open, containerId }: { open: OpenConversation; containerId: string }): JSX.Element {
+export function OpenComposer({ open, containerId }: { open: OpenConversation; containerId: string }): JSX.Element {
   const { running, parked } = open.now.value;
   return (
       <Composer

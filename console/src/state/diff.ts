@@ -15,13 +15,13 @@ export interface DiffLine {
 }
 
 /** Beyond this many steps two texts have so little in common that their difference is all of both. */
-const STEPS_MAX = 2_000;
+const STEPS_MAX = 800;
 const WORDS = /\p{Script=Han}|[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu;
 
 export function diffLines(before: string, after: string): DiffLine[] {
   let one = 0;
   let two = 0;
-  const lines: DiffLine[] = compare(before.split("\n"), after.split("\n")).map(({ kind, text }) => ({
+  const lines: DiffLine[] = grouped(compare(before.split("\n"), after.split("\n"))).map(({ kind, text }) => ({
     kind,
     before: kind === "new" ? undefined : ++one,
     after: kind === "gone" ? undefined : ++two,
@@ -35,6 +35,21 @@ export function diffLines(before: string, after: string): DiffLine[] {
     start = end + 1;
   }
   return lines;
+}
+
+/** The pieces of each change with what goes before what comes. */
+function grouped(pieces: readonly Piece[]): Piece[] {
+  const all: Piece[] = [];
+  let fresh: Piece[] = [];
+  for (const piece of pieces) {
+    if (piece.kind === "new") fresh.push(piece);
+    else if (piece.kind === "gone") all.push(piece);
+    else {
+      all.push(...fresh, piece);
+      fresh = [];
+    }
+  }
+  return [...all, ...fresh];
 }
 
 /** Marks the words that differ, of lines that replace each other: the first of those that go and the first that come, and so on. */
@@ -62,7 +77,7 @@ function joined(pieces: readonly Piece[]): Piece[] {
   return all;
 }
 
-/** The shortest way from one list to the other (Myers): what goes stands before what comes. */
+/** The shortest way from one list to the other (Myers). */
 function compare(before: readonly string[], after: readonly string[]): Piece[] {
   let head = 0;
   while (head < before.length && head < after.length && before[head] === after[head]) head++;
@@ -105,14 +120,14 @@ function walkBack(before: readonly string[], after: readonly string[], traces: r
     const furthest = traces[steps]!;
     const diagonal = one - two;
     const from = isDown(furthest, diagonal, steps) ? diagonal + 1 : diagonal - 1;
-    const start = steps === 0 ? 0 : (furthest.get(from) ?? 0);
-    while (one > start && two > start - from && (steps > 0 || (one > 0 && two > 0))) {
-      if (steps > 0 && one - 1 < start + (from < diagonal ? 1 : 0)) break;
+    const startOne = steps === 0 ? 0 : (furthest.get(from) ?? 0);
+    const startTwo = steps === 0 ? 0 : startOne - from;
+    while (one > startOne && two > startTwo) {
       pieces.push({ kind: "same", text: before[--one]! });
       two--;
     }
     if (steps === 0) break;
-    if (from > diagonal) pieces.push({ kind: "new", text: after[--two]! });
+    if (one === startOne) pieces.push({ kind: "new", text: after[--two]! });
     else pieces.push({ kind: "gone", text: before[--one]! });
   }
   return pieces.reverse();

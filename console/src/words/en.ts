@@ -111,6 +111,7 @@ export const en = {
     agent: "Agent",
     resources: "Resources",
     resource: "Resource",
+    newResource: "New resource",
     tools: "Tools",
     files: "Files",
     activity: "Activity",

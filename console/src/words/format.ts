@@ -25,3 +25,10 @@ export function when(at: number, language: string, now: number): string {
   const today = new Date(at).toDateString() === new Date(now).toDateString();
   return today ? clock(at, language) : new Intl.DateTimeFormat(language, { month: "short", day: "numeric" }).format(at);
 }
+
+/** A size in the largest unit that leaves a whole number before the point. */
+export function bytes(size: number): string {
+  const units = ["B", "KB", "MB", "GB"];
+  const step = size < 1_000 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(size) / 3));
+  return `${step === 0 ? size : (size / 1_000 ** step).toFixed(1)} ${units[step]}`;
+}

@@ -109,6 +109,7 @@ export const zh: Words = {
     agent: "智能体",
     resources: "资源",
     resource: "资源",
+    newResource: "新建资源",
     tools: "工具",
     files: "文件",
     activity: "运行状况",

@@ -1,0 +1,200 @@
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { request } from "../../link/http.ts";
+import { type BuiltinTool, type Definition, type Model, valueOf } from "../../state/builder.ts";
+import { apiError, useData, useList, withQuery } from "../../state/data.ts";
+import { Field } from "../../ui/form.tsx";
+import { Section } from "../../ui/parts.tsx";
+import { builderWords } from "../../words/builder/index.ts";
+import { money } from "../../words/format.ts";
+
+const RENDER_MS = 300;
+const REFERENCE = "resource://";
+
+/** What is written in the form of an agent. Figures are texts until they are sent. */
+export interface Draft {
+  name: string;
+  description: string;
+  systemPrompt: string;
+  model: string;
+  tools: readonly string[] | undefined;
+  moreTools: string;
+  knowledge: string;
+  variables: Readonly<Record<string, string>>;
+  maxTokens: string;
+  temperature: string;
+  thinking: string;
+}
+
+export function draftOf(from: Definition | undefined, name = ""): Draft {
+  const text = (value: number | undefined) => (value === undefined ? "" : String(value));
+  const tools = from?.tools;
+  return {
+    name,
+    description: from?.description ?? "",
+    systemPrompt: from?.systemPrompt ?? "",
+    model: from?.model ?? "",
+    tools: tools?.filter((tool) => !tool.startsWith(REFERENCE)),
+    moreTools: (tools ?? []).filter((tool) => tool.startsWith(REFERENCE)).join("\n"),
+    knowledge: (from?.knowledge ?? []).join("\n"),
+    variables: Object.fromEntries(Object.entries(from?.variables ?? {}).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])),
+    maxTokens: text(from?.maxTokens),
+    temperature: text(from?.temperature),
+    thinking: text(from?.thinking),
+  };
+}
+
+/** The config of the draft; fields that are empty are left to the definition. */
+export function configOf(draft: Draft): Record<string, unknown> {
+  const lines = (text: string) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+  const figure = (text: string) => (text.trim() === "" ? undefined : Number(text));
+  const more = lines(draft.moreTools);
+  const tools = draft.tools === undefined && more.length === 0 ? undefined : [...(draft.tools ?? []), ...more];
+  const variables = Object.entries(draft.variables).filter(([, value]) => value !== "");
+  return {
+    name: draft.name || undefined,
+    description: draft.description || undefined,
+    systemPrompt: draft.systemPrompt || undefined,
+    model: draft.model || undefined,
+    tools,
+    knowledge: draft.knowledge.trim() === "" ? undefined : lines(draft.knowledge),
+    variables: variables.length === 0 ? undefined : Object.fromEntries(variables.map(([key, value]) => [key, valueOf(value)])),
+    maxTokens: figure(draft.maxTokens),
+    temperature: figure(draft.temperature),
+    thinking: figure(draft.thinking),
+  };
+}
+
+interface Props {
+  draft: Draft;
+  tenant: string | undefined;
+  onChange: (draft: Draft) => void;
+}
+
+/** The fields of an agent. */
+export function AgentFields({ draft, tenant, onChange }: Props): JSX.Element {
+  const t = builderWords.value;
+  const set = (part: Partial<Draft>) => onChange({ ...draft, ...part });
+  const line = (key: "name" | "description", label: string) => (
+    <Field label={label}>{(control) => <input {...control} type="text" dir="auto" autocomplete="off" maxLength={200} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}</Field>
+  );
+  const figure = (key: "maxTokens" | "temperature" | "thinking", label: string, step: string) => (
+    <Field label={label} error={draft[key] !== "" && Number.isNaN(Number(draft[key])) ? t.invalidNumber : undefined}>
+      {(control) => <input {...control} type="number" inputMode="decimal" min="0" step={step} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}
+    </Field>
+  );
+  const lines = (key: "moreTools" | "knowledge", label: string, hint: string) => (
+    <Field label={label} hint={hint}>{(control) => <textarea {...control} rows={2} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}</Field>
+  );
+  return (
+    <>
+      {line("name", t.name)}
+      {line("description", t.description)}
+      <Field label={t.promptText} hint={t.promptHint}>
+        {(control) => <textarea {...control} rows={8} dir="auto" value={draft.systemPrompt} onInput={(event) => set({ systemPrompt: event.currentTarget.value })} />}
+      </Field>
+      <Rendered draft={draft} tenant={tenant} onVariables={(variables) => set({ variables })} />
+      <ModelField draft={draft} tenant={tenant} onModel={(model) => set({ model })} />
+      <ToolTicks draft={draft} tenant={tenant} onTools={(tools) => set({ tools })} />
+      {lines("moreTools", t.moreTools, t.moreToolsHint)}
+      {lines("knowledge", t.knowledge, t.knowledgeHint)}
+      <Section title={t.limits}>
+        <div class="pair">
+          {figure("maxTokens", t.maxTokens, "1")}
+          {figure("temperature", t.temperature, "0.1")}
+          {figure("thinking", t.thinking, "1")}
+        </div>
+      </Section>
+    </>
+  );
+}
+
+/** A prompt by reference as its model will read it, and the variables that it wants. */
+function Rendered({ draft, tenant, onVariables }: { draft: Draft; tenant: string | undefined; onVariables: (variables: Draft["variables"]) => void }): JSX.Element | null {
+  const t = builderWords.value;
+  const uri = draft.systemPrompt.trim();
+  const isReference = uri.startsWith(REFERENCE);
+  const [shown, setShown] = useState<{ text?: string; problem?: string; wanted: string[] }>({ wanted: [] });
+  const values = JSON.stringify(draft.variables);
+  useEffect(() => {
+    if (!isReference) return;
+    let isLate = false;
+    const timer = setTimeout(() => void render(), RENDER_MS);
+    async function render(): Promise<void> {
+      const args = Object.fromEntries(Object.entries(draft.variables).filter(([, value]) => value !== "").map(([key, value]) => [key, valueOf(value)]));
+      try {
+        const { rendered } = await request<{ rendered: unknown }>("POST", withQuery("/v1/resources/resolve", { tenant }), { uri, args });
+        if (!isLate) setShown({ text: String(rendered), wanted: [] });
+      } catch (thrown) {
+        const error = apiError(thrown);
+        const wanted = error.details["unresolved"];
+        if (!isLate) setShown({ problem: error.message, wanted: Array.isArray(wanted) ? wanted.map(String) : [] });
+      }
+    }
+    return () => {
+      isLate = true;
+      clearTimeout(timer);
+    };
+  }, [uri, isReference, values]);
+  if (!isReference) return null;
+  const names = [...new Set([...Object.keys(draft.variables), ...shown.wanted])];
+  return (
+    <Section title={t.rendered}>
+      {names.length > 0 && (
+        <div class="pair">
+          {names.map((name) => (
+            <Field key={name} label={name}>
+              {(control) => <input {...control} type="text" dir="auto" value={draft.variables[name] ?? ""} onInput={(event) => onVariables({ ...draft.variables, [name]: event.currentTarget.value })} />}
+            </Field>
+          ))}
+        </div>
+      )}
+      {shown.problem === undefined ? <pre class="paper" dir="auto" aria-live="polite">{shown.text ?? t.renderedEmpty}</pre> : <p class="problem" role="status">{shown.problem}</p>}
+    </Section>
+  );
+}
+
+function ModelField({ draft, tenant, onModel }: { draft: Draft; tenant: string | undefined; onModel: (model: string) => void }): JSX.Element {
+  const t = builderWords.value;
+  const models = useList<Model>(withQuery("/v1/catalog/models", { tenant, limit: 200 })).data ?? [];
+  const preset = models.find((model) => model.isDefault);
+  const chosen = models.find((model) => model.name === draft.model) ?? (draft.model === "" ? preset : undefined);
+  const about = chosen && [
+    chosen.price === undefined ? t.unpriced : t.modelAbout(chosen.window.toLocaleString(), money(chosen.price.input), money(chosen.price.output)),
+    ...(chosen.pictures === false ? [t.noPictures] : []),
+    ...(chosen.tools === false ? [t.noTools] : []),
+  ].join(" · ");
+  const hint = [draft.model === "" && preset !== undefined ? t.modelHint(preset.name) : undefined, about].filter(Boolean).join(" ");
+  return (
+    <Field label={t.model} hint={hint === "" ? undefined : hint}>
+      {(control) => (
+        <>
+          <input {...control} type="text" list={`${control.id}-models`} autocomplete="off" value={draft.model} onInput={(event) => onModel(event.currentTarget.value)} />
+          <datalist id={`${control.id}-models`}>{models.map((model) => <option key={model.name} value={model.name} />)}</datalist>
+        </>
+      )}
+    </Field>
+  );
+}
+
+function ToolTicks({ draft, tenant, onTools }: { draft: Draft; tenant: string | undefined; onTools: (tools: string[]) => void }): JSX.Element | null {
+  const t = builderWords.value;
+  const all = useData<{ items: (BuiltinTool & { isDefault?: boolean })[] }>(withQuery("/v1/catalog/tools", { tenant })).data?.items;
+  if (all === undefined) return null;
+  const chosen = draft.tools ?? all.filter((tool) => tool.isDefault).map((tool) => tool.name);
+  return (
+    <fieldset class="ticks">
+      <legend>{t.tools}</legend>
+      {all.map(({ name, description, unavailable }) => (
+        <label key={name} title={unavailable ?? description}>
+          <input
+            type="checkbox"
+            checked={chosen.includes(name)}
+            onChange={(event) => onTools(event.currentTarget.checked ? [...chosen, name] : chosen.filter((other) => other !== name))}
+          />
+          <span>{name}{unavailable !== undefined && <span class="hint"> · {t.unavailable}</span>}</span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}

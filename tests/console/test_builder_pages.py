@@ -1,0 +1,42 @@
+"""The pages of the builder for everybody: what axe finds, and no page that scrolls sideways."""
+
+import pytest
+from playwright.async_api import Browser
+from tests.console.builder_pages import BUILDER_PAGES
+from tests.console.conftest import DEADLINE_MS, PHONE
+from tests.console.pages import filled_server
+from tests.console.test_access import OVERFLOW, THEMES, axe, violations
+
+from agentvm.server.console import DIRECTORY
+
+__all__ = ["axe"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+async def test_no_page_of_the_builder_has_a_fault_in_either_theme(browser: Browser, axe: str, language: str) -> None:
+    faults: dict[str, list[str]] = {}
+    async with filled_server() as filled:
+        async with await browser.new_context(locale=language, reduced_motion="reduce", service_workers="block") as context:
+            page = await context.new_page()
+            page.set_default_timeout(DEADLINE_MS)
+            for visit in BUILDER_PAGES:
+                await visit(page, filled)
+                for theme in THEMES:
+                    await page.emulate_media(color_scheme=theme)
+                    faults[f"{visit.__name__} {theme}"] = await violations(page, axe)
+    assert {key: found for key, found in faults.items() if found} == {}
+
+
+async def test_no_page_of_the_builder_scrolls_sideways_on_a_phone(browser: Browser) -> None:
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    async with filled_server() as filled:
+        context = await browser.new_context(
+            viewport=PHONE, locale="zh-CN", has_touch=True, is_mobile=True, service_workers="block"
+        )
+        async with context:
+            page = await context.new_page()
+            page.set_default_timeout(DEADLINE_MS)
+            for visit in BUILDER_PAGES:
+                await visit(page, filled)
+                assert await page.evaluate(OVERFLOW) == 0, visit.__name__
