@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -245,13 +246,25 @@ class AgentVM:
             tool_sets=self.tool_sets,
         )
 
-    def detach(self, peer: Peer) -> None:
-        self.runtime.broadcaster.detach(peer.channel)
-        peer.channel.release()
-        key = (peer.tenant_id, peer.principal.user_id)
+    @contextmanager
+    def connected(self, principal: Principal) -> Iterator[None]:
+        """Counts a connection that has no channel, for as long as the block lasts."""
+        key = (principal.tenant_id, principal.user_id)
+        self._connected[key] += 1
+        try:
+            yield
+        finally:
+            self._disconnect(key)
+
+    def _disconnect(self, key: tuple[TenantId, UserId | None]) -> None:
         self._connected[key] -= 1
         if self._connected[key] <= 0:
             del self._connected[key]
+
+    def detach(self, peer: Peer) -> None:
+        self.runtime.broadcaster.detach(peer.channel)
+        peer.channel.release()
+        self._disconnect((peer.tenant_id, peer.principal.user_id))
 
     def dismiss(self, named: Callable[[Principal], bool], why: str) -> None:
         """Closes the channels of those whose rights have ended."""

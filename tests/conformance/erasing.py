@@ -15,6 +15,7 @@ from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.program import ProgramCall
+from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
@@ -75,6 +76,7 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     digest, _ = await home.files(session_id).put_all(bodies, 4)
     written = FileDelta(changes=(FileChange(path=f"{words}.txt", digest=digest, size=len(bodies[0])),), at=4)
     await store.commit([msgspec.structs.replace(taken_back, rewind=None, files=[written])])
+    await home.aliases.put(Alias("chat", f"{words} thread"), session_id, now=4)
     await home.set_title(session_id, f"{words} title", now=4)
     await store.tenant(tenant).drafts(ALICE, None).save(session_id, "", f"{words} draft", 4)
     await store.tenant(tenant).sessions(None).mark_read(session_id, SessionReader(ALICE), 4)

@@ -72,6 +72,8 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
     elif prompt.temperature is not None:
         # Not beside thinking, which takes none, and not above 1, where this provider's scale ends.
         body["temperature"] = min(prompt.temperature, 1.0)
+    if prompt.stop:
+        body["stop_sequences"] = list(prompt.stop)
     if prompt.system:
         body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
     tools: list[RequestJson] = [

@@ -81,6 +81,8 @@ class Prompt(Record):
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
     temperature: float | None = None
     """Sampling temperature from 0 to 2, capped at the provider's maximum; None for the provider's default."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops."""
     silence: float | None = None
     """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
     begun: str = ""

@@ -73,6 +73,8 @@ def chat_body(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if prompt.stop:
+        body["stop"] = list(prompt.stop)
     if prompt.temperature is not None:
         body["temperature"] = prompt.temperature
     if prompt.tools and not speech_only:

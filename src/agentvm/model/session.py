@@ -50,6 +50,16 @@ class RefusedPart(NamedTuple):
     part: int | None = None
 
 
+EXTERNAL_MAX = 512
+
+
+class Alias(NamedTuple):
+    """A client's own name for a session; `gateway` tells whose names they are."""
+
+    gateway: str
+    external: str
+
+
 class Draft(Record):
     """Text that a user has begun to write and not sent; `device` is absent for a draft without a device."""
 

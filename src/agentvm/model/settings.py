@@ -278,6 +278,20 @@ class SessionSettings(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GatewaySwitch(Group):
+    """One gateway."""
+
+    enabled: Annotated[OnOff, setting("Whether clients of this protocol are served.")] = "on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GatewaySettings(Group):
+    """Protocols of other clients; see docs/gateways.md."""
+
+    openai: GatewaySwitch = GatewaySwitch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OtelSettings(Group):
     """The OpenTelemetry collector that traces and metrics are sent to; nothing is sent without an endpoint."""
 
@@ -339,5 +353,6 @@ class Settings(Group):
     compaction: Compaction = field(default_factory=Compaction)
     otel: OtelSettings = field(default_factory=OtelSettings)
     retention: Retention = field(default_factory=Retention)
+    gateways: GatewaySettings = field(default_factory=GatewaySettings)
     tools: ToolSettings = field(default_factory=ToolSettings)
     plans: Mapping[str, PlanSettings] = field(default_factory=dict)

@@ -1,6 +1,8 @@
 """Turn — one metered, cancellable unit of work: a user message and everything the agent does about it."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
@@ -11,6 +13,42 @@ TurnOutcome = Literal["completed", "interrupted", "failed"]
 
 OnParked = Literal["supersede", "queue", "reject"]
 """While a turn of the session waits for answers: end it, wait for it, or refuse the message."""
+
+
+TurnOption = Literal["model", "temperature", "max_tokens", "thinking", "stop", "instructions", "tools"]
+DEFAULT_OPTIONS: tuple[TurnOption, ...] = ("temperature", "max_tokens", "thinking", "stop", "instructions", "tools")
+"""The options that the sender of a message may choose, unless the definition says otherwise."""
+
+STOPS_MAX = 16
+INSTRUCTIONS_MAX = 256 * 1024
+CLIENT_TOOLS_MAX = 128
+
+
+class ClientTool(Record):
+    """A tool that the sender of a message runs by itself: the turn waits for its result."""
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] = ""
+    parameters: dict[str, object] = msgspec.field(default_factory=dict)
+    """JSON Schema of its input."""
+
+
+class TurnOptions(Record):
+    """Values that the sender of a message chose for its turn instead of the definition's."""
+
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Thinking budget in tokens."""
+    stop: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...], msgspec.Meta(max_length=STOPS_MAX)
+    ] = ()
+    """Texts at which the model stops."""
+    instructions: Annotated[str, msgspec.Meta(max_length=INSTRUCTIONS_MAX)] | None = None
+    """Added to the system prompt, as instructions of the user."""
+    tools: Annotated[tuple[ClientTool, ...], msgspec.Meta(max_length=CLIENT_TOOLS_MAX)] = ()
+    """Tools that the sender runs, besides those of the image; one of the same name takes its place."""
 
 
 class Turn(Record):
@@ -38,3 +76,4 @@ class Turn(Record):
     """Time that it had run when it was parked."""
     on_parked: OnParked | None = None
     """`queue` for a turn that waits until a parked one before it has ended."""
+    options: TurnOptions | None = None

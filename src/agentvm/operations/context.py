@@ -46,6 +46,8 @@ class HttpDetails:
     if_match: str | None = None
     if_none_match: str | None = None
     user_agent: str = ""
+    last_event_id: str | None = None
+    """The last event that a client of a stream has received."""
     is_secure: bool = False
     """Whether the client uses https, as far as the server or a trusted proxy knows."""
     names_tenant: bool = False

@@ -3,7 +3,7 @@
 Only operations whose one face is HTTP return it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
@@ -25,6 +25,10 @@ class Streamed:
     opened: Callable[[], AbstractContextManager[StreamSource]]
     heartbeat: bytes
     """Sent when there is nothing else to send."""
+    follows: bool = False
+    """Whether it follows a session: such a stream counts as a connection."""
+    closed: Callable[[], Awaitable[None]] | None = None
+    """Awaited when the stream has ended, also when its client has left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

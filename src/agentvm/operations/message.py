@@ -7,7 +7,7 @@ import msgspec
 from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import UserContent
-from agentvm.model.turn import OnParked
+from agentvm.model.turn import OnParked, TurnOptions
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.text_answer import TEXT_ANSWER_MAX, answer_open_waits, parse_answer
 from agentvm.protocol.bounds import Bound
@@ -57,6 +57,9 @@ class MessageSend(Request[MessageSendReply]):
     on_parked: OnParked = "supersede"
     """While a turn of the session waits for answers: end it, wait for it, or refuse this message."""
 
+    options: TurnOptions | None = None
+    """Chosen for this turn instead of the image's values, as far as its definition lets the sender choose (`turnOptions`)."""
+
     def refused(self) -> Reply:
         return MessageSendReply(agent_id=self.agent_id or "", image_id=self.image_id)
 
@@ -78,6 +81,7 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
             client_key=request.client_message_id,
             on_busy=request.on_busy,
             on_parked=request.on_parked,
+            options=request.options,
         )
         return _accepted(context, sent)
 

@@ -18,7 +18,7 @@ BY_REQUEST = {row.request: row for row in OPERATIONS if row.command is not None}
 COMMANDS: dict[str, type[Request[Any]]] = {name: row.request for name, row in BY_COMMAND.items()}
 """The type of every command's request, by the command's name."""
 
-_ADDITIVE_OF_1X = {"container_delete", "image_build", "image_upgrade", "message_edit", "message_regenerate"}
+_ADDITIVE_OF_1X = {"container_delete", "image_build", "image_open", "image_upgrade", "message_edit", "message_regenerate"}
 _ADDITIVE_NOUNS = ("attachment_", "definition_", "file_", "session_", "resource_", "tool_")
 
 ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or name.startswith(_ADDITIVE_NOUNS))

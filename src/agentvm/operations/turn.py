@@ -12,9 +12,12 @@ from agentvm.model.ledger import TurnCharge
 from agentvm.model.tier import TierName
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
+from agentvm.operations.http_reply import HttpReply, Streamed
+from agentvm.operations.numbers import Amount
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit, Page, PageRequest, number_of
 from agentvm.operations.times import to_ms
+from agentvm.operations.turn_stream import stream_turn
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.turn_log import TurnLog
@@ -129,17 +132,26 @@ async def explain(context: Context, request: ToolExplain) -> ToolExplanation:
 
 
 class TurnEvents(PageRequest):
+    """With `follow`, the header `Last-Event-ID` or `after` is the cursor of the last event that was received."""
+
     turn_id: TurnId
     limit: Limit = 1_000
+    follow: bool = False
+    after: Amount | None = None
 
 
 @operation("turn.events", needs=READ, discloses=True, http=Http("GET", f"{_ONE}/events", id="turns_events"))
-async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw]:
-    """List the events of a turn.
+async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw] | HttpReply[Streamed]:
+    """List the events of a turn, or follow it.
 
-    As they were sent, in their order, with the same text. No model is called.
+    As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent
+    events that go on until the turn has ended; each event's `id` is its cursor.
     """
-    log = _log(context, await _turn(context, request.turn_id))
+    turn = await _turn(context, request.turn_id)
+    log = _log(context, turn)
+    if request.follow:
+        after_id = number_of(context.http.last_event_id) if context.http.last_event_id else request.after
+        return stream_turn(context, turn, max(after_id or 0, await log.before()))
     after: int | None = max(number_of(request.cursor) or 0, await log.before())
     events: list[Event] = []
     while after is not None and len(events) < request.limit:

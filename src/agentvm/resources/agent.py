@@ -10,6 +10,7 @@ from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.definition import Definition
 from agentvm.model.policy import RULES_MAX, PolicyRule, check_rule
 from agentvm.model.resource import ResourceType, VersionId, is_reference
+from agentvm.model.turn import TurnOption
 from agentvm.resources.kind import (
     Content,
     ContentType,
@@ -43,6 +44,8 @@ class AgentContent(Content):
     knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
     policy: Annotated[tuple[PolicyRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
     """Rules about tool calls, which can only tighten those of the tenant and of the operator."""
+    turn_options: Annotated[tuple[TurnOption, ...], msgspec.Meta(max_length=LISTED_MAX)] | None = None
+    """The options that the sender of a message may choose; all but the model when unset, none when empty."""
     defaults: JsonObject | None = None
     """Values for the variables of its prompt; the caller's arguments take precedence."""
 

@@ -16,7 +16,7 @@ from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerning
 from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.message import UserContent, UserMessage
-from agentvm.model.turn import OnParked, Turn
+from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
@@ -96,6 +96,8 @@ class Accepted:
     """How long it had run when it was parked."""
     active_since: float = field(default_factory=anyio.current_time)
     """When it began to run here, in the loop's time."""
+    options: TurnOptions | None = None
+    """The choice of its sender."""
     waits_for_parked: bool = False
     """Whether it waits until a parked turn before it has ended."""
     stopped: bool = False
@@ -199,6 +201,7 @@ class Incoming:
     user_id: UserId | None = None
     rewound: SessionRewound | None = None
     on_parked: OnParked = "supersede"
+    options: TurnOptions | None = None
 
     @property
     def waits_for_parked(self) -> bool:
@@ -220,6 +223,7 @@ def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *,
             client_key=incoming.client_key,
             user_id=incoming.user_id,
             on_parked="queue" if incoming.waits_for_parked else None,
+            options=incoming.options,
         ),
     )
     if queued:

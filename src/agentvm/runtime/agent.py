@@ -41,9 +41,7 @@ class Agent:
     """Runs the turns of one session."""
 
     def __init__(self, ports: Ports, tenant_id: TenantId, agent_id: AgentId, image: Image, session_id: SessionId) -> None:
-        self.tenant_id = tenant_id
-        self.agent_id = agent_id
-        self.image = image
+        self.tenant_id, self.agent_id, self.image = tenant_id, agent_id, image
         """The image of the next turn; a running turn keeps the one it began with."""
         self.follows_image = False
         """Whether `image` was read while the agent was in the roster: since then it is told when that is rebuilt."""
@@ -180,7 +178,7 @@ class Agent:
         waits = incoming.waits_for_parked and log.parked is not None
         told = opening(begun, self.session_id, incoming, queued=self.busy or waits)
         accepted = self._accept(begun, incoming.user_id)
-        accepted.cursor, accepted.waits_for_parked = log.head, incoming.waits_for_parked
+        accepted.cursor, accepted.waits_for_parked, accepted.options = log.head, incoming.waits_for_parked, incoming.options
         idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
         if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, told):
             accepted.begin(self.ports.journal.post(log, told, accepted.scope))
@@ -284,7 +282,8 @@ class Agent:
         accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
         accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
-        accepted.active_before_ms, accepted.before_ms = left.active_ms, max(0, self.ports.clock() - left.accepted_at)
+        accepted.options, accepted.active_before_ms = left.options, left.active_ms
+        accepted.before_ms = max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()
         self.inbox.append(accepted)

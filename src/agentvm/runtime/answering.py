@@ -30,6 +30,7 @@ from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import ToolSet
+from agentvm.runtime.turn_options import add_tools, apply_options
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
@@ -46,6 +47,7 @@ class Answering:
         self._image = image
         self._log = log
         self._accepted = accepted
+        self._definition = apply_options(image.definition, accepted.options)
         # As they are when the turn begins: it ends under the rules it began with.
         settings = ports.settings_of(log.tenant_id)
         self._limits, self._defaults = settings.limits, settings.defaults
@@ -73,10 +75,11 @@ class Answering:
         if self._accepted.stopped:
             # It only ends: what was begun before is not gone on with.
             return
-        async with self._ports.tools.open(log.tenant_id, self._image) as self._tools:
+        async with self._ports.tools.open(log.tenant_id, self._image) as tools:
+            self._tools = add_tools(tools, self._accepted.options)
             if self._accepted.resumed:
                 await self._begin_again()
-            async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
+            async with self._ports.choose(log.tenant_id, self._definition.model) as candidates:
                 if self._accepted.resumed:
                     # What the ledger says, else what the calls before the restart would have cost with who is asked first.
                     self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
@@ -267,7 +270,7 @@ class Answering:
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
-        definition, model = self._image.definition, chosen.model
+        definition, model = self._definition, chosen.model
         tools = self._tools.told(chosen.driver.context_window(model), self._found)
         wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
         thinking = thinking_tokens(definition.thinking)
@@ -294,6 +297,7 @@ class Answering:
             provider_tools=self._provided(chosen.driver.name),
             thinking=thinking,
             temperature=definition.temperature,
+            stop=() if self._accepted.options is None else self._accepted.options.stop,
             silence=self._defaults.timeout_seconds,
             begun=self._accepted.state.told,
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
@@ -32,12 +32,20 @@ Listeners = dict[Channel, Follow]
 Subscribers = dict[Channel, Subscription]
 
 
+class Wakeable(Protocol):
+    """Reads a session's events by itself; see `agentvm.runtime.follow`."""
+
+    def wake(self, events: Sequence[Event]) -> None:
+        """Called when something was told of the session; the events are those that no log holds."""
+
+
 class Broadcaster:
     """The channels, and the sessions and containers that each is subscribed to."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[TenantId, SessionId], Subscribers] = {}
         self._containers: dict[tuple[TenantId, ContainerId], Listeners] = {}
+        self._followers: dict[tuple[TenantId, SessionId], dict[Wakeable, None]] = {}
         # Lists, since most channels have one of each; whether one is in there, the two tables above say.
         self._channels: dict[Channel, tuple[list[SessionId], list[ContainerId]]] = {}
 
@@ -106,6 +114,21 @@ class Broadcaster:
         for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():
             self._channels[channel][0].remove(session_id)
             channel.lagging.pop(subscription, None)
+        self._wake(tenant_id, session_id, ())
+
+    def add_follower(self, tenant_id: TenantId, session_id: SessionId, follower: Wakeable) -> None:
+        """From now on the follower is woken by what is told of the session. The caller has made sure that it may read it."""
+        self._followers.setdefault((tenant_id, session_id), {})[follower] = None
+
+    def remove_follower(self, tenant_id: TenantId, session_id: SessionId, follower: Wakeable) -> None:
+        followers = self._followers.get((tenant_id, session_id), {})
+        followers.pop(follower, None)
+        if not followers:
+            self._followers.pop((tenant_id, session_id), None)
+
+    def _wake(self, tenant_id: TenantId, session_id: SessionId, events: Sequence[Event]) -> None:
+        for follower in self._followers.get((tenant_id, session_id), ()):
+            follower.wake(events)
 
     def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
         """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions.
@@ -152,10 +175,12 @@ class Broadcaster:
                 if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
                     self.subscribe(channel, container_id, session_id)
             subscribers = self._sessions.get((tenant_id, session_id))
-            if subscribers:
-                told = [event for event in some if event.data.told]
-                if told:
+            is_followed = (tenant_id, session_id) in self._followers
+            if (subscribers or is_followed) and (told := [event for event in some if event.data.told]):
+                if subscribers:
                     _deliver(told, subscribers)
+                if is_followed:
+                    self._wake(tenant_id, session_id, [event for event in told if not event.seq])
 
 
 _PLACE = attrgetter("tenant_id", "scope")

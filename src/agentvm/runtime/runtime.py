@@ -21,12 +21,14 @@ from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileDelta
 from agentvm.model.settings import Settings
+from agentvm.model.turn import Turn
 from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, ToolMeter, Unmetered, UnmeteredTools
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.event_writer import OwedEnds
+from agentvm.runtime.follow import SessionFollower, TurnFollower
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
@@ -38,6 +40,7 @@ from agentvm.runtime.replay import Replay
 from agentvm.runtime.roster import Present, Roster, Sleeper
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSource
+from agentvm.runtime.turn_log import TurnLog
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.sql.store import Store
 
@@ -145,6 +148,16 @@ class Runtime:
         turns = present.open_turns() if isinstance(present, Agent) else ()
         # A turn from before a restart has no cursor: it tells again what it had told of an unfinished message.
         return min((accepted.cursor for accepted in turns if not accepted.resumed), default=head)
+
+    async def turn_cursor(self, tenant_id: TenantId, turn: Turn) -> int:
+        """Returns a cursor that all events of the turn come after."""
+        return await TurnLog(self._ports.store, self.replay, tenant_id, turn).before()
+
+    def follow_turn(self, tenant_id: TenantId, turn: Turn, after: int) -> TurnFollower:
+        """Returns a reader of the turn's events after that cursor. The caller has checked the right to read them."""
+        place = (tenant_id, turn.container_id, turn.session_id)
+        follower = SessionFollower(self.broadcaster, self.replay, place, after)
+        return TurnFollower(follower, turn.turn_id, is_over=turn.outcome is not None)
 
     async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
         """Ends its turns, then the agent, and tells so; with `ends_parked` a parked turn, too. Stopping twice is as once."""

@@ -282,8 +282,8 @@ def _turn(event: Event, data: TurnRequest | TurnResumed | TurnParked | TurnRespo
         accepted_at=data.timestamp,
     )
     match data:
-        case TurnRequest(client_key=key, user_id=user_id, on_parked=on_parked):
-            return msgspec.structs.replace(turn, client_key=key, user_id=user_id, on_parked=on_parked)
+        case TurnRequest(client_key=key, user_id=user_id, on_parked=on_parked, options=options):
+            return msgspec.structs.replace(turn, client_key=key, user_id=user_id, on_parked=on_parked, options=options)
         case TurnResumed(attempt=attempt):
             return msgspec.structs.replace(turn, attempts=attempt)
         case TurnParked(timestamp=at, active=active):

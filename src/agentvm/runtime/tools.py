@@ -117,6 +117,11 @@ class ToolSet:
     async def __aexit__(self, *_: object) -> None:
         """Tools of this process hold nothing open."""
 
+    def joined(self, others: Sequence[Tool]) -> "ToolSet":
+        """Returns these tools and the others, which take the place of those that have the same names."""
+        names = {tool.spec.name for tool in others}
+        return ToolSet([*(self._tools[spec.name] for spec in self.specs if spec.name not in names), *others])
+
     def told(self, window: int, found: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
         """Returns the tools that a model with this window is told of: all, or the first, `find_tools`, and those `found`."""
         if not self.is_large:
@@ -325,17 +330,13 @@ def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
             input_schema=schema if isinstance(schema, dict) else {"type": "object"},
         )
         timeout_ms = spec.get("timeoutMs")
-        lasts = timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS
-        return Tool(
-            spec=told,
-            run=_never,
-            timeout_seconds=lasts,
-            runtime="client",
+        return replace(
+            client_tool(told),
+            timeout_seconds=timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS,
             effect=cast(Effect, spec.get("effect") or "write"),
             world=cast(World, spec.get("world") or default_world("client")),
             version=version,
             asks=asks,
-            waits_for="client",
             output_schema=_schema(spec.get("outputSchema")),
         )
     made = make(spec)
@@ -358,6 +359,19 @@ def _provider_tool(spec: Mapping[str, object], version: str) -> Tool:
         world="open",
         version=version,
         at_provider=(driver, ProviderTool(name=name, type=type_, options=options if isinstance(options, dict) else {})),
+    )
+
+
+def client_tool(spec: ToolSpec) -> Tool:
+    """Returns a tool that the client runs: its calls wait for the client's result."""
+    return Tool(
+        spec=spec,
+        run=_never,
+        timeout_seconds=CLIENT_WAIT_SECONDS,
+        runtime="client",
+        effect="write",
+        world=default_world("client"),
+        waits_for="client",
     )
 
 

@@ -33,7 +33,7 @@ class TurnLog:
         missed = await self._replay.read(self._tenant_id, self._row.container_id, self._row.session_id, after)
         found: list[Event] = []
         for event in missed.events:
-            if _belongs(event, self._row.turn_id):
+            if belongs_to(event, self._row.turn_id):
                 found.append(event)
                 if isinstance(event.data, TurnResponse):
                     return found, None
@@ -58,7 +58,8 @@ class TurnLog:
         return events, begun and ended and further is None
 
 
-def _belongs(event: Event, turn_id: TurnId) -> bool:
+def belongs_to(event: Event, turn_id: TurnId) -> bool:
+    """Tells whether the event is one of the turn's."""
     if event.scope.turn_id is not None:
         return event.scope.turn_id == turn_id
     return isinstance(event.data, Interrupted) and event.data.turn_id == turn_id

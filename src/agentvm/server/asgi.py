@@ -21,6 +21,7 @@ from agentvm.server.http import FACES, documents
 from agentvm.server.http.answer_page import answer_routes
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
+from agentvm.server.http.gateways import GatewayRoutes
 from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.http.openapi import AuthMethods
 from agentvm.server.origin import foreign_page, refusal
@@ -53,7 +54,8 @@ class Application:
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
         pages = (*callback_routes(vm), *answer_routes(vm), *documents(), *console_routes())
-        self.http = ManagementApi([*public_routes(vm), *pages, *gated], self._refuse_forwarded)
+        served = [*public_routes(vm), *pages, *gated, *GatewayRoutes(self.gate).routes()]
+        self.http = ManagementApi(served, self._refuse_forwarded, lambda: vm.config.system.allow_origins)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property

@@ -2,10 +2,11 @@
 
 A socket may send them in the `Authorization` header, as `?token=`, or as the subprotocol `avm.bearer.<token>`, because a
 browser can set no header. A browser that was signed in sends a cookie, over HTTP and when it opens a socket. More than one is
-refused: requests are smuggled where two parts of a system pick different ones. `x-api-key` and the like are not read.
+refused: requests are smuggled where two parts of a system pick different ones. `x-api-key` and the like are read on the paths
+of gateways alone whose clients send nothing else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import parse_qsl, unquote_plus
 
 from agentvm.errors import InvalidInput
@@ -16,10 +17,11 @@ SUBPROTOCOL = "avm.bearer."
 SEND_ONCE = "Send credentials once: in one Authorization header, as a cookie, as ?token=, or as a subprotocol"
 
 
-def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = True) -> str | None:
-    """Returns the bearer token or the cookie of a request; None without any."""
+def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = True, also: Sequence[str] = ()) -> str | None:
+    """Returns the bearer token or the cookie of a request, or what one of the headers in `also` holds; None without any."""
     headers = tuple(headers)
-    return _only([*_bearers(headers), *(_cookies(headers) if reads_cookie else ())])
+    keys = [_no_cookie(value.decode("latin-1").strip()) for name, value in headers if name.lower().decode("latin-1") in also]
+    return _only([*_bearers(headers), *keys, *(_cookies(headers) if reads_cookie else ())])
 
 
 def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str]) -> str | None:

@@ -1,54 +1,22 @@
 """HTTP errors — every failure of a route in one shape: `{"error": {code, message, details, requestId}}`."""
 
 import secrets
+from collections.abc import Callable
 from http import HTTPStatus
 
 import msgspec
 
-from agentvm.errors import (
-    AccessDenied,
-    AgentVMError,
-    Conflict,
-    InvalidInput,
-    NotAvailable,
-    NotFound,
-    PreconditionFailed,
-    QuotaExceeded,
-    Refused,
-    Unauthenticated,
-    Unprocessable,
-    WalletEmpty,
-    shorten,
-)
-from agentvm.errors.attachment import AttachmentTooLarge
-from agentvm.errors.bounds import InputTooLarge
-from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
+from agentvm.errors import AgentVMError, Unauthenticated, shorten
+from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 from agentvm.log import get_logger
 from agentvm.model.base import Record
+from agentvm.operations.http_status import STATUS as STATUS
+from agentvm.operations.http_status import status_of as status_of
 from agentvm.server import paths
 from agentvm.server.exchange import HttpError, HttpResponse, Scope
 from agentvm.vm import system_clock
 
 logger = get_logger(__name__)
-
-STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
-    (AttachmentTooLarge, 413),
-    (InputTooLarge, 413),
-    (Unprocessable, 422),
-    (InvalidInput, 400),
-    (Unauthenticated, 401),
-    (AccessDenied, 403),
-    (NotFound, 404),
-    (PreconditionFailed, 412),
-    (Conflict, 409),
-    (WalletEmpty, 402),
-    (QuotaExceeded, 429),
-    (Refused, 503),
-    (TierBroken, 503),
-    (TierUnavailable, 422),
-    (WorkspaceFull, 413),
-    (NotAvailable, 501),
-)
 
 
 class FailureAbout(Record):
@@ -66,18 +34,17 @@ class Failure(Record):
     error: FailureAbout
 
 
-def status_of(error: AgentVMError | type[AgentVMError]) -> int:
-    known = error if isinstance(error, type) else type(error)
-    return next((status for kind, status in STATUS if issubclass(known, kind)), 500)
-
-
 def request_id_of(scope: Scope) -> str:
     """Returns the id of a request in its response, the log and the audit log. Made here, never the client's."""
     request_id: str = scope.setdefault("state", {}).setdefault("request_id", f"req_{secrets.token_hex(8)}")
     return request_id
 
 
-def explain(scope: Scope, error: Exception) -> HttpResponse:
+Shape = Callable[[GatewayProblem], ShapedProblem]
+"""The shape of failures in the dialect of a gateway."""
+
+
+def explain(scope: Scope, error: Exception, shape: Shape | None = None) -> HttpResponse:
     """Returns the response for an exception, and is the only place that does. It reveals nothing internal."""
     request_id = request_id_of(scope)
     path = shorten(paths.shown(str(scope["path"])))
@@ -94,6 +61,10 @@ def explain(scope: Scope, error: Exception) -> HttpResponse:
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
+    if shape is not None:
+        shaped = shape(GatewayProblem(status=status, code=code, message=message, request_id=request_id))
+        headers = {**_headers(scope, error, details), **shaped.headers}
+        return HttpResponse(content=shaped.content, status=shaped.status, headers=headers)
     body = Failure(error=FailureAbout(code=code, message=message, details=details, request_id=request_id))
     return HttpResponse(content=msgspec.json.encode(body), status=status, headers=_headers(scope, error, details))
 

@@ -1,6 +1,7 @@
 """HTTP exchange — one request and its response, over ASGI and nothing else."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -19,8 +20,39 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Write = Callable[[bytes], Awaitable[None]]
 
+GONE = "agentvm.gone"
+"""In the extensions of a scope: the `PeerWatch` of its connection, if the transport has one."""
+
 LAST_WRITE_SECONDS = 30.0
 """The end of a streamed response is given up after this long."""
+
+
+class PeerWatch:
+    """Cancels what is done for a peer when the transport has lost it, so that no task has to wait for that."""
+
+    __slots__ = ("_is_gone", "_scopes")
+
+    def __init__(self) -> None:
+        self._is_gone = False
+        self._scopes: set[anyio.CancelScope] = set()
+
+    def lose(self) -> None:
+        """The peer is gone."""
+        self._is_gone = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
+
+    @contextmanager
+    def attending(self) -> Iterator[None]:
+        """Cancels the block when the peer is gone."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                if self._is_gone:
+                    scope.cancel()
+                yield
+            finally:
+                self._scopes.discard(scope)
 
 
 class PeerGone(Exception):
@@ -115,7 +147,7 @@ class HttpResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
     run: Callable[[Write], Awaitable[None]] | None = None
 
-    async def send(self, receive: Receive, send: Send, extra: Mapping[str, str]) -> None:
+    async def send(self, receive: Receive, send: Send, extra: Mapping[str, str], watch: PeerWatch | None = None) -> None:
         headers = {name.lower(): value for name, value in {**self.headers, **extra}.items()}
         if self.media_type is not None and self.status not in (204, 304):
             charset = "; charset=utf-8" if self.media_type.startswith("text/") and "charset" not in self.media_type else ""
@@ -125,22 +157,22 @@ class HttpResponse:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": raw})
         if self.run is not None:
-            await _run(self.run, receive, send)
+            await _run(self.run, receive, send, watch)
         elif isinstance(self.content, bytes):
             await send({"type": "http.response.body", "body": self.content, "more_body": False})
         else:
-            await _pump(self.content, receive, send)
+            await _pump(self.content, receive, send, watch)
 
 
-async def _pump(content: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+async def _pump(content: AsyncIterator[bytes], receive: Receive, send: Send, watch: PeerWatch | None) -> None:
     async def write_all(write: Write) -> None:
         async for chunk in content:
             await write(chunk)
 
-    await _run(write_all, receive, send)
+    await _run(write_all, receive, send, watch)
 
 
-async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: Send) -> None:
+async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: Send, watch: PeerWatch | None) -> None:
     """Lets `run` write until it ends or the peer is gone."""
 
     async def write(chunk: bytes) -> None:
@@ -152,9 +184,16 @@ async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: 
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_gone)
+    async def write_all() -> None:
         await run(write)
         with anyio.move_on_after(LAST_WRITE_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    if watch is not None:
+        with watch.attending():
+            await write_all()
+        return
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until_gone)
+        await write_all()
         tasks.cancel_scope.cancel()

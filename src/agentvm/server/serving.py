@@ -82,7 +82,7 @@ class Listener:
         # A thread of the database that decodes rows gives way to the event loop after this long.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         self.app.bound_to = host
-        self.app.gate.streams.reopen()
+        self.app.gate.reopen()
         config = uvicorn.Config(
             self.app,
             interface="asgi3",
@@ -116,7 +116,7 @@ class Listener:
 
     async def _say_goodbye(self) -> None:
         """Sends peers their outbox and a close code before uvicorn shuts their sockets."""
-        self.app.gate.streams.end()
+        self.app.gate.end_streams()
         for channel in tuple(self._channels):
             channel.close(GOING_AWAY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER_SECONDS):

@@ -21,6 +21,7 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 from agentvm.model.ids import TenantId
+from agentvm.server.exchange import GONE, PeerWatch
 from agentvm.server.idle import Inbox, OpenGate
 from agentvm.server.origin_table import OriginTable
 from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader, join_texts
@@ -295,6 +296,7 @@ class PromptProtocol(HttpToolsProtocol):
         self._head: int | None = 0
         self._whole = True
         self._ending = False
+        self._watch = PeerWatch()
         self._patience = self.loop.call_later(HEAD_SECONDS, transport.close)
         if self._silent is not None:
             evicted = self._silent.add(self, "" if self.client is None else self.client[0])
@@ -341,6 +343,8 @@ class PromptProtocol(HttpToolsProtocol):
         if self.cycle is not before:
             # The handler's task has not run yet, so this is the one it is given.
             self.cycle.receive = self._followed(self.cycle)  # type: ignore[method-assign]
+            extensions: dict[str, Any] = self.scope.setdefault("extensions", {})
+            extensions[GONE] = self._watch
 
     def on_message_complete(self) -> None:
         self._whole = True
@@ -371,6 +375,7 @@ class PromptProtocol(HttpToolsProtocol):
         self._read_again()
         self._spoken()
         super().connection_lost(exc)
+        self._watch.lose()
 
     def _spoken(self) -> None:
         if self._silent is not None:

@@ -13,15 +13,18 @@ from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import Frozen, build, rebuild
 from agentvm.errors import ImageNotFound, InvalidInput, NotFound
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
-from agentvm.model.definition import Definition
+from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import Locked, parse_uri
-from agentvm.model.session import Session
+from agentvm.model.session import Alias, Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.container import ContainerStore
 
+IMAGE_PREFIX = "img_"
+AGENTS = "agents"
+"""The gateway of the aliases that lead from the name of an agent to the default session of its image."""
 DEFAULT_CONTAINER = ContainerId("default")
 
 Place = tuple[str, int, str]
@@ -117,6 +120,30 @@ class ImageLibrary:
             await container.add_image(image, session)
         workspace.announce(container_id, image.image_id, ImageCreated.of(image))
         return BuiltImage(image, session, frozen.warnings)
+
+    async def open(self, container_id: ContainerId, agent: str) -> tuple[Image, tuple[str, ...], bool]:
+        """Returns the image of an agent, warnings, and whether it was built or rebuilt now; by its id as it is."""
+        workspace = self.workspace
+        if agent.startswith(IMAGE_PREFIX):
+            return (await workspace.image(ImageId(agent)))[1], (), False
+        source, config = await self.base(agent, ImageConfig())
+        alias, key = Alias(AGENTS, agent), ImageId(f"{container_id}/{agent}")
+        async with workspace.runtime.rebuilding.hold((workspace.tenant_id, key)):
+            container = workspace.store.container(container_id)
+            session_id = await container.aliases.find(alias)
+            session = None if session_id is None else await container.get_session(session_id)
+            image = None if session is None else await container.get_image(session.image_id)
+            if image is None:
+                built = await self.create(container_id, source, config, agent)
+                await container.aliases.put(alias, built.session.session_id, workspace.clock())
+                return built.image, built.warnings, True
+            frozen = await workspace.builder.build(source, config)
+            if snapshot_of(frozen.definition)[0] == image.digest:
+                return image, (), False
+            async with self._changing(image.image_id):
+                image = await self._rebuild(container, image, config, frozen)
+        self._announce_updated(image)
+        return image, frozen.warnings, True
 
     async def update(
         self, image_id: ImageId, changes: ImageConfig, *, name: str | None = None, description: str | None = None

@@ -4,13 +4,14 @@ Every read and write goes through a store that is limited to the principal's con
 connection that works with the container.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from msgspec import structs
 
 from agentvm.blueprint.image import new_session
-from agentvm.errors import InvalidInput, NotAvailable, SessionNotFound
+from agentvm.errors import Conflict, InvalidInput, NotAvailable, SessionNotFound
 from agentvm.events.base import EventData
 from agentvm.events.lifecycle import (
     ImageCreated,
@@ -23,10 +24,13 @@ from agentvm.events.lifecycle import (
     SessionUpdated,
 )
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_container_id
-from agentvm.model.session import Session, Summary, check_title
+from agentvm.model.message import encode_message
+from agentvm.model.session import Alias, Session, Summary, check_title
 from agentvm.sessions.background_call import SessionWork
+from agentvm.sessions.seeding import SeedMessage, seeded
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, SessionReader
+from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions import SessionStore
 
 DEVICE_MAX = 128
@@ -79,6 +83,45 @@ class SessionLibrary:
         session = new_session(image, SessionId(self.workspace.new_id("sess")), title, self.workspace.clock())
         await container.add_session(session)
         self.announce_created(session)
+        return session
+
+    async def open(
+        self,
+        image_id: ImageId,
+        alias: Alias | None,
+        *,
+        title: str | None = None,
+        seeds: Sequence[SeedMessage] = (),
+        archived: bool = False,
+    ) -> tuple[Session, bool]:
+        """Returns the session of that name and False; the first time, a new one that begins with these messages, and True."""
+        check_title(title)
+        container, image = await self.workspace.image(image_id)
+        if alias is not None and (session := await self._named(container, image_id, alias)) is not None:
+            return session, False
+        now = self.workspace.clock()
+        messages = seeded(seeds, self.workspace.new_id, now)
+        size = sum(len(encode_message(message)) for message in messages)
+        await self.workspace.check_storage(SESSION_ROW_BYTES + len((title or "").encode()) + size)
+        session = new_session(image, SessionId(self.workspace.new_id("sess")), title, now)
+        session = structs.replace(session, archived_at=now if archived else None)
+        try:
+            await container.add_session(session, messages, alias=alias)
+        except Conflict:
+            # Another request has created it meanwhile.
+            other = None if alias is None else await self._named(container, image_id, alias)
+            if other is None:
+                raise
+            return other, False
+        self.announce_created(session)
+        return session, True
+
+    async def _named(self, container: ContainerStore, image_id: ImageId, alias: Alias) -> Session | None:
+        """Returns the session of that name; `Conflict` when it belongs to another image."""
+        session_id = await container.aliases.find(alias)
+        session = None if session_id is None else await container.get_session(session_id)
+        if session is not None and session.image_id != image_id:
+            raise Conflict("This name is that of a conversation with another agent")
         return session
 
     def announce_created(self, session: Session) -> None:

@@ -10,12 +10,13 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TurnId
 from agentvm.model.message import UserContent, measure
-from agentvm.model.turn import OnParked, Turn
+from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.runtime import attached
 from agentvm.runtime.accepted import Accepted, Incoming, OnBusy
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
+from agentvm.runtime.turn_options import apply_options, check_options
 from agentvm.sessions.workspace import Workspace
 from agentvm.tenants.book import release
 
@@ -66,22 +67,22 @@ class MessageSender:
         client_key: str | None = None,
         on_busy: OnBusy = "queue",
         on_parked: OnParked = "supersede",
+        options: TurnOptions | None = None,
     ) -> SentMessage:
         """Accepts the message, unless one with this key was accepted before."""
         size = self.measure(content)
+        check_options(agent.image.definition, options)
+        incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked, options=options)
         if client_key is None:
-            return await self._send(agent, content, size, None, on_busy, on_parked)
+            return await self._send(agent, incoming, size, on_busy)
         async with agent.sending(client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
-            return await self._send(agent, content, size, client_key, on_busy, on_parked)
+            return await self._send(agent, incoming, size, on_busy)
 
-    async def _send(
-        self, agent: Agent, content: UserContent, size: int, client_key: str | None, on_busy: OnBusy, on_parked: OnParked
-    ) -> SentMessage:
-        await self._check_tokens(agent, content)
-        interrupted = await agent.make_way(content, on_busy) if agent.busy else None
-        incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked)
+    async def _send(self, agent: Agent, incoming: Incoming, size: int, on_busy: OnBusy) -> SentMessage:
+        await self._check_tokens(agent, incoming)
+        interrupted = await agent.make_way(incoming.content, on_busy) if agent.busy else None
         try:
             accepted = await self._within_quotas(agent, size, partial(agent.receive, incoming))
         except AgentVMError:
@@ -107,9 +108,10 @@ class MessageSender:
             )
         return text + inline + ENVELOPE_BYTES
 
-    async def _check_tokens(self, agent: Agent, content: UserContent) -> None:
+    async def _check_tokens(self, agent: Agent, incoming: Incoming) -> None:
         """Refuses a message before it is stored if the quota does not allow even its text and a short answer."""
-        wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
+        content = incoming.content
+        wanted = apply_options(agent.image.definition, incoming.options).max_tokens or LEAST_ANSWER_TOKENS
         said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
         await self.workspace.tenancy.quotas.refuse_call(
             self.workspace.tenant_id, self.workspace.user_id, said + min(wanted, LEAST_ANSWER_TOKENS)

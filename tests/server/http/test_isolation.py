@@ -1,6 +1,6 @@
 """Every route that is served, asked with credentials that must not be enough. A route that is added is asked by itself."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -10,9 +10,12 @@ import pytest
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.gateways.openai.chat_body import ChatBody
+from agentvm.gateways.routes import GatewayRoute, Lenient, NoBody
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.operations.http_face import HttpFace
 from agentvm.server.http import FACES
+from agentvm.server.http.gateways import GATEWAYS
 from agentvm.storage.resources import Search
 from agentvm.storage.sessions import SessionQuery
 
@@ -46,7 +49,10 @@ BODIES: dict[str, object] = {
     "hosts": ["api.example.org"],
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
-SAID: dict[tuple[str, str], object] = {("POST /v1/sessions/{session_id}/edit", "content"): "x"}
+SAID: dict[tuple[str, str], object] = {
+    ("POST /v1/sessions/{session_id}/edit", "content"): "x",
+    ("POST /v1/messages", "content"): "x",
+}
 """Where it is something else than the others take."""
 
 
@@ -203,7 +209,71 @@ async def test_every_route_that_is_served_is_asked_below() -> None:
     async with open_world() as world:
         routes = [route for route in world.app.http.routes if route.is_gated and route.method != "HEAD"]
         served = {f"{route.method} {route.path.replace(':path}', '}')}" for route in routes}
-        assert served == {route.name for route in FACES}
+        gateways = {f"{method} {path.replace(':path}', '}')}" for method, path, _ in gateway_routes()}
+        assert served == {route.name for route in FACES} | gateways
+
+
+def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
+    """Yields every route of a gateway below each of its prefixes: method, template of the path, and the route."""
+    for gateway in GATEWAYS:
+        for prefix in gateway.prefixes:
+            for route in gateway.routes:
+                yield route.method, f"{prefix}{route.path}", route
+
+
+GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
+    NoBody: lambda names: {},
+    ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
+}
+"""A body of each kind that names something of a tenant."""
+
+
+def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, object, list[tuple[bytes, bytes]]]]:
+    """Yields each way to aim at a tenant through a gateway: by the path, by the body, by a header."""
+    names = named(account)
+    if account is None:
+        names["image_id"] = f"img_{ABSENT}"
+    for method, path, route in gateway_routes():
+        filled = path
+        for name, meaning in route.names.items():
+            filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
+        body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
+        if filled != path or body is not None:
+            yield path, method, filled, body, []
+        if body is not None and "model" in body:
+            header = (b"x-avm-session", names["session_id"].encode())
+            yield path, method, filled, {**body, "model": "default"}, [header]
+
+
+async def test_another_tenant_is_refused_by_gateways_as_if_there_were_nothing() -> None:
+    async with open_world() as world:
+        before = await snapshot(world, world.acme)
+        for foreign, absent in zip(gateway_attempts(world.acme), gateway_attempts(None), strict=True):
+            replies = []
+            for (_, method, path, body, headers), account in ((foreign, world.acme), (absent, None)):
+                reply = await world.ask(method, path, body, key=world.bolt.admin, headers=headers)
+                assert reply.status in (400, 403, 404), foreign
+                status, raw = without_names(reply, account)
+                replies.append((status, raw.replace(b"img_", b"")))
+            assert replies[0] == replies[1], foreign
+        assert await snapshot(world, world.acme) == before
+
+
+async def test_without_credentials_gateways_answer_nothing() -> None:
+    async with open_world() as world:
+        for method, path, route in gateway_routes():
+            body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
+            reply = await world.ask(method, path, body, key="")
+            assert reply.status == 401, path
+            assert reply.headers["www-authenticate"] == "Bearer"
+
+
+async def test_too_few_permissions_are_refused_by_gateways() -> None:
+    async with open_world() as world:
+        key = await world.key(world.acme.tenant_id, ["images:read"])
+        for method, path, route in gateway_routes():
+            body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
+            assert (await world.ask(method, path, body, key=key)).status == 403, path
 
 
 async def test_another_tenant_is_refused_as_if_there_were_nothing() -> None:

@@ -1,12 +1,14 @@
 """Management API — matches each HTTP request, calls its handler, and turns failures into responses."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from agentvm.server.console import PUBLIC_PATHS
+from agentvm.server.cors import cors_headers, preflight_headers
 from agentvm.server.errors import explain, request_id_of
-from agentvm.server.exchange import HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
+from agentvm.server.exchange import GONE, HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
+from agentvm.server.http.gateways import gateway_of
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
@@ -22,28 +24,36 @@ Before = Callable[[HttpRequest], None]
 class ManagementApi:
     """The ASGI application of the routes. A route that is neither public nor of the gate is refused at the start."""
 
-    def __init__(self, routes: Iterable[HttpRoute], before: Before) -> None:
+    def __init__(self, routes: Iterable[HttpRoute], before: Before, allowed: Callable[[], Sequence[str]] = tuple) -> None:
+        """`allowed` are the origins whose pages may use the gateways."""
         self.routes = tuple(routes)
         for route in self.routes:
             if not route.is_gated and route.path not in PUBLIC and route.path not in PUBLIC_PATHS:
                 raise RuntimeError(f"{route.method} {route.path} is not behind the gate")
-        self._router, self._before = Router(self.routes), before
+        self._router, self._before, self._allowed = Router(self.routes), before, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HttpRequest(scope, receive)
+        gateway = gateway_of(str(scope["path"]))
+        extra = {"X-Request-Id": request_id_of(scope)}
+        if gateway is not None:
+            extra |= cors_headers(scope["headers"], self._allowed())
         try:
             response = await self._respond(request)
         except PeerGone:
             return
         except Exception as error:  # noqa: BLE001  # Protects the server: a failure answers one request, and `explain` logs it.
-            response = explain(scope, error)
-        await response.send(receive, send, {"X-Request-Id": request_id_of(scope)})
+            response = explain(scope, error, None if gateway is None else gateway.shape)
+        watch = (scope.get("extensions") or {}).get(GONE)
+        await response.send(receive, send, extra, watch)
 
     async def _respond(self, request: HttpRequest) -> HttpResponse:
         match = self._router.match(str(request.scope["path"]))
         request.scope["path_template"] = re.sub(r":\w+}", "}", match.template)
         if request.method == "OPTIONS":
-            return HttpResponse(status=204, headers={"Allow": match.allowed})
+            is_gateway = gateway_of(str(request.scope["path"])) is not None
+            more = preflight_headers(request.scope["headers"], match.allowed) if is_gateway else {}
+            return HttpResponse(status=204, headers={"Allow": match.allowed, **more})
         route = match.route(request.method)
         request.path_params, request.max_body_bytes = match.params, route.max_body_bytes
         self._before(request)

@@ -7,8 +7,8 @@ also when it is refused.
 """
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -27,9 +27,9 @@ from agentvm.operations.numbers import check_text
 from agentvm.server import paths
 from agentvm.server.credentials import SEND_ONCE, bearer, is_cookie, of_headers
 from agentvm.server.errors import request_id_of
-from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Write, attended
 from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
-from agentvm.server.http.stream import Streams
+from agentvm.server.http.stream import FOLLOWERS_MAX, TENANT_FOLLOWERS_MAX, Streams
 from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
@@ -50,6 +50,16 @@ class HttpGate:
     def __init__(self, vm: AgentVM, bound_to: Callable[[], str]) -> None:
         self.vm, self._bound_to = vm, bound_to
         self.streams = Streams()
+        self.followers = Streams(most=FOLLOWERS_MAX, most_of_tenant=TENANT_FOLLOWERS_MAX)
+
+    def reopen(self) -> None:
+        """Allows streams, when the server listens again."""
+        self.streams.reopen()
+        self.followers.reopen()
+
+    def end_streams(self) -> None:
+        self.streams.end()
+        self.followers.end()
 
     def routes(self, face: HttpFace) -> Iterator[HttpRoute]:
         """The route of each method of an operation."""
@@ -59,7 +69,7 @@ class HttpGate:
             yield HttpRoute(method, face.http.path, handler, BODY_MAX_BYTES if bound is None else bound, is_gated=True)
 
     async def serve(self, face: HttpFace, request: HttpRequest) -> HttpResponse:
-        principal = await self._admit(face, request)
+        principal = await self.admit(request, face)
         path = {name: paths.name(value) for name, value in request.path_params.items()}
         with self._context(principal, request, "/".join(path.values())) as context:
             async with audited(face.operation, context) as outcome:
@@ -67,29 +77,29 @@ class HttpGate:
             context.finish()
             answer = reply if isinstance(reply, HttpReply) else face.reply(reply, path)
             if isinstance(answer.content, Streamed):
-                return self._stream(answer, principal, request)
+                return await self.stream(answer.content, principal, request, answer.media_type, answer.headers)
             reservation = ConnectionReservation(self.vm.budget, principal.tenant_id)
             return _response(answer, reservation, is_head=request.method == "HEAD")
 
-    async def _admit(self, face: HttpFace, request: HttpRequest) -> Principal:
+    async def admit(self, request: HttpRequest, face: HttpFace | None = None, key_headers: Sequence[str] = ()) -> Principal:
+        """Returns the principal of a request, which is counted. `key_headers` may hold its key besides `Authorization`."""
         allowed = self.vm.config.system.allow_origins
         if reason := refusal(request.scope["headers"], bound_to=self._bound_to(), allowed=allowed):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
-        match face.http.caller:
-            case "credential":
-                principal = await self._recognise(request)
-            case "nobody":
-                _check_page(request, is_required=False)
-                # Not counted: strangers must not use up what the users of a tenant may ask.
-                return Principal(tenant_id=DEFAULT_TENANT, containers=())
-            case caller:
-                principal = await self._by_body(face, request, is_invited=caller == "invitation")
+        if face is None or face.http.caller == "credential":
+            principal = await self._recognise(request, key_headers)
+        elif face.http.caller == "nobody":
+            _check_page(request, is_required=False)
+            # Not counted: strangers must not use up what the users of a tenant may ask.
+            return Principal(tenant_id=DEFAULT_TENANT, containers=())
+        else:
+            principal = await self._by_body(face, request, is_invited=face.http.caller == "invitation")
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
         await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
         return principal
 
-    async def _recognise(self, request: HttpRequest) -> Principal:
-        credential = of_headers(request.scope["headers"])
+    async def _recognise(self, request: HttpRequest, key_headers: Sequence[str] = ()) -> Principal:
+        credential = of_headers(request.scope["headers"], also=key_headers)
         if is_cookie(credential) and self.vm.config.authenticates and request.method not in ("GET", "HEAD"):
             _check_page(request, is_required=True)
         return await self._authenticate(credential)
@@ -130,6 +140,7 @@ class HttpGate:
             if_match=request.headers.get("if-match"),
             if_none_match=request.headers.get("if-none-match"),
             user_agent=request.headers.get("user-agent", ""),
+            last_event_id=request.headers.get("last-event-id"),
             is_secure=request.scope.get("scheme") == "https",
         )
         client = request.scope.get("client")
@@ -146,7 +157,7 @@ class HttpGate:
         self, face: HttpFace, context: Context, request: HttpRequest, path: dict[str, str], outcome: Outcome
     ) -> object:
         await admit(face.operation, context)
-        parameters = _parameters(request.scope["query_string"])
+        parameters = parameters_of(request.scope["query_string"])
         if face.operation.across and (name := parameters.pop("tenant", None)) is not None:
             tenant = await self.vm.tenancy.find_tenant(context.principal, name)
             context.workspace, context.http.names_tenant = self.vm.workspace(context.principal, tenant.tenant_id), True
@@ -177,22 +188,37 @@ class HttpGate:
         finally:
             reservation.hold(0)
 
-    def _stream(self, answer: HttpReply[object], principal: Principal, request: HttpRequest) -> HttpResponse:
+    async def stream(
+        self,
+        content: Streamed,
+        principal: Principal,
+        request: HttpRequest,
+        media_type: str,
+        headers: Mapping[str, str],
+        key_headers: Sequence[str] = (),
+    ) -> HttpResponse:
         """A stream lasts as long as its principal keeps the rights it began with."""
 
         async def is_allowed() -> bool:
             try:
-                now = await self._recognise(request)
+                now = await self._recognise(request, key_headers)
             except AgentVMError:
                 return False
             rights = (principal.tenant_id, principal.permissions, principal.containers)
             return (now.tenant_id, now.permissions, now.containers) == rights
 
-        self.streams.check(principal.tenant_id)
+        streams = self.followers if content.follows else self.streams
+        streams.check(principal.tenant_id)
+        if content.follows:
+            await self.vm.admit(principal)
         request.scope["state"][ENDLESS] = True
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **answer.headers}
-        run = functools.partial(self.streams.run, cast("Streamed", answer.content), principal.tenant_id, is_allowed)
-        return HttpResponse(run=run, media_type=answer.media_type, headers=headers)
+
+        async def run(write: Write) -> None:
+            with self.vm.connected(principal) if content.follows else nullcontext():
+                await streams.run(content, principal.tenant_id, is_allowed, write)
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **headers}
+        return HttpResponse(run=run, media_type=media_type, headers=headers)
 
 
 def _check_page(request: HttpRequest, *, is_required: bool) -> None:
@@ -201,7 +227,8 @@ def _check_page(request: HttpRequest, *, is_required: bool) -> None:
         raise AccessDenied(f"Refused: {reason}")
 
 
-def _parameters(text: bytes) -> dict[str, str]:
+def parameters_of(text: bytes) -> dict[str, str]:
+    """Returns the query; `InvalidInput` for one with too many parameters, or with one twice."""
     try:
         pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
     except ValueError:
@@ -224,15 +251,23 @@ def _decode(parameters: dict[str, str], kind: type[msgspec.Struct]) -> msgspec.S
 
 
 def _response(answer: HttpReply[object], reservation: ConnectionReservation, *, is_head: bool) -> HttpResponse:
-    # Responses hold keys and money: no cache on the way may keep them.
-    headers = {"Cache-Control": "no-store", **answer.headers}
     if is_head:
+        headers = {"Cache-Control": "no-store", **answer.headers}
         return HttpResponse(status=answer.status, media_type=answer.media_type, headers=headers)
-    match answer.content:
+    return response_of(answer.content, answer.status, answer.media_type, answer.headers, reservation)
+
+
+def response_of(
+    reply: object, status: int, media_type: str, about: Mapping[str, str], reservation: ConnectionReservation
+) -> HttpResponse:
+    """Returns a response with a record as JSON, bytes as they are, or an iterator of bytes."""
+    # Responses hold keys and money: no cache on the way may keep them.
+    headers = {"Cache-Control": "no-store", **about}
+    match reply:
         case None:
             content: bytes | AsyncIterator[bytes] = b""
         case bytes() | AsyncIterator():
-            content = answer.content
+            content = reply
         case record:
             content = msgspec.json.encode(record)
     if isinstance(content, bytes) and len(content) > PIECE_BYTES:
@@ -240,4 +275,4 @@ def _response(answer: HttpReply[object], reservation: ConnectionReservation, *, 
         reservation.hold(0)
         headers["Content-Length"] = str(len(content))
         content = pieces(content, reservation)
-    return HttpResponse(content=content, status=answer.status, media_type=answer.media_type, headers=headers)
+    return HttpResponse(content=content, status=status, media_type=media_type, headers=headers)

@@ -17,6 +17,9 @@ from agentvm.operations.http_reply import Streamed, StreamSource
 
 STREAMS_MAX: Final = 64
 TENANT_STREAMS_MAX: Final = 8
+FOLLOWERS_MAX: Final = 20_000
+TENANT_FOLLOWERS_MAX: Final = 5_000
+"""Streams that follow sessions; they count as connections, too, for which a tenant has a quota."""
 HEARTBEAT_SECONDS = 15.0
 """Time between two heartbeats, and between two checks of the client's rights."""
 STREAM_MAX_SECONDS = 3_600.0
@@ -36,6 +39,7 @@ class Streams:
     def __init__(self, *, most: int = STREAMS_MAX, most_of_tenant: int = TENANT_STREAMS_MAX) -> None:
         self._most, self._most_of_tenant = most, most_of_tenant
         self._running: dict[anyio.CancelScope, TenantId] = {}
+        self._of_tenant: Counter[TenantId] = Counter()
         self._closing = False
 
     def __len__(self) -> int:
@@ -45,7 +49,7 @@ class Streams:
         """`Refused` when there is no room for another."""
         if self._closing:
             raise Refused("The server is shutting down; try again later")
-        if len(self._running) >= self._most or Counter(self._running.values())[tenant_id] >= self._most_of_tenant:
+        if len(self._running) >= self._most or self._of_tenant[tenant_id] >= self._most_of_tenant:
             raise Refused("Too many streams are open; close one, or try again later")
 
     def reopen(self) -> None:
@@ -67,11 +71,18 @@ class Streams:
             return
         with anyio.move_on_after(STREAM_MAX_SECONDS) as scope:
             self._running[scope] = tenant_id
+            self._of_tenant[tenant_id] += 1
             try:
                 with streamed.opened() as source:
                     await _pump(source, streamed.heartbeat, may, send)
             finally:
+                if streamed.closed is not None:
+                    with anyio.CancelScope(shield=True):
+                        await streamed.closed()
                 del self._running[scope]
+                self._of_tenant[tenant_id] -= 1
+                if not self._of_tenant[tenant_id]:
+                    del self._of_tenant[tenant_id]
 
 
 async def _pump(source: StreamSource, heartbeat: bytes, may: IsAllowed, send: Write) -> None:

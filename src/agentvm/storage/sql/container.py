@@ -15,9 +15,10 @@ from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import Alias, Session
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
+from agentvm.storage.sql.aliases import AliasStore, insert_alias
 from agentvm.storage.sql.arrivals import open_arrival
 from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.connection import Connection, Database
@@ -153,20 +154,28 @@ class ContainerStore:
             pass
         return True
 
-    async def add_session(self, session: Session, messages: Sequence[Message] = (), files_of: SessionId | None = None) -> None:
+    async def add_session(
+        self,
+        session: Session,
+        messages: Sequence[Message] = (),
+        files_of: SessionId | None = None,
+        alias: Alias | None = None,
+    ) -> None:
         """Adds a session with its first messages, all of it at once. `ImageNotFound` when its image is gone.
 
-        With `files_of` it is a fork: the changes of files that came with these messages are copied from that session.
+        With `files_of` it is a fork: the changes of files that came with these messages are copied from that session. With an
+        `alias` it is found by that name from then on; `Conflict` when another session is.
         """
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= ENCODED_INLINE_MAX else await anyio.to_thread.run_sync(cut, messages)
         if len(pieces) <= 1:
-            await self._database.write(self._beginning(session, pieces[0] if pieces else (), None, files_of))
+            await self._database.write(self._beginning(session, pieces[0] if pieces else (), None, files_of, alias))
             return
         try:
             async with open_arrival(self._database) as arrival:
                 key = arrival.arrival_key
-                await self._database.write(await anyio.to_thread.run_sync(self._beginning, session, pieces[0], key, files_of))
+                begin = await anyio.to_thread.run_sync(self._beginning, session, pieces[0], key, files_of, alias)
+                await self._database.write(begin)
                 for piece in pieces[1:]:
                     await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, key, files_of))
                 await arrival.publish(session.updated_at, lambda connection: self._set_read(connection, session))
@@ -175,7 +184,12 @@ class ContainerStore:
             raise ImageNotFound(session.image_id) from None
 
     def _beginning(
-        self, session: Session, messages: Sequence[Message], arrival_key: int | None, files_of: SessionId | None
+        self,
+        session: Session,
+        messages: Sequence[Message],
+        arrival_key: int | None,
+        files_of: SessionId | None,
+        alias: Alias | None,
     ) -> Callable[[Connection], None]:
         """The write that adds a session and its first messages."""
         say = self._saying(session, messages, arrival_key, files_of) if messages else None
@@ -184,6 +198,8 @@ class ContainerStore:
             if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session, arrival_key)
+            if alias is not None:
+                insert_alias(connection, self._key, alias, session.session_id, session.created_at)
             if files_of is not None:
                 copy_files(connection, self._key, files_of, session.session_id, ())
             if say is not None:
@@ -270,6 +286,11 @@ class ContainerStore:
 
     def log(self, session_id: SessionId) -> LogStore:
         return LogStore(self._database, self._key, session_id)
+
+    @property
+    def aliases(self) -> AliasStore:
+        """The names that clients of other protocols have given to the sessions."""
+        return AliasStore(self._database, self._key)
 
     def files(self, session_id: SessionId) -> SessionFileStore:
         return SessionFileStore(self._database, self._key, session_id)

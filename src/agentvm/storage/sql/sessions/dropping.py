@@ -36,6 +36,7 @@ _LIGHT = {
     "summaries": "summary_key",
     "waits": "wait_key",
     "placed_calls": "placed_key",
+    "aliases": "alias_key",
     "drafts": "author, device",
     "read_marks": "reader, device",
     "readers": "tenant_id, client_id",

@@ -1,0 +1,146 @@
+"""Chat completions — a conversation that its client sends whole each time, kept as one session that goes on.
+
+Theory of operation. The digest of the messages before the last one names the session that ended with them: the name is taken
+when the request begins, so that of two equal requests one goes on with it, and the session is named anew when the turn has
+ended. A history without a session is stored as a new one, which lists leave out. With `X-AVM-Session` the session is the
+caller's choice, and only the last message is read.
+"""
+
+from dataclasses import dataclass
+
+from agentvm.errors import InvalidInput
+from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
+from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
+from agentvm.gateways.openai.errors import about
+from agentvm.gateways.openai.models import CONTAINER_HEADER
+from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute
+from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
+from agentvm.gateways.talk import SentTurn, Talk
+from agentvm.model.ids import ContainerId, ImageId, SessionId
+from agentvm.model.message import ToolCall
+from agentvm.model.session import Alias, Session
+from agentvm.operations.tool import ToolAnswer, ToolWaits
+from agentvm.sessions.seeding import SeedMessage
+
+HISTORIES, REQUESTS = "openai.history", "openai.request"
+"""The gateways of the aliases: digests of histories, and keys of requests."""
+SESSION_HEADER, TOOLS_HEADER, KEY_HEADER = "x-avm-session", "x-avm-tools", "idempotency-key"
+NEW = "new"
+KEY_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, with what it means here."""
+
+    talk: Talk
+    body: ChatBody
+    said: ChatConversation
+    image_id: ImageId
+    container_id: ContainerId
+    named: str | None
+    """The session that the caller has chosen, or `new`."""
+    key: str | None
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.body.model, self.said.history)
+
+
+async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
+    """Answers a chat completion, in one piece or as chunks."""
+    body = ask.body
+    options = read_options(body)
+    said = read_conversation(body)
+    named, key = ask.headers.get(SESSION_HEADER), ask.headers.get(KEY_HEADER)
+    if key is not None and not 0 < len(key) <= KEY_MAX:
+        raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
+    container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
+    image = await talk.agent(body.model, container_id)
+    request = _Request(talk, body, said, image.image_id, image.container_id, named, key)
+    session = await _session(request)
+    if said.results:
+        sent = await _answer(request, session)
+    else:
+        sent = await talk.say(session.session_id, said.content, key=key, options=options)
+    return await _reply(request, sent, shows_tools=ask.headers.get(TOOLS_HEADER) == "show")
+
+
+async def _session(request: _Request) -> Session:
+    talk, aliases = request.talk, request.talk.aliases(request.container_id)
+    if request.named is not None and request.named != NEW:
+        return await talk.session(request.named)
+    repeated = None if request.key is None else Alias(REQUESTS, request.key)
+    if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
+        return await talk.session(session_id)
+    if request.said.history and request.named is None:
+        session_id = await aliases.take(Alias(HISTORIES, request.digest))
+        if session_id is not None:
+            if repeated is not None:
+                await aliases.put(repeated, session_id, talk.vm.clock())
+            return await talk.session(session_id)
+    if request.said.results:
+        raise InvalidInput("The tool calls that these results answer are no longer waited for")
+    seeds = () if request.named == NEW else request.said.history
+    return await talk.open(request.image_id, repeated, seeds=seeds, archived=request.named is None)
+
+
+async def _answer(request: _Request, session: Session) -> SentTurn:
+    """Answers the calls that wait for the caller, whose turn goes on."""
+    talk = request.talk
+    waits = (await talk.ask(ToolWaits(session_id=session.session_id, state="open"))).waits
+    by_call = {wait.call_id: wait for wait in waits if wait.kind == "client"}
+    results = [(by_call.get(result.tool_call_id or ""), result) for result in request.said.results]
+    waiting = [(wait, result) for wait, result in results if wait is not None]
+    if not waiting:
+        raise InvalidInput("The tool calls that these results answer are no longer waited for")
+    cursor = await talk.cursor(session)
+    for wait, result in waiting:
+        answer = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision="answer", result=str(result.content))
+        await talk.ask(answer)
+    return SentTurn(await talk.turn(waiting[0][0].turn_id), cursor)
+
+
+async def _reply(request: _Request, sent: SentTurn, *, shows_tools: bool) -> GatewayReply:
+    talk, body = request.talk, request.body
+    with_usage = body.stream_options is not None and body.stream_options.include_usage
+    created, completion_id = talk.vm.clock() // 1000, f"chatcmpl-{sent.turn_id}"
+    chunks = ChatChunks(completion_id, body.model, created, with_usage=with_usage, shows_tools=shows_tools)
+    headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
+
+    async def name_history() -> None:
+        await _name(request, sent.session_id, chunks)
+
+    interrupts = request.named is None
+    if body.stream:
+        streamed = stream_parts(talk, sent, chunks, on_end=name_history, interrupts=interrupts)
+        return GatewayReply(content=streamed, media_type=MEDIA_TYPE, headers=headers)
+    try:
+        async for part in talk.parts(sent):
+            chunks.write(part, 0)
+            if chunks.is_done:
+                break
+    finally:
+        if interrupts and not chunks.is_done:
+            # The client has left.
+            await talk.stop(sent)
+    await name_history()
+    if chunks.ended is not None and chunks.ended.outcome == "failed":
+        code, message = chunks.ended.error or ("internal", "The turn failed")
+        # Its clients repeat requests by themselves, and this one has begun a turn.
+        return GatewayReply(content=about(500, code, message), status=500, headers={**headers, "X-Should-Retry": "false"})
+    return GatewayReply(content=completion(chunks, completion_id, body.model, created), headers=headers)
+
+
+async def _name(request: _Request, session_id: SessionId, chunks: ChatChunks) -> None:
+    """Names the session by the history that the caller's next request will have."""
+    if request.named is not None or (chunks.ended is not None and chunks.ended.outcome != "completed"):
+        return
+    calls = tuple(ToolCall(id=call.call_id, name=call.name, input=call.input) for call in chunks.calls)
+    answer = SeedMessage(role="assistant", content=chunks.text, tool_calls=calls)
+    history = (*request.said.history, *request.said.last, answer)
+    alias = Alias(HISTORIES, digest_of(request.body.model, history))
+    await request.talk.aliases(request.container_id).put(alias, session_id, request.talk.vm.clock())
+
+
+CHAT_ROUTES = (GatewayRoute(method="POST", path="/chat/completions", handler=complete, body=ChatBody),)

@@ -1,0 +1,224 @@
+"""Chat body — the messages of a chat completion as content, seeds and options of this server. Pure."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.gateways.routes import Lenient
+from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
+from agentvm.model.turn import ClientTool, TurnOptions
+from agentvm.sessions.seeding import SeedMessage, text_of
+
+THINKING_TOKENS = {"low": 5_000, "medium": 10_000, "high": 32_000}
+
+
+class ImageUrl(Lenient, frozen=True):
+    url: str
+
+
+class FileData(Lenient, frozen=True):
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class ContentPart(Lenient, frozen=True):
+    type: str = "text"
+    text: str | None = None
+    image_url: ImageUrl | str | None = None
+    file: FileData | None = None
+
+
+class FunctionCall(Lenient, frozen=True):
+    name: str
+    arguments: str = "{}"
+
+
+class ChatToolCall(Lenient, frozen=True):
+    id: str
+    function: FunctionCall | None = None
+
+
+class ChatMessage(Lenient, frozen=True):
+    role: str
+    content: str | tuple[ContentPart, ...] | None = None
+    tool_calls: tuple[ChatToolCall, ...] | None = None
+    tool_call_id: str | None = None
+
+
+class FunctionSpec(Lenient, frozen=True):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(Lenient, frozen=True):
+    type: str = "function"
+    function: FunctionSpec | None = None
+
+
+class StreamOptions(Lenient, frozen=True):
+    include_usage: bool = False
+
+
+class ChatBody(Lenient, frozen=True):
+    """The members that are read; see docs/gateways.md for those that are ignored and those that are refused."""
+
+    model: str
+    messages: tuple[ChatMessage, ...]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    stop: str | tuple[str, ...] | None = None
+    reasoning_effort: str | None = None
+    tools: tuple[ChatTool, ...] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    functions: list[Any] | None = None
+    audio: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatConversation:
+    """The messages of a request: the history, and the last message, or the results of the caller's tools."""
+
+    history: tuple[SeedMessage, ...]
+    last: tuple[SeedMessage, ...]
+
+    @property
+    def content(self) -> UserContent:
+        return self.last[0].content
+
+    @property
+    def results(self) -> tuple[SeedMessage, ...]:
+        """The results of tools, if the request goes on with them."""
+        return self.last if self.last[0].role == "tool" else ()
+
+
+def read_conversation(body: ChatBody) -> ChatConversation:
+    """Splits the messages; `InvalidInput` for none, or for a last one of the assistant."""
+    seeds = tuple(_seed(message) for message in body.messages if message.role not in ("system", "developer"))
+    if not seeds or seeds[-1].role == "assistant":
+        raise InvalidInput("messages must end with a message of the user, or with the results of tools")
+    start = len(seeds) - 1
+    while start > 0 and seeds[start].role == "tool" == seeds[start - 1].role:
+        start -= 1
+    return ChatConversation(seeds[:start], seeds[start:])
+
+
+def read_options(body: ChatBody) -> TurnOptions | None:
+    """Returns what the request chooses for its turn; None for nothing."""
+    _refuse(body)
+    said = [text_of(_content(message.content)) for message in body.messages if message.role in ("system", "developer")]
+    tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
+    options = msgspec.convert(
+        {
+            "temperature": body.temperature,
+            "maxTokens": body.max_completion_tokens or body.max_tokens,
+            "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
+            "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
+            "instructions": "\n\n".join(filter(None, said)) or None,
+            "tools": tools,
+        },
+        TurnOptions,
+    )
+    return None if options == TurnOptions() else options
+
+
+def _refuse(body: ChatBody) -> None:
+    """Refuses what would change the answer and is not done here."""
+    refused = {
+        "n": body.n is not None and body.n != 1,
+        "logprobs": bool(body.logprobs),
+        "functions": bool(body.functions),
+        "audio": body.audio is not None,
+        "response_format": (body.response_format or {}).get("type", "text") != "text",
+    }
+    for name, is_given in refused.items():
+        if is_given:
+            raise Unprocessable(f"{name} is not supported here; leave it out")
+
+
+def _tool(tool: ChatTool) -> ClientTool:
+    if tool.type != "function" or tool.function is None:
+        raise Unprocessable("Only tools of type function are supported here")
+    spec = tool.function
+    return ClientTool(name=spec.name, description=spec.description or "", parameters=spec.parameters or {})
+
+
+def _seed(message: ChatMessage) -> SeedMessage:
+    match message.role:
+        case "user":
+            return SeedMessage(role="user", content=_content(message.content))
+        case "assistant":
+            calls = tuple(_call(call) for call in message.tool_calls or ())
+            return SeedMessage(role="assistant", content=text_of(_content(message.content)), tool_calls=calls)
+        case "tool":
+            return SeedMessage(role="tool", content=text_of(_content(message.content)), tool_call_id=message.tool_call_id)
+        case _:
+            raise InvalidInput(f"messages: the role {message.role[:40]!r} is not known here")
+
+
+def _call(call: ChatToolCall) -> ToolCall:
+    spec = call.function
+    try:
+        given = msgspec.json.decode(spec.arguments or "{}") if spec is not None else {}
+    except msgspec.DecodeError:
+        given = {}
+    return ToolCall(id=call.id, name="" if spec is None else spec.name, input=given if isinstance(given, dict) else {})
+
+
+def _content(content: str | tuple[ContentPart, ...] | None) -> UserContent:
+    if not isinstance(content, tuple):
+        return content or ""
+    parts = tuple(_part(part) for part in content)
+    if all(isinstance(part, TextPart) for part in parts):
+        return text_of(parts)
+    return parts
+
+
+def _part(part: ContentPart) -> UserPart:
+    if part.type == "text":
+        return TextPart(text=part.text or "")
+    if part.type == "image_url" and part.image_url is not None:
+        url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
+        media_type, data = read_data_url(url) if url.startswith("data:") else ("image/*", url)
+        return ImagePart(data=data, media_type=media_type)
+    if part.type == "file" and part.file is not None and part.file.file_data is not None:
+        media_type, data = read_data_url(part.file.file_data)
+        return FilePart(data=data, media_type=media_type, filename=part.file.filename)
+    raise Unprocessable(f"Content of type {part.type[:40]!r} is not supported here")
+
+
+def read_data_url(url: str) -> tuple[str, str]:
+    """Returns the media type and the base64 of a data URL; `InvalidInput` for another address."""
+    head, _, data = url.partition(",")
+    media_type, *rest = head.removeprefix("data:").split(";")
+    try:
+        if not url.startswith("data:") or "base64" not in rest:
+            raise InvalidInput("A file in a message is a data URL with base64")
+        base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise InvalidInput("A file in a message is a data URL with base64") from None
+    return media_type or "application/octet-stream", data
+
+
+def digest_of(model: str, seeds: Sequence[SeedMessage]) -> str:
+    """Returns the name of a history: equal histories with the same model have the same one."""
+    digest = hashlib.sha256(model.encode())
+    for seed in seeds:
+        said = text_of(seed.content).strip() if seed.role != "user" else seed.content
+        calls = [(call.id, call.name) for call in seed.tool_calls]
+        digest.update(msgspec.json.encode((seed.role, said, calls, seed.tool_call_id)))
+    return digest.hexdigest()

@@ -1,0 +1,96 @@
+"""Routes — what a gateway declares: its paths, the bodies it reads, and the shape of its errors. The server serves them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from agentvm.gateways.talk import Talk
+from agentvm.operations.http_reply import Streamed
+
+B = TypeVar("B")
+
+BODY_MAX_BYTES = 32 * 1024 * 1024
+VALUES_MAX = 200_000
+
+
+class Lenient(msgspec.Struct, frozen=True, kw_only=True):
+    """A body, or a part of one, of somebody else's protocol: members that it does not name are ignored."""
+
+
+class NoBody(Lenient, frozen=True):
+    """A request without a body, or one that nobody reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask(Generic[B]):
+    """One request of a gateway."""
+
+    body: B
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayReply:
+    """A response: a record or a dictionary as JSON, bytes as they are, or a stream."""
+
+    content: object
+    status: int = 200
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def streamed(self) -> Streamed | None:
+        return self.content if isinstance(self.content, Streamed) else None
+
+
+GatewayHandler = Callable[[Ask[Any], Talk], Awaitable[GatewayReply]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayProblem:
+    """A failure before a dialect has given it a shape. `code` is stable, `message` is for people; no details cross."""
+
+    status: int
+    code: str
+    message: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedProblem:
+    """A failure in a dialect."""
+
+    status: int
+    content: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayRoute:
+    """One path and method below each prefix of its gateway."""
+
+    method: str
+    path: str
+    handler: GatewayHandler
+    body: type[Lenient] = NoBody
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The meaning of the names in the path, for the tests of isolation: `{"model": "image_id"}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """One protocol. `name` is its switch in the configuration: `gateways.<name>.enabled`."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    """The paths it is served below; every prefix has all routes."""
+    routes: tuple[GatewayRoute, ...]
+    shape: Callable[[GatewayProblem], ShapedProblem]
+    """Gives a failure the dialect's shape, also one of the router: no such path, no such method, a body too large."""
+    key_headers: tuple[str, ...] = ()
+    """Headers besides `Authorization` that may hold the key."""

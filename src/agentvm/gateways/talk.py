@@ -1,0 +1,174 @@
+"""Talk — the one way from a gateway to an agent: through the operations, with their gate, quotas, audit log and metering.
+
+A request of a gateway has one Talk. It has no channel: an answer is read from the log, from a cursor on.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.errors import ContainerForbidden, NotFound
+from agentvm.gateways.turn_parts import PartReader, TurnPart
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.message import UserContent
+from agentvm.model.principal import Principal
+from agentvm.model.session import Alias, Session
+from agentvm.model.turn import OnParked, Turn, TurnOptions
+from agentvm.operations.agent import AgentInterrupt
+from agentvm.operations.context import Context
+from agentvm.operations.dispatch import carry_out
+from agentvm.operations.image_open import ImageOpen
+from agentvm.operations.message import MessageSend
+from agentvm.operations.session_open import SessionOpen
+from agentvm.protocol.records import ImageRecord
+from agentvm.protocol.requests import R_co, Request
+from agentvm.runtime.follow import TurnFollower
+from agentvm.sessions.seeding import SeedMessage
+from agentvm.storage.sql.aliases import AliasStore
+from agentvm.vm import LISTEN_PERMISSION, AgentVM
+
+STOP_SECONDS = 10.0
+"""Time that a request which its client has left takes at most to stop its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentTurn:
+    """A turn that a message has begun, now or earlier under the same key, and the cursor before its events."""
+
+    turn: Turn
+    cursor: int
+
+    @property
+    def turn_id(self) -> TurnId:
+        return self.turn.turn_id
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.turn.session_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """The requests of one caller of a gateway."""
+
+    vm: AgentVM
+    principal: Principal
+    request_id: str = ""
+    address: str | None = None
+
+    def context(self) -> Context:
+        workspace = self.vm.workspace(self.principal)
+        return Context(vm=self.vm, workspace=workspace, request_id=self.request_id, address=self.address)
+
+    async def ask(self, request: Request[R_co]) -> R_co:
+        """Carries out an operation of the table."""
+        with self.context() as context:
+            reply = await carry_out(context, request)
+            context.finish()
+            return reply
+
+    def container(self, named: str | None, end_user: str | None = None) -> ContainerId:
+        """Returns the container that a request is about; `ContainerForbidden` for one that is not within reach.
+
+        `named` is the caller's own choice. `end_user` is the dialect's word for a user of the caller; it decides for a key that
+        belongs to no user and reaches several containers.
+        """
+        context = self.context()
+        if named is not None:
+            return context.workspace.container_id(named)
+        if end_user is None or self.principal.user_id is not None or _is_bound(self.principal):
+            return context.images.home()
+        container_id = ContainerId(f"user-{end_user}")
+        if not self.principal.reaches(container_id):
+            raise ContainerForbidden(container_id)
+        return context.workspace.container_id(container_id)
+
+    async def agent(self, name: str, container_id: ContainerId) -> ImageRecord:
+        """Returns the image of an agent: a definition's name, the URI or name of an agent, or the id of an image."""
+        return (await self.ask(ImageOpen(agent=name, container_id=container_id))).record
+
+    async def open(
+        self,
+        image_id: ImageId,
+        alias: Alias | None,
+        *,
+        seeds: tuple[SeedMessage, ...] = (),
+        archived: bool = False,
+        title: str | None = None,
+    ) -> Session:
+        """Returns the session of that name; the first time, a new one with these messages."""
+        gateway, external = alias or ("", None)
+        opening = SessionOpen(
+            image_id=image_id, gateway=gateway, external=external, messages=seeds, archived=archived, title=title
+        )
+        return (await self.ask(opening)).session
+
+    def aliases(self, container_id: ContainerId) -> AliasStore:
+        """Returns the names of sessions of a container within reach."""
+        return self.context().workspace.store.container(container_id).aliases
+
+    async def session(self, session_id: str) -> Session:
+        """Returns a session within reach; `SessionNotFound` for any other."""
+        self.principal.require(LISTEN_PERMISSION)
+        return (await self.context().workspace.session(SessionId(session_id)))[1]
+
+    async def turn(self, turn_id: str) -> Turn:
+        """Returns a turn within reach; `NotFound` for any other."""
+        self.principal.require(LISTEN_PERMISSION)
+        turn = await self.context().store.find_turn(TurnId(turn_id))
+        if turn is None:
+            raise NotFound("There is no such turn")
+        return turn
+
+    async def say(
+        self,
+        session_id: SessionId,
+        content: UserContent,
+        *,
+        key: str | None = None,
+        options: TurnOptions | None = None,
+        on_parked: OnParked = "supersede",
+    ) -> SentTurn:
+        """Sends a message. `key` is the caller's name for it: sent again, it is the same turn."""
+        self.principal.require(LISTEN_PERMISSION)
+        sending = MessageSend(
+            session_id=session_id, content=content, client_message_id=key, options=options, on_parked=on_parked
+        )
+        reply = await self.ask(sending)
+        turn = await self.turn(reply.turn_id or "")
+        return await self.sent(turn) if reply.cursor is None else SentTurn(turn, int(reply.cursor))
+
+    async def sent(self, turn: Turn) -> SentTurn:
+        """Returns a turn with the cursor before its first event."""
+        return SentTurn(turn, await self.vm.runtime.turn_cursor(self.principal.tenant_id, turn))
+
+    async def cursor(self, session: Session) -> int:
+        """Returns the cursor of what is told of a session from now on."""
+        last = self.vm.runtime.replay.last(self.principal.tenant_id, session.session_id)
+        if last is not None:
+            return last
+        return await self.vm.runtime.log_cursor(self.principal.tenant_id, session.container_id, session.session_id)
+
+    def follow(self, sent: SentTurn) -> TurnFollower:
+        """Returns a reader of the turn's events, to be used in a `with` block."""
+        return self.vm.runtime.follow_turn(self.principal.tenant_id, sent.turn, sent.cursor)
+
+    async def parts(self, sent: SentTurn) -> AsyncIterator[TurnPart]:
+        """Yields the parts of the turn, until it has ended."""
+        reader = PartReader()
+        with self.follow(sent) as follower:
+            while events := await follower.take():
+                for event in events:
+                    if (part := reader.read(event)) is not None:
+                        yield part
+
+    async def stop(self, sent: SentTurn) -> None:
+        """Interrupts the turn, whoever waits for it; shielded, because the caller is being cancelled."""
+        with anyio.move_on_after(STOP_SECONDS, shield=True):
+            await self.ask(AgentInterrupt(session_id=sent.session_id))
+
+
+def _is_bound(principal: Principal) -> bool:
+    """Tells whether a principal reaches one container only."""
+    return principal.containers is not None and len(principal.containers) == 1 and principal.home is not None

@@ -1,0 +1,123 @@
+"""Turn parts — a turn's events as what every encoder writes: text, thinking, calls, results, waits and the end. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from agentvm.events.base import Event
+from agentvm.events.error import ErrorOccurred
+from agentvm.events.message import ToolResultMessageEvent
+from agentvm.events.stream import InputJsonDelta, TextDelta, ThinkingDelta, ToolUseStart, ToolUseStop
+from agentvm.events.tool import ToolWaiting
+from agentvm.events.turn import TurnParked, TurnResponse, TurnStop
+from agentvm.model.message import ToolResultMessage, is_failure
+from agentvm.model.turn import TurnOutcome
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.wait import WaitId, WaitKind
+
+
+class TurnPart(msgspec.Struct, frozen=True):
+    """One thing of a turn that an encoder writes."""
+
+
+class SaidText(TurnPart, frozen=True):
+    text: str
+
+
+class SaidThinking(TurnPart, frozen=True):
+    text: str
+
+
+class CallBegun(TurnPart, frozen=True):
+    """The model has begun to write a call; its input follows in pieces."""
+
+    call_id: str
+    name: str
+
+
+class CallInput(TurnPart, frozen=True):
+    call_id: str
+    piece: str
+    """The next characters of the input's JSON."""
+
+
+class CallMade(TurnPart, frozen=True):
+    """The model has written a call."""
+
+    call_id: str
+    name: str
+    input: dict[str, Any]
+
+
+class CallEnded(TurnPart, frozen=True):
+    call_id: str
+    name: str
+    text: str
+    is_error: bool
+
+
+class CallWaits(TurnPart, frozen=True):
+    """A call waits for somebody; of kind `client`, for the caller itself, who runs the tool."""
+
+    call_id: str
+    name: str
+    input: dict[str, Any]
+    kind: WaitKind
+    wait_id: WaitId
+    fingerprint: str
+
+
+class TurnWaits(TurnPart, frozen=True):
+    """The turn goes on when somebody has answered its waits."""
+
+    waits: tuple[WaitId, ...]
+
+
+class TurnEnded(TurnPart, frozen=True):
+    """The end; nothing follows. `error` is the code and the text of a failure."""
+
+    outcome: TurnOutcome
+    stop: TurnStop
+    usage: Usage = NO_USAGE
+    error: tuple[str, str] | None = None
+
+
+class PartReader:
+    """Reads the events of one turn, in their order. Events that no encoder writes give nothing."""
+
+    __slots__ = ("_call_id", "_error", "_names")
+
+    def __init__(self) -> None:
+        self._call_id = ""
+        self._names: dict[str, str] = {}
+        self._error: tuple[str, str] | None = None
+
+    def read(self, event: Event) -> TurnPart | None:
+        data = event.data
+        # Nearly all events are deltas.
+        if isinstance(data, TextDelta):
+            return SaidText(data.text)
+        if isinstance(data, ThinkingDelta):
+            return SaidThinking(data.text)
+        match data:
+            case ToolUseStart(tool_call_id=call_id, tool_name=name):
+                self._call_id, self._names[call_id] = call_id, name
+                return CallBegun(call_id, name)
+            case InputJsonDelta(partial_json=piece):
+                return CallInput(self._call_id, piece)
+            case ToolUseStop(tool_call_id=call_id, tool_name=name, input=given):
+                self._names[call_id] = name
+                return CallMade(call_id, name, given)
+            case ToolResultMessageEvent(message=ToolResultMessage(tool_call_id=call_id, tool_result=result)):
+                return CallEnded(call_id, result.name, result.output.text, is_failure(result.output))
+            case ToolWaiting():
+                return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, data.wait_id, data.fingerprint)
+            case TurnParked(waits=waits):
+                return TurnWaits(waits)
+            case ErrorOccurred(code=code, message=text):
+                self._error = (code, text)
+            case TurnResponse(outcome=outcome, stop_reason=stop, usage=usage):
+                return TurnEnded(outcome, stop, usage, self._error if outcome == "failed" else None)
+            case _:
+                pass
+        return None

@@ -1,0 +1,168 @@
+"""Asking over HTTP — send a message and wait for the answer, or receive its events as they happen."""
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
+from agentvm.events.error import ErrorOccurred
+from agentvm.events.message import AssistantMessageEvent
+from agentvm.events.turn import TurnParked, TurnResponse, TurnStop
+from agentvm.model.base import Record
+from agentvm.model.ids import ImageId, MessageId, SessionId, TurnId
+from agentvm.model.message import AssistantMessage, UserContent
+from agentvm.model.session import EXTERNAL_MAX
+from agentvm.model.turn import OnParked, TurnOptions, TurnOutcome
+from agentvm.model.usage import Usage
+from agentvm.model.wait import WaitId
+from agentvm.operations import image_open, message, session_open
+from agentvm.operations.gate import carry_out
+from agentvm.operations.http_reply import HttpReply, Streamed
+from agentvm.operations.image_build import ImageReply
+from agentvm.operations.image_open import ImageOpen
+from agentvm.operations.message import MESSAGE_BOUND, ClientKey, MessageSend, MessageSendReply
+from agentvm.operations.operation import Context, Http, Operation, OperationGroup
+from agentvm.operations.session_open import SessionOpen, SessionOpenReply
+from agentvm.operations.turn_stream import stream_turn
+from agentvm.protocol.requests import Request
+
+if TYPE_CHECKING:
+    from agentvm.events.base import Event
+    from agentvm.model.turn import Turn
+
+operation = OperationGroup("messages")
+
+READ = "sessions:read"
+DEFAULT_AGENT = "default"
+GATEWAY = "http"
+"""The gateway of the aliases that `thread` names."""
+
+
+class TurnFailure(Record):
+    code: str
+    message: str
+
+
+class MessageAnswer(Record):
+    """The answer of a turn. Without an `outcome` the turn goes on: nobody waited for it, or it waits for somebody (`waits`)."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    image_id: ImageId | None = None
+    message_id: MessageId | None = None
+    """The user's message."""
+    text: str = ""
+    """The last message of the agent."""
+    outcome: TurnOutcome | None = None
+    stop_reason: TurnStop | None = None
+    usage: Usage | None = None
+    price: int | None = None
+    """In nano-USD."""
+    error: TurnFailure | None = None
+    waits: tuple[WaitId, ...] = ()
+
+
+class MessageAsk(Request[MessageAnswer]):
+    """To a session, to `thread`, a name of your own for a conversation, or, without either, to a new session.
+
+    A new session is with `agent`: a definition's name, the URI or name of an agent, or the id of an image; `default` if unset.
+    """
+
+    content: UserContent
+    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
+    session_id: SessionId | None = None
+    thread: Annotated[str, msgspec.Meta(min_length=1, max_length=EXTERNAL_MAX)] | None = None
+    container: str | None = None
+    """The container of a new session; your own if unset, or `default` if you may use all."""
+    client_message_id: ClientKey | None = None
+    """Your own name for the message: sending it to the session again begins no second turn, and is answered as the first."""
+    on_parked: OnParked = "supersede"
+    options: TurnOptions | None = None
+    stream: bool = False
+    """Whether the response is the turn's events, as server-sent events."""
+    wait: bool = True
+    """Whether the response comes when the turn has ended."""
+
+
+@operation(
+    "message.ask",
+    needs="agent:use",
+    http=Http(
+        "POST",
+        "/v1/messages",
+        id="messages_ask",
+        max_body_bytes=MESSAGE_BOUND.max_bytes,
+        max_values=MESSAGE_BOUND.max_values,
+        attended=True,
+        media_type="text/event-stream",
+    ),
+    across=False,
+    raises=(SessionNotFound, NotFound, AgentBusy, ShuttingDown),
+)
+async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpReply[Streamed]:
+    """Send a message and receive the answer.
+
+    When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which
+    `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait.
+    """
+    context.principal.require(READ)
+    if request.session_id is not None and (request.thread is not None or request.agent is not None):
+        raise InvalidInput("Give sessionId, or agent and thread")
+    session_id = request.session_id or await _open(context, request)
+    said = MessageSend(
+        content=request.content,
+        session_id=session_id,
+        client_message_id=request.client_message_id,
+        on_parked=request.on_parked,
+        options=request.options,
+    )
+    sent: MessageSendReply = await carry_out(_row(message, MessageSend), context, said)
+    context.finish()
+    context.after.clear()
+    turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
+    if turn is None:
+        raise NotFound("There is no such turn")
+    cursor = await context.vm.runtime.turn_cursor(context.tenant_id, turn) if sent.cursor is None else int(sent.cursor)
+    if request.stream:
+        return stream_turn(context, turn, cursor)
+    answer = MessageAnswer(session_id=turn.session_id, turn_id=turn.turn_id, image_id=turn.image_id, message_id=turn.message_id)
+    return await _wait(context, turn, cursor, answer) if request.wait else answer
+
+
+async def _open(context: Context, request: MessageAsk) -> SessionId:
+    named = ImageOpen(agent=request.agent or DEFAULT_AGENT, container_id=request.container)
+    image: ImageReply = await carry_out(_row(image_open, ImageOpen), context, named)
+    opening = SessionOpen(image_id=image.record.image_id, gateway=GATEWAY, external=request.thread)
+    opened: SessionOpenReply = await carry_out(_row(session_open, SessionOpen), context, opening)
+    return opened.session.session_id
+
+
+def _row(module: ModuleType, request: type[Request[Any]]) -> Operation:
+    """Returns the row of an operation, which is gated and audited like any other."""
+    group: OperationGroup = module.operation
+    return next(row for row in group.rows if row.request is request)
+
+
+async def _wait(context: Context, turn: "Turn", cursor: int, answer: MessageAnswer) -> MessageAnswer:
+    with context.vm.runtime.follow_turn(context.tenant_id, turn, cursor) as follower:
+        while events := await follower.take():
+            for event in events:
+                answer = _heard(answer, event)
+            if answer.waits:
+                break
+    return answer
+
+
+def _heard(answer: MessageAnswer, event: "Event") -> MessageAnswer:
+    match event.data:
+        case AssistantMessageEvent(message=AssistantMessage(text=text)):
+            return msgspec.structs.replace(answer, text=text)
+        case ErrorOccurred(code=code, message=text):
+            return msgspec.structs.replace(answer, error=TurnFailure(code=code, message=text))
+        case TurnParked(waits=waits):
+            return msgspec.structs.replace(answer, waits=waits)
+        case TurnResponse(outcome=outcome, stop_reason=stop, usage=usage, price=price):
+            return msgspec.structs.replace(answer, outcome=outcome, stop_reason=stop, usage=usage, price=price, waits=())
+        case _:
+            return answer

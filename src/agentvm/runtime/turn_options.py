@@ -1,0 +1,52 @@
+"""Turn options — what the sender of a message chooses for its turn: whether it may, and the definition with it."""
+
+import msgspec
+
+from agentvm.drivers.base import ToolSpec
+from agentvm.errors import Unprocessable
+from agentvm.model.definition import Definition
+from agentvm.model.turn import DEFAULT_OPTIONS, TurnOptions
+from agentvm.runtime.tools import Tool, ToolSet, client_tool
+
+USER_INSTRUCTIONS = "Instructions of the user:"
+
+
+def check_options(definition: Definition, options: TurnOptions | None) -> None:
+    """`Unprocessable` for an option that the definition does not let a sender choose."""
+    if options is None:
+        return
+    allowed: tuple[str, ...] = DEFAULT_OPTIONS if definition.turn_options is None else definition.turn_options
+    for field in msgspec.structs.fields(TurnOptions):
+        if getattr(options, field.name) not in (None, ()) and field.name not in allowed:
+            raise Unprocessable(f"This agent does not let a message choose {field.encode_name} (turnOptions of its definition)")
+    if len({tool.name for tool in options.tools}) < len(options.tools):
+        raise Unprocessable("Two of the tools have the same name")
+
+
+def apply_options(definition: Definition, options: TurnOptions | None) -> Definition:
+    """Returns the definition of a turn."""
+    if options is None:
+        return definition
+    prompt = definition.system_prompt
+    if options.instructions:
+        prompt = "\n\n".join(filter(None, (prompt, f"{USER_INSTRUCTIONS}\n{options.instructions}")))
+    return msgspec.structs.replace(
+        definition,
+        system_prompt=prompt,
+        model=options.model or definition.model,
+        temperature=definition.temperature if options.temperature is None else options.temperature,
+        max_tokens=options.max_tokens or definition.max_tokens,
+        thinking=options.thinking or definition.thinking,
+    )
+
+
+def add_tools(tools: ToolSet, options: TurnOptions | None) -> ToolSet:
+    """Returns the tools of a turn: those of its sender, and those of its image that have other names."""
+    return tools if options is None or not options.tools else tools.joined(_tools(options))
+
+
+def _tools(options: TurnOptions) -> list[Tool]:
+    return [
+        client_tool(ToolSpec(name=tool.name, description=tool.description, input_schema=tool.parameters or {"type": "object"}))
+        for tool in options.tools
+    ]

@@ -1,0 +1,115 @@
+"""Gateway routes — serves the routes of gateways behind the one gate: origin, credentials and quota, then their handlers."""
+
+import functools
+from collections.abc import Iterator
+
+import msgspec
+
+from agentvm.errors import InvalidInput
+from agentvm.errors.bounds import InputTooLarge
+from agentvm.errors.validation import explain
+from agentvm.gateways.openai import OPENAI
+from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
+from agentvm.gateways.talk import Talk
+from agentvm.model.principal import Principal
+from agentvm.protocol.bounds import Bound, check
+from agentvm.server import paths
+from agentvm.server.errors import request_id_of
+from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
+from agentvm.server.http.body import receive_body
+from agentvm.server.http.gate import HttpGate, parameters_of, response_of
+from agentvm.server.router import HttpRoute
+from agentvm.sharing.reservation import ConnectionReservation
+
+GATEWAYS: tuple[Gateway, ...] = (OPENAI,)
+"""Every gateway of this server."""
+SHARED = "/v1"
+"""The prefix of the management API, below which a gateway has single words of its own."""
+
+
+def gateway_of(path: str) -> Gateway | None:
+    """Returns the gateway that a path belongs to, whether or not there is such a route."""
+    return next((gateway for place, gateway in places() if path == place or path.startswith(f"{place}/")), None)
+
+
+@functools.cache
+def places() -> tuple[tuple[str, Gateway], ...]:
+    """Returns the paths that belong to a gateway alone: its prefix, or below a shared one the first words of its routes."""
+    found: dict[str, Gateway] = {}
+    for gateway in GATEWAYS:
+        for prefix in gateway.prefixes:
+            words = {f"{prefix}/{route.path.split('/')[1]}" for route in gateway.routes} if prefix == SHARED else {prefix}
+            found |= dict.fromkeys(sorted(words), gateway)
+    return tuple(found.items())
+
+
+class GatewayRoutes:
+    """Serves gateways through the gate."""
+
+    def __init__(self, gate: HttpGate) -> None:
+        self._gate = gate
+
+    def routes(self) -> Iterator[HttpRoute]:
+        for gateway in GATEWAYS:
+            for prefix in gateway.prefixes:
+                for route in gateway.routes:
+                    handler = functools.partial(self._serve, gateway, route)
+                    bound = BODY_MAX_BYTES if route.method in ("POST", "PUT", "PATCH") else 0
+                    yield HttpRoute(route.method, f"{prefix}{route.path}", handler, bound, is_gated=True)
+
+    async def _serve(self, gateway: Gateway, route: GatewayRoute, request: HttpRequest) -> HttpResponse:
+        switch = getattr(self._gate.vm.config.gateways, gateway.name)
+        if switch.enabled == "off":
+            raise HttpError(404)
+        principal = await self._gate.admit(request, key_headers=gateway.key_headers)
+        await self._gate.vm.runtime.recovered.wait()
+        client = request.scope.get("client")
+        talk = Talk(
+            vm=self._gate.vm,
+            principal=principal,
+            request_id=request_id_of(request.scope),
+            address=client[0] if client else None,
+        )
+        ask = Ask(
+            body=await self._body(route, principal, request),
+            path={name: paths.name(value) for name, value in request.path_params.items()},
+            query=parameters_of(request.scope["query_string"]),
+            headers=request.headers,
+        )
+        work = route.handler(ask, talk)
+        return await self._response(await attended(request, work), principal, request, gateway)
+
+    async def _body(self, route: GatewayRoute, principal: Principal, request: HttpRequest) -> Lenient:
+        if not request.max_body_bytes:
+            return NoBody()
+        reservation = ConnectionReservation(self._gate.vm.budget, principal.tenant_id)
+        try:
+            return _decode(await receive_body(request, reservation), route.body)
+        finally:
+            reservation.hold(0)
+
+    async def _response(
+        self, reply: GatewayReply, principal: Principal, request: HttpRequest, gateway: Gateway
+    ) -> HttpResponse:
+        if reply.streamed is not None:
+            about = (reply.media_type, reply.headers, gateway.key_headers)
+            return await self._gate.stream(reply.streamed, principal, request, *about)
+        reservation = ConnectionReservation(self._gate.vm.budget, principal.tenant_id)
+        return response_of(reply.content, reply.status, reply.media_type, reply.headers, reservation)
+
+
+def _decode(body: bytes, kind: type[Lenient]) -> Lenient:
+    try:
+        check(body, Bound(max_bytes=len(body), max_values=VALUES_MAX), "The body")
+        decoded = msgspec.json.decode(body or b"{}", type=kind)
+        # A value that cannot be encoded again cannot be stored either: half of a surrogate pair.
+        msgspec.json.encode(decoded)
+    except InputTooLarge:
+        raise
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"The body is invalid: {explain(error, kind)}") from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidInput("The body must be JSON") from None
+    except RecursionError:
+        raise InvalidInput("The body is nested too deep") from None
+    return decoded

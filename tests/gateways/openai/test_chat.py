@@ -1,0 +1,190 @@
+from typing import Any
+
+import anyio
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from tests.gateways.openai.fixtures import management, talking
+
+from agentvm import Definition
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, reply, tool_calls
+from agentvm.errors import ProviderOverloaded
+
+HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
+WEATHER: Any = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+
+
+@pytest.mark.parametrize("prefix", ["/openai/v1", "/v1"])
+async def test_a_text_turn_comes_in_one_piece_or_in_chunks(prefix: str) -> None:
+    async with talking(prefix=prefix) as (client, _):
+        whole = await client.chat.completions.create(model="default", messages=HI)
+        assert whole.choices[0].message.content == "hi"
+        assert whole.choices[0].finish_reason == "stop"
+        assert whole.usage is not None
+        assert whole.usage.completion_tokens > 0
+        text, usage, finish = "", None, None
+        stream = await client.chat.completions.create(
+            model="default", messages=HI, stream=True, stream_options={"include_usage": True}
+        )
+        async for chunk in stream:
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                text += choice.delta.content or ""
+                finish = choice.finish_reason or finish
+        assert (text, finish) == ("hi", "stop")
+        assert usage is not None
+        assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+
+
+async def test_a_conversation_that_is_sent_whole_each_time_is_one_session() -> None:
+    async with talking() as (client, served):
+        said: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be kind"}]
+        for number in range(4):
+            said.append({"role": "user", "content": f"message {number}"})
+            answer = await client.chat.completions.create(model="default", messages=said)
+            said.append({"role": "assistant", "content": answer.choices[0].message.content})
+        assert len(served.model.prompts[-1].conversation) == 7
+        assert "Be kind" in (served.model.prompts[-1].system or "")
+        listed = await management(client, served, "/v1/turns")
+        assert len(listed["items"]) == 4
+        assert len({turn["sessionId"] for turn in listed["items"]}) == 1
+        shown = (await management(client, served, "/v1/sessions"))["items"]
+        assert listed["items"][0]["sessionId"] not in {session["sessionId"] for session in shown}
+
+
+async def test_a_history_without_a_session_is_seeded_and_another_continuation_of_it_too() -> None:
+    async with talking() as (client, served):
+        said: list[ChatCompletionMessageParam] = [
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two"},
+            {"role": "user", "content": "three"},
+        ]
+        first, second = [await client.chat.completions.create(model="default", messages=said) for _ in range(2)]
+        assert first.id != second.id
+        assert [len(prompt.conversation) for prompt in served.model.prompts] == [3, 3]
+
+
+async def test_a_named_session_goes_on_and_only_its_last_message_is_read() -> None:
+    async with talking() as (client, served):
+        raw = await client.chat.completions.with_raw_response.create(
+            model="default", messages=HI, extra_headers={"X-AVM-Session": "new"}
+        )
+        named = raw.headers["x-avm-session"]
+        again = await client.chat.completions.with_raw_response.create(
+            model="default",
+            messages=[{"role": "user", "content": "forgotten"}, {"role": "assistant", "content": "x"}, *HI],
+            extra_headers={"X-AVM-Session": named},
+        )
+        assert again.headers["x-avm-session"] == named
+        assert len(served.model.prompts[-1].conversation) == 3
+
+
+async def test_options_reach_the_model() -> None:
+    async with talking() as (client, served):
+        await client.chat.completions.create(
+            model="default", messages=HI, temperature=0.5, max_completion_tokens=77, stop=["END"], reasoning_effort="low"
+        )
+        prompt = served.model.prompts[-1]
+        assert (prompt.temperature, prompt.max_tokens, prompt.stop, prompt.thinking) == (0.5, 77, ("END",), 5000)
+
+
+async def test_a_picture_arrives_as_a_data_url() -> None:
+    async with talking() as (client, served):
+        url = "data:image/png;base64,iVBORw0KGgo="
+        parts: Any = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
+        await client.chat.completions.create(model="default", messages=[{"role": "user", "content": parts}])
+        assert "iVBORw0KGgo=" in repr(served.model.prompts[-1].conversation)
+
+
+async def test_the_callers_tool_is_called_by_the_caller_and_the_turn_goes_on() -> None:
+    def script(prompt: Prompt) -> Any:
+        if len(prompt.conversation) == 1:
+            return tool_calls(("call_1", "weather", {"city": "Oslo"}))
+        return reply("It rains")
+
+    async with talking(script) as (client, served):
+        said = list(HI)
+        first = await client.chat.completions.create(model="default", messages=said, tools=[WEATHER])
+        choice = first.choices[0]
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.tool_calls is not None
+        call: Any = choice.message.tool_calls[0]
+        assert (call.function.name, call.function.arguments) == ("weather", '{"city":"Oslo"}')
+        said.append(choice.message.model_dump(exclude_none=True))  # type: ignore[arg-type]
+        said.append({"role": "tool", "tool_call_id": call.id, "content": "rain"})
+        text = ""
+        async for chunk in await client.chat.completions.create(model="default", messages=said, tools=[WEATHER], stream=True):
+            for part in chunk.choices:
+                text += part.delta.content or ""
+        assert text == "It rains"
+        assert "rain" in repr(served.model.prompts[-1].conversation)
+        said += [{"role": "assistant", "content": text}, {"role": "user", "content": "thanks"}]
+        await client.chat.completions.create(model="default", messages=said)
+        assert len(served.model.prompts[-1].conversation) == 5
+
+
+async def test_a_stateless_turn_is_stopped_when_its_client_leaves() -> None:
+    async with talking(lambda prompt: [*reply("one")[:3], Pause(anyio.Event())]) as (client, served):
+        stream = await client.chat.completions.create(model="default", messages=HI, stream=True)
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                turn_id = chunk.id.removeprefix("chatcmpl-")
+                break
+        await stream.close()
+        outcome = None
+        with anyio.fail_after(20):
+            while outcome is None:
+                turns = (await management(client, served, "/v1/turns"))["items"]
+                outcome = next(turn.get("outcome") for turn in turns if turn["turnId"] == turn_id)
+        assert outcome == "interrupted"
+
+
+async def test_a_failure_after_the_first_byte_is_an_error_in_the_stream() -> None:
+    def script(prompt: Prompt) -> Any:
+        raise ProviderOverloaded("busy")
+
+    async with talking(script) as (client, _):
+        with pytest.raises(openai.APIError) as failure:
+            async for _chunk in await client.chat.completions.create(model="default", messages=HI, stream=True):
+                pass
+        assert failure.value.code == "provider_overloaded"
+        with pytest.raises(openai.InternalServerError):
+            await client.chat.completions.create(model="default", messages=HI)
+
+
+async def test_a_repeated_request_with_a_key_begins_no_second_turn() -> None:
+    async with talking() as (client, served):
+        answers = [
+            await client.chat.completions.create(model="default", messages=HI, extra_headers={"Idempotency-Key": "k1"})
+            for _ in range(2)
+        ]
+        assert answers[0].id == answers[1].id
+        assert answers[1].choices[0].message.content == "hi"
+        assert len(served.model.prompts) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"model": "nobody", "messages": HI}, 404, "model_not_found"),
+        ({"model": "img_nobody", "messages": HI}, 404, "model_not_found"),
+        ({"model": "default", "messages": []}, 400, "invalid_input"),
+        ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),
+        ({"model": "default", "messages": [{"role": "poet", "content": "x"}]}, 400, "invalid_input"),
+        ({"model": "default", "messages": HI, "n": 2}, 422, "unprocessable"),
+        ({"model": "default", "messages": HI, "response_format": {"type": "json_schema"}}, 422, "unprocessable"),
+        ({"model": "sealed", "messages": [{"role": "system", "content": "x"}, *HI]}, 422, "unprocessable"),
+        ({"model": "default", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, 400, "invalid_input"),
+        ({"model": "default"}, 400, "invalid_input"),
+    ],
+)
+async def test_a_wrong_request_is_refused_in_the_words_of_the_dialect(body: dict[str, Any], status: int, code: str) -> None:
+    async with talking(definitions=[Definition(name="sealed", turn_options=())]) as (client, served):
+        with pytest.raises(openai.APIStatusError) as failure:
+            await client.post("/chat/completions", body=body, cast_to=object)
+        assert (failure.value.status_code, failure.value.code) == (status, code)
+        assert served.model.prompts == []

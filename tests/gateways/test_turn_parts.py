@@ -1,0 +1,74 @@
+from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.error import ErrorOccurred
+from agentvm.events.message import ToolResultMessageEvent
+from agentvm.events.stream import InputJsonDelta, MessageStop, TextDelta, ThinkingDelta, ToolUseStart, ToolUseStop
+from agentvm.events.tool import ToolWaiting
+from agentvm.events.turn import TurnParked, TurnResponse
+from agentvm.gateways.turn_parts import (
+    CallBegun,
+    CallEnded,
+    CallInput,
+    CallMade,
+    CallWaits,
+    PartReader,
+    SaidText,
+    SaidThinking,
+    TurnEnded,
+    TurnPart,
+    TurnWaits,
+)
+from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
+from agentvm.model.message import ErrorTextOutput, ToolResult, ToolResultMessage
+from agentvm.model.usage import Usage
+from agentvm.model.wait import WaitId
+
+USED = Usage(input_tokens=1, output_tokens=2)
+TURN, MESSAGE, WAIT = TurnId("t"), MessageId("m"), WaitId("w")
+
+
+def read(*told: EventData) -> list[TurnPart]:
+    reader = PartReader()
+    events = [Event(data=data, scope=EventScope(), timestamp=1, tenant_id=DEFAULT_TENANT) for data in told]
+    return [part for event in events if (part := reader.read(event)) is not None]
+
+
+def test_the_events_of_a_turn_become_parts_in_their_order() -> None:
+    result = ToolResult(id="c", name="f", output=ErrorTextOutput(value="no"))
+    message = ToolResultMessage(id=MESSAGE, timestamp=1, role="tool", tool_call_id="c", tool_result=result)
+    waiting = ToolWaiting(
+        wait_id=WAIT, turn_id=TURN, tool_id="c", tool_name="f", kind="client", input={"a": 1}, fingerprint="p",
+        decisions=("answer",), why="", audience="sender", expires_at=9,
+    )  # fmt: skip
+    ended = TurnResponse(
+        turn_id=TURN, message_id=MESSAGE, outcome="completed", stop_reason="end_turn", duration=1, usage=USED, timestamp=1
+    )
+    assert read(
+        ThinkingDelta(text="hm"),
+        TextDelta(text="hi"),
+        ToolUseStart(tool_call_id="c", tool_name="f"),
+        InputJsonDelta(partial_json='{"a":1}'),
+        ToolUseStop(tool_call_id="c", tool_name="f", input={"a": 1}),
+        MessageStop(stop_reason="tool_use"),
+        waiting,
+        TurnParked(turn_id=TURN, message_id=MESSAGE, waits=(WAIT,), active=1, timestamp=1),
+        ToolResultMessageEvent(message=message),
+        ended,
+    ) == [
+        SaidThinking("hm"),
+        SaidText("hi"),
+        CallBegun("c", "f"),
+        CallInput("c", '{"a":1}'),
+        CallMade("c", "f", {"a": 1}),
+        CallWaits("c", "f", {"a": 1}, "client", WAIT, "p"),
+        TurnWaits((WAIT,)),
+        CallEnded("c", "f", "no", is_error=True),
+        TurnEnded("completed", "end_turn", USED),
+    ]
+
+
+def test_the_end_of_a_failed_turn_says_why() -> None:
+    failed = TurnResponse(
+        turn_id=TURN, message_id=MESSAGE, outcome="failed", stop_reason="error", duration=1, usage=USED, timestamp=1
+    )
+    parts = read(ErrorOccurred(code="provider_overloaded", message="busy", recoverable=True), failed)
+    assert parts == [TurnEnded("failed", "error", USED, ("provider_overloaded", "busy"))]

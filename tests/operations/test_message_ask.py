@@ -1,0 +1,56 @@
+import anyio
+from tests.server.http.fixtures import open_world
+
+
+async def test_a_message_is_answered_when_its_turn_has_ended() -> None:
+    async with open_world() as world:
+        said = {"content": "hello", "thread": "mine", "clientMessageId": "k1"}
+        first = await world.ask("POST", "/v1/messages", said, key=world.acme.user)
+        assert first.status == 200
+        assert (first.body["text"], first.body["outcome"]) == ("hello", "completed")
+        again = await world.ask("POST", "/v1/messages", said, key=world.acme.user)
+        assert again.body == first.body
+        other = await world.ask("POST", "/v1/messages", {**said, "clientMessageId": "k2"}, key=world.acme.user)
+        assert other.body["sessionId"] == first.body["sessionId"]
+        assert other.body["turnId"] != first.body["turnId"]
+        known = {"content": "more", "sessionId": first.body["sessionId"], "wait": False}
+        accepted = await world.ask("POST", "/v1/messages", known, key=world.acme.user)
+        assert accepted.body["sessionId"] == first.body["sessionId"]
+        assert "outcome" not in accepted.body
+        # One image and one session were created; further messages create nothing.
+        assert sorted(action for action, _, _ in await world.audit(world.acme.tenant_id)) == ["image.create", "session.open"]
+
+
+async def test_a_message_is_answered_as_events_whose_ids_are_cursors() -> None:
+    async with open_world() as world:
+        reply = await world.ask("POST", "/v1/messages", {"content": "hello", "stream": True}, key=world.acme.user)
+        assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
+        events = [piece for piece in reply.raw.decode().split("\n\n") if piece.startswith("id: ")]
+        assert [int(event.split("\n")[0].removeprefix("id: ")) for event in events] == list(range(1, len(events) + 1))
+        assert "event: turn_response" in events[-1]
+
+
+async def test_a_message_needs_the_right_to_read_the_answer_and_one_address() -> None:
+    async with open_world() as world:
+        mute = await world.key(world.acme.tenant_id, ["agent:use"])
+        assert (await world.ask("POST", "/v1/messages", {"content": "hi"}, key=mute)).code == "permission_denied"
+        both = {"content": "hi", "sessionId": "sess_x", "thread": "t"}
+        assert (await world.ask("POST", "/v1/messages", both, key=world.acme.user)).code == "invalid_input"
+        nobody = {"content": "hi", "agent": "nobody"}
+        assert (await world.ask("POST", "/v1/messages", nobody, key=world.acme.user)).code == "definition_not_found"
+        chosen = {"content": "hi", "options": {"model": "scripted/other"}}
+        assert (await world.ask("POST", "/v1/messages", chosen, key=world.acme.user)).code == "unprocessable"
+
+
+async def test_of_many_first_messages_of_a_thread_one_creates_its_session() -> None:
+    async with open_world() as world:
+        sessions: set[str] = set()
+
+        async def say(number: int) -> None:
+            said = {"content": "hi", "thread": "busy", "clientMessageId": f"k{number}"}
+            sessions.add((await world.ask("POST", "/v1/messages", said, key=world.acme.user)).body["sessionId"])
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(say, number)
+        assert len(sessions) == 1
