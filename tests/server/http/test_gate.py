@@ -17,6 +17,7 @@ from agentvm.protocol.requests import Request
 from agentvm.server.http import FACES
 from agentvm.server.http.api import FORMS, PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
+from agentvm.server.http.gateways import GATEWAYS
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.tools.mcp.consent import CALLBACK
 
@@ -28,7 +29,13 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             for route in world.app.http.routes
             if route.is_gated and route.method != "HEAD"
         }
-        assert served == {one.name for one in FACES}
+        gateways = {
+            f"{route.method} {prefix}{route.path.replace(':path', '')}"
+            for gateway in GATEWAYS
+            for prefix in gateway.prefixes
+            for route in gateway.routes
+        }
+        assert served == {one.name for one in FACES} | gateways
         assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"} | FORMS == PUBLIC
         # A callback without a state, and a link that nobody made.
         assert (await world.ask("GET", CALLBACK, key="")).status == 400
@@ -52,7 +59,11 @@ def test_what_writes_is_audited() -> None:
     marks = {"POST /v1/sessions/{session_id}/read"}
     # So is the look of the console.
     looks = {"PUT /v1/auth/preferences"}
-    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks}
+    # As the command: what it creates on the way is audited by itself.
+    said = {"POST /v1/messages"}
+    # As the command; an agent that is stopped starts again with the next message.
+    stopped = {"POST /v1/images/{image_id}/stop"}
+    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks, *said, *stopped}
     # What leaves the server is no less than what is written.
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",
