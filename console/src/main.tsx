@@ -25,6 +25,7 @@ function App() {
 }
 
 async function start(): Promise<void> {
+  if (sessionStorage.getItem("avm.count") !== null) await import("./count.ts");
   startTheme();
   watchTabs();
   watchVersion();

@@ -14,8 +14,9 @@ export class Growing {
   #settled: Token[] = [];
   #settledLength = 0;
   #text = "";
-  /** Characters that were lexed in all; a test bounds them. */
+  /** Characters that were lexed, of this text and of all; tests bound them. */
   lexed = 0;
+  static total = 0;
 
   /** The blocks of the text. The text is the one of before with something added, or another one. */
   read(text: string): Token[] {
@@ -26,6 +27,7 @@ export class Growing {
     this.#text = text;
     const tail = text.slice(this.#settledLength);
     this.lexed += tail.length;
+    Growing.total += tail.length;
     const tokens = lex(tail);
     const firm = tokens.slice(0, firmCount(tokens));
     // A link definition may be used by any block.

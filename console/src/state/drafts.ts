@@ -44,7 +44,8 @@ export function watchDrafts(): () => void {
 async function list(): Promise<void> {
   try {
     const { drafts } = await ask<{ drafts: Draft[] }>("session_draft_list", { limit: LISTED_MAX });
-    drafted.value = new Set(drafts.map((draft) => draft.sessionId));
+    const next = new Set(drafts.map((draft) => draft.sessionId));
+    if (next.size !== drafted.value.size || [...next].some((sessionId) => !drafted.value.has(sessionId))) drafted.value = next;
   } catch {
     // Read again when the connection is back.
   }

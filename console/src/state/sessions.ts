@@ -60,7 +60,8 @@ function noticed(frame: EventFrame): void {
 export async function refresh(): Promise<void> {
   try {
     const rows = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
-    sessions.value = rows;
+    // The same list draws nothing.
+    if (JSON.stringify(rows) !== JSON.stringify(sessions.value)) sessions.value = rows;
     for (const { containerId } of rows) followContainer(containerId);
     void keep(ownerName(), LIST, rows);
   } catch {
