@@ -52,6 +52,7 @@ async def test_a_question_is_edited_and_what_was_taken_back_can_be_read_and_cont
         live = await page.locator(".log-inner").inner_text()
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")
+        await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
         assert await page.locator(".log-inner").inner_text() == live
         await page.locator(".taken summary").click()
         await expect(page.locator(".taken-text")).to_have_text(["one", "one 1", "two", "two 2"])

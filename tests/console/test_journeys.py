@@ -79,6 +79,7 @@ async def test_an_answer_survives_cuts_and_a_reload_and_equals_what_is_stored(op
         live = await page.locator(".log-inner").inner_text()
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")
+        await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
         assert await page.locator(".log-inner").inner_text() == live
 
 

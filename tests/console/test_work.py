@@ -21,12 +21,14 @@ PIECES = [f"word{number} " if number % 30 else f"word{number}.\n\n" for number i
 WATCH = """() => {
   const work = { mutations: 0, frames: 0, lexed: 0, tails: 0 };
   let pending = 0, lexed = avmCounted.lexed();
-  new MutationObserver((records) => { pending += records.length }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+  const all = { subtree: true, childList: true, characterData: true, attributes: true };
+  new MutationObserver((records) => { pending += records.length }).observe(document.body, all);
   (function frame() {
     if (pending > 0) {
       work.mutations += pending; work.frames += 1; pending = 0;
       const answer = document.querySelector('.answer-live');
-      const last = answer ? [...answer.children].slice(-3).map((block) => block.textContent.length + 2).reduce((sum, length) => sum + length, 0) : 0;
+      let last = 0;
+      for (const block of answer ? [...answer.children].slice(-3) : []) last += block.textContent.length + 2;
       const now = avmCounted.lexed();
       if (last > 0 && now > lexed) { work.lexed += now - lexed; work.tails += last; }
       lexed = now;
@@ -36,6 +38,9 @@ WATCH = """() => {
   avmCounted.drawn = avmCounted.outside = 0;
   window.work = work;
 }"""
+
+
+COUNTED = "() => ({ ...window.work, drawn: avmCounted.drawn, outside: avmCounted.outside })"
 
 
 class Long:
@@ -84,7 +89,7 @@ async def test_an_answer_draws_itself_and_nothing_else_however_long_the_conversa
         for number, gate in enumerate(script.gates, start=1):
             gate.set()
             await expect(page.locator(".answer-live")).to_contain_text(PIECES[number * STEP - 1].strip())
-        counted: dict[str, Any] = await page.evaluate("() => ({ ...window.work, drawn: avmCounted.drawn, outside: avmCounted.outside })")
+        counted: dict[str, Any] = await page.evaluate(COUNTED)
         assert counted["outside"] == 0, counted
         assert counted["drawn"] > 0
         assert counted["mutations"] / counted["frames"] <= MUTATIONS_PER_FRAME, counted

@@ -18,6 +18,8 @@ export class CommandError extends Error {
 }
 
 const COMMAND_DEADLINE_MS = 30_000;
+/** A connection that is not open by then is given up: a browser waits for minutes. */
+const OPEN_DEADLINE_MS = 8_000;
 const PARK_AFTER_MS = 300_000;
 /** Close codes after which the same credentials are not tried again. */
 const REFUSED = new Set([4401, 4403, 4408]);
@@ -143,7 +145,12 @@ function open(): void {
   const opened = new WebSocket(`${location.origin.replace(/^http/, "ws")}/ws`);
   let isWelcome = false;
   socket = opened;
+  const overdue = setTimeout(() => {
+    if (!isWelcome && opened === socket) closed(opened, 0, false);
+    if (!isWelcome) opened.close();
+  }, OPEN_DEADLINE_MS);
   opened.onopen = () => {
+    clearTimeout(overdue);
     isWelcome = true;
     attempt = 0;
     linkState.value = "open";
@@ -152,7 +159,10 @@ function open(): void {
     for (const opener of openers) opener();
   };
   opened.onmessage = (message) => receive(String(message.data));
-  opened.onclose = (event) => closed(opened, event.code, isWelcome);
+  opened.onclose = (event) => {
+    clearTimeout(overdue);
+    closed(opened, event.code, isWelcome);
+  };
 }
 
 function closed(closedSocket: WebSocket, code: number, wasWelcome: boolean): void {

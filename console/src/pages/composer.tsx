@@ -160,6 +160,8 @@ export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditL
 interface Pending extends Attached {
   id: string;
   part: number;
+  /** It is sent with its message. */
+  waits?: boolean;
 }
 
 function FileChips({ files }: { files: ReturnType<typeof useFiles> }): JSX.Element | null {
@@ -169,7 +171,7 @@ function FileChips({ files }: { files: ReturnType<typeof useFiles> }): JSX.Eleme
       {files.all.value.map((file) => (
         <li key={file.id} class="file">
           <span dir="auto">{file.name}</span>
-          {file.reference === undefined && <progress max={1} value={file.part} aria-label={words.value.sending(Math.round(file.part * 100))} />}
+          {file.reference === undefined && !file.waits && <progress max={1} value={file.part} aria-label={words.value.sending(Math.round(file.part * 100))} />}
           <IconButton icon="close" label={words.value.removeFile(file.name)} onClick={() => files.drop(file.id)} />
         </li>
       ))}
@@ -194,8 +196,11 @@ function useFiles(containerId: string) {
       (reference) => change(pending.id, { reference, file: undefined, part: 1 }),
       (error: unknown) => {
         const problem = error as ApiError;
-        // Without a connection it is sent with its message.
-        if (problem.code === "unreachable") return;
+        // Without a connection, or before the user's container is there, it is sent with its message.
+        if (problem.code === "unreachable" || problem.code === "container_not_found") {
+          change(pending.id, { waits: true });
+          return;
+        }
         drop(pending.id);
         toast(words.value.attachFailed(attached.name, sentence(problem.code, problem.message)));
       },

@@ -88,6 +88,7 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
       ref={view}
       role="log"
       aria-live="off"
+      aria-busy={!open.isRead.value}
       tabIndex={0}
       aria-label={words.value.chat}
       onScroll={onScroll}

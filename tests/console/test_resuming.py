@@ -1,0 +1,267 @@
+"""Connections that end: cuts, a killed server, hidden tabs, lost events, slow networks, new versions, and no server at all."""
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+from playwright.async_api import Browser, Page, expect
+from tests.console.conftest import DEADLINE_MS, DESK, Open
+from tests.console.test_actions import begin
+from tests.console.test_journeys import IN_MEMORY, Stepwise, cut, driver, say
+
+from agentvm import start_server
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, ScriptStep, reply
+from agentvm.server.console import DIRECTORY
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, 'hidden', { configurable: true, get: () => isHidden });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+async def equals_the_store(page: Page) -> None:
+    live = await page.locator(".log-inner").inner_text()
+    await page.reload()
+    await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
+    await expect(page.locator(".bill").last).to_contain_text("scripted")
+    assert await page.locator(".log-inner").inner_text() == live
+
+
+async def test_a_hidden_tab_is_parked_and_comes_back_exactly(open_page: Open) -> None:
+    script = Stepwise()
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(server.url)
+        await page.clock.install()
+        await say(page, "slowly")
+        script.gates[0].set()
+        await expect(page.locator(".answer")).to_have_text("piece0")
+        channels = server.server.vm.runtime.broadcaster
+        connected = len(channels.channels)
+        await page.evaluate(HIDE, True)
+        await page.clock.fast_forward("06:00")
+        with anyio.fail_after(20):
+            while len(channels.channels) == connected:
+                await anyio.wait_all_tasks_blocked()
+        await expect(page.locator(".banner")).to_have_count(0)
+        for gate in script.gates[1:4]:
+            gate.set()
+        await page.evaluate(HIDE, False)
+        await expect(page.locator(".answer")).to_have_text("piece0 piece1 piece2 piece3")
+        script.gates[4].set()
+        await expect(page.locator(".bill")).to_be_visible()
+        await equals_the_store(page)
+
+
+async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        frames: list[str] = []
+        page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: frames.append(str(frame))))
+        await begin(page, "one")
+        await page.context.set_offline(True)
+        cut(server)
+        await expect(page.locator(".banner")).to_be_visible()
+        session_id = page.url.rsplit("/", 1)[1]
+        other = await open_page(page.url)
+        await say(other, "two")
+        await expect(other.locator(".bill")).to_have_count(2)
+        vm = server.server.vm
+        replay = vm.runtime.replay
+        original = replay.read
+
+        async def lost(tenant_id: object, container_id: object, asked: object, after: int) -> object:
+            missed = await original(tenant_id, container_id, asked, after)  # type: ignore[arg-type]
+            return type(missed)([], missed.last, lost=True)
+
+        replay.read = lost  # type: ignore[method-assign,assignment]
+        replay.read_nowait = lambda *_: None  # type: ignore[method-assign]
+        await page.context.set_offline(False)
+        await expect(page.locator(".said")).to_have_text(["one", "two"])
+        assert any("resync_required" in frame and session_id in frame for frame in frames)
+        await expect(page.locator(".bill")).to_have_count(2)
+
+
+@contextlib.asynccontextmanager
+async def slow_proxy(port: int, bytes_per_turn: int) -> AsyncIterator[int]:
+    """Forwards a port, and lets the answers of the server through in small pieces."""
+
+    async def pump(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream, most: int) -> None:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            while True:
+                await target.send(await source.receive(most))
+                await anyio.lowlevel.checkpoint()
+
+    async def serve(client: anyio.abc.SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", port) as server, anyio.create_task_group() as tasks:
+            tasks.start_soon(pump, client, server, 65_536)
+            await pump(server, client, bytes_per_turn)
+            tasks.cancel_scope.cancel()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield listener.extra(anyio.abc.SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_slow_reader_gets_all_of_a_long_answer(open_page: Open) -> None:
+    pieces = [f"word{number} " for number in range(8_000)]
+    async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply(*pieces))) as server:
+        async with slow_proxy(int(server.url.rsplit(":", 1)[1]), 400) as port:
+            page = await open_page(f"http://127.0.0.1:{port}")
+            await say(page, "write")
+            await expect(page.locator(".answer")).to_contain_text("word7999", timeout=60_000)
+            await expect(page.locator(".bill")).to_be_visible()
+            text = await page.locator(".answer").inner_text()
+            assert text.split() == "".join(pieces).split()
+
+
+async def test_a_tab_that_meets_another_version_loads_once_and_keeps_what_was_written(browser: Browser) -> None:
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    async with (
+        start_server(IN_MEMORY, drivers=driver()) as server,
+        await browser.new_context(viewport=DESK, locale="en", service_workers="block") as context,
+    ):
+        page = await context.new_page()
+        page.set_default_timeout(DEADLINE_MS)
+        await page.goto(server.url)
+        await begin(page, "one")
+        loads: list[str] = []
+        page.on("load", lambda loaded: loads.append(loaded.url))
+        await page.get_by_label("Message", exact=True).fill("half a thought")
+        await page.route("**/assets/archive-*.js", lambda route: route.fulfill(status=404))
+        await page.get_by_role("link", name="Archived conversations").click()
+        await expect(page.locator(".rail")).to_be_visible()
+        with anyio.fail_after(20):
+            while not loads:
+                await page.evaluate("() => new Promise(requestAnimationFrame)")
+        await page.unroute("**/assets/archive-*.js")
+        await page.locator(".row").first.click()
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("half a thought")
+        assert len(loads) == 1
+
+
+async def test_the_console_starts_without_a_server_and_shows_nothing_of_another_user(browser: Browser) -> None:
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    async with await browser.new_context(viewport=DESK, locale="en", service_workers="allow") as context:
+        page = await context.new_page()
+        page.set_default_timeout(DEADLINE_MS)
+        async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply("Stay **here**."))) as server:
+            await page.goto(server.url)
+            await page.evaluate("() => navigator.serviceWorker.ready.then(() => true)")
+            await begin(page, "one")
+            address = page.url
+            await page.reload()
+            await expect(page.locator(".bill")).to_contain_text("scripted")
+        await page.goto(address)
+        await expect(page.locator(".answer strong")).to_have_text("here")
+        await expect(page.locator(".row")).to_have_count(1)
+        await expect(page.locator(".banner")).to_be_visible()
+        await say(page, "kept")
+        await expect(page.locator(".bubble-pending")).to_contain_text("kept")
+        # The same browser, another user: nothing of the first one is shown.
+        other = '{"tenantId":"t2","userId":"u2","permissions":["agent:use","sessions:read"],"auth":"on"}'
+        await page.evaluate("identity => localStorage.setItem('avm.identity', identity)", other)
+        await page.goto(address)
+        await expect(page.locator(".banner")).to_be_visible()
+        await expect(page.locator(".row")).to_have_count(0)
+        await expect(page.locator(".answer, .bubble")).to_have_count(0)
+
+
+SERVER = """
+import sys
+import anyio
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
+from agentvm.drivers.scripted import Pause, reply
+
+async def main():
+    gate = anyio.Event()
+    if sys.argv[3] == "go":
+        gate.set()
+    def script(prompt):
+        start, text, first, *rest = reply("before ", "after")
+        return [start, text, first, Pause(gate), *rest]
+    config = ServerConfig(system=SystemSettings(port=int(sys.argv[2]), data_dir=sys.argv[1]))
+    async with start_server(config, drivers={"scripted": ScriptedDriver(script)}):
+        print("ready", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+@contextlib.asynccontextmanager
+async def server_process(data: Path, port: int, mode: str) -> AsyncIterator[anyio.abc.Process]:
+    arguments = [sys.executable, "-c", SERVER, str(data), str(port), mode]
+    async with await anyio.open_process(arguments, stdout=subprocess.PIPE, stderr=None) as process:
+        assert process.stdout is not None
+        try:
+            with anyio.fail_after(60):
+                while b"ready" not in await process.stdout.receive():
+                    pass
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGKILL)
+            await process.wait()
+
+
+async def test_an_answer_goes_on_after_the_server_was_killed(open_page: Open, tmp_path: Path) -> None:
+    port = free_port()
+    async with server_process(tmp_path, port, "wait"):
+        page = await open_page(f"http://127.0.0.1:{port}")
+        await say(page, "Tell me")
+        await expect(page.locator(".answer")).to_have_text("before")
+    await expect(page.locator(".banner")).to_be_visible()
+    async with server_process(tmp_path, port, "go"):
+        await expect(page.locator(".answer")).to_have_text(re.compile("before .*after|before after"), timeout=60_000)
+        await expect(page.locator(".bill")).to_be_visible()
+        await expect(page.locator(".said")).to_have_text(["Tell me"])
+        await equals_the_store(page)
+
+
+def gated(gates: list[anyio.Event]) -> Iterable[ScriptStep]:
+    start, text, *pieces = reply(*(f"piece{number} " for number in range(len(gates))))
+    steps: list[ScriptStep] = [start, text]
+    for gate, piece in zip(gates, pieces, strict=False):
+        steps += [Pause(gate), piece]
+    return [*steps, *pieces[len(gates) :]]
+
+
+async def test_six_cuts_in_one_answer_lose_nothing(open_page: Open) -> None:
+    gates = [anyio.Event() for _ in range(8)]
+
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        return gated(gates)
+
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(server.url)
+        await say(page, "slowly")
+        shown = ""
+        for number, gate in enumerate(gates):
+            gate.set()
+            shown += f"piece{number} "
+            await expect(page.locator(".answer")).to_have_text(shown.strip())
+            if number < 6:
+                cut(server)
+        await expect(page.locator(".bill")).to_be_visible()
+        await equals_the_store(page)
