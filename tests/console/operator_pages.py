@@ -47,6 +47,7 @@ async def turn(page: Page, filled: Filled) -> None:
 
 async def logs(page: Page, filled: Filled) -> None:
     with concerning(request_id="req_8", tenant_id="default", turn_id="turn_8"):
+        logger.warning("odd_facts")
         logger.warning("odd_facts", code="timeout", note=HOSTILE, nested={"list": [1, HOSTILE]})
     await page.goto(f"{filled.server.url}/activity/logs?event=odd_facts&follow=true")
     await page.locator(".entry summary").first.click()

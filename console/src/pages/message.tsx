@@ -6,6 +6,7 @@ import type { OpenConversation } from "../state/conversation.ts";
 import type { AnswerItem, ErrorItem, Item, TurnEnd, UserItem } from "../state/fold.ts";
 import { progress } from "../state/outbox.ts";
 import { Button, IconButton } from "../ui/button.tsx";
+import { Icon } from "../ui/icons.tsx";
 import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { clock, duration, money } from "../words/format.ts";
@@ -56,6 +57,9 @@ function Message({ item, name, isLast, end, isMarked, forks, open, go }: Props):
       {isLast && (
         <footer class="bill">
           {end && <Bill end={end} />}
+          {end && item.turnId !== undefined && (
+            <a class="btn-icon bill-link" href={`/activity/turns/${item.turnId}`} aria-label={words.value.replay} title={words.value.replay}><Icon name="play" /></a>
+          )}
           <Actions item={item} open={open} go={go} />
         </footer>
       )}

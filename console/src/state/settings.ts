@@ -21,7 +21,8 @@ export interface Setting extends Source {
   secret?: boolean;
   variable?: string;
   restartPending?: boolean;
-  layers: Source[];
+  /** Absent where no layer has a value. */
+  layers?: Source[];
 }
 
 export interface ConfigView {

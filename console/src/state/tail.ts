@@ -15,7 +15,8 @@ export interface LogEntry {
   containerId?: string;
   sessionId?: string;
   turnId?: string;
-  facts: Record<string, unknown>;
+  /** Absent for an event without details. */
+  facts?: Record<string, unknown>;
   raised?: { kind: string; places?: string[] };
 }
 

@@ -145,6 +145,7 @@ export const en = {
   pinned: "Pinned",
   reason: "Reason (optional)",
   rename: "Rename",
+  replay: "Timeline and replay",
   result: "Result",
   running: "Running",
   search: "Search messages",

@@ -143,6 +143,7 @@ export const zh: Words = {
   pinned: "已置顶",
   reason: "理由（可选）",
   rename: "重命名",
+  replay: "时间线与回放",
   result: "结果",
   running: "运行中",
   search: "搜索消息",

@@ -111,7 +111,7 @@ function Entries({ rows, here }: { rows: readonly LogEntry[]; here: Here }): JSX
 function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
   const text = activityWords.value;
   const [isOpen, open] = useState(false);
-  const code = entry.facts["code"];
+  const code = entry.facts?.["code"];
   return (
     <li class={`entry level-${entry.level}`}>
       <details onToggle={(event) => open(event.currentTarget.open)}>
@@ -120,7 +120,7 @@ function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
           <span class="entry-level">{entry.level}</span>
           <code class="entry-event" dir="ltr">{entry.event}</code>
           {typeof code === "string" && <code>{code}</code>}
-          <span class="entry-logger">{LOST.has(entry.event) ? text.entriesLost(entry.facts["count"] ?? "?") : entry.logger}</span>
+          <span class="entry-logger">{LOST.has(entry.event) ? text.entriesLost(entry.facts?.["count"] ?? "?") : entry.logger}</span>
         </summary>
         {isOpen && (
           <div class="entry-facts">
@@ -130,7 +130,7 @@ function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
               {entry.turnId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, turn: entry.turnId })}>{text.entries}: {text.turn}</a>}
               {entry.requestId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, request: entry.requestId })}>{text.entries}: {entry.requestId}</a>}
             </p>
-            <JsonTree name={text.facts} value={entry.facts} isOpen />
+            {entry.facts !== undefined && <JsonTree name={text.facts} value={entry.facts} isOpen />}
             <JsonTree name="ids" value={idsOf(entry)} />
             {entry.raised !== undefined && <JsonTree name={entry.raised.kind} value={entry.raised.places ?? []} isOpen />}
           </div>

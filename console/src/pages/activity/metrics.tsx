@@ -28,6 +28,7 @@ interface Used {
 }
 
 interface TenantMetrics {
+  scope: "tenant" | "user";
   turnsRunning: number;
   messagesWaiting: number;
   connections: number;
@@ -43,10 +44,11 @@ const HOUR_MS = 3_600_000;
 /** The course of a day, of the whole server; others see the numbers of their tenant. */
 export default function Metrics({ query, go }: PageProps): JSX.Element {
   const text = activityWords.value;
+  const hours = Number(query["hours"] ?? 1);
   const ofServer = may("system:admin") && query["tenant"] === undefined;
   return (
     <Page title={words.value.pages.metrics} tools={<TenantChoice whole={text.ofServer} go={go} />}>
-      {ofServer ? <ServerCourse hours={Number(query["hours"] ?? 1)} /> : <TenantNumbers tenant={query["tenant"]} />}
+      {ofServer ? <ServerCourse hours={hours} /> : <TenantNumbers tenant={query["tenant"]} hours={hours} />}
     </Page>
   );
 }
@@ -97,16 +99,17 @@ function Plots({ series }: { series: Series }): JSX.Element {
   );
 }
 
-function TenantNumbers({ tenant }: { tenant: string | undefined }): JSX.Element {
+/** A key of the operator that is bound to nobody sees the server as well: then the reply says so. */
+function TenantNumbers({ tenant, hours }: { tenant: string | undefined; hours: number }): JSX.Element {
   const text = activityWords.value;
-  const numbers = useData<TenantMetrics>(withQuery("/v1/metrics", { tenant }));
+  const numbers = useData<TenantMetrics | { scope: "server" }>(withQuery("/v1/metrics", { tenant }));
   useRefresh(numbers.reload, REFRESH_MS);
   const count = (value: number) => value.toLocaleString(language.value);
   const used = (name: string, row: Used) =>
     [name, <>{money(row.price)} <span class="hint">{count(row.calls)} · {count(row.inputTokens)} → {count(row.outputTokens)}</span></>] as const;
   return (
     <Shown of={numbers}>
-      {(now) => (
+      {(now) => now.scope === "server" ? <ServerCourse hours={hours} /> : (
         <>
           <Figures of={[[text.running, count(now.turnsRunning)], [text.waiting, count(now.messagesWaiting)], [text.connections, count(now.connections)]]} />
           <Figures of={[used(text.spentToday, now.today), used(text.month, now.month), used(text.total, now.total)]} />

@@ -72,7 +72,7 @@ function Sources({ setting }: { setting: Setting }): JSX.Element {
       <Section title={text.layersTitle}>
         <Table
           label={text.layersTitle}
-          rows={setting.layers}
+          rows={setting.layers ?? []}
           keyOf={({ layer, place }) => `${layer} ${place ?? ""}`}
           columns={[
             { head: text.layer, cell: ({ layer }) => text.layers[layer] ?? layer },
@@ -149,7 +149,7 @@ function Editor({ setting, path, tenant, seen, onSaved }: EditorProps): JSX.Elem
         <Field label={text.value} hint={setting.secret ? text.secretHidden : text.expected(setting.type)} error={problem}>
           {(control) => <ValueInput control={{ ...control, disabled: isRemoved }} kind={kind} isSecret={setting.secret ?? false} value={value} onInput={setValue} />}
         </Field>
-        {setting.layers.some(({ layer }) => layer === ownLayer) && (
+        {(setting.layers ?? []).some(({ layer }) => layer === ownLayer) && (
           <label class="check">
             <input type="checkbox" checked={isRemoved} onChange={(event) => setRemoved(event.currentTarget.checked)} /> {text.dropOverride} <span class="hint">{text.dropOverrideHint}</span>
           </label>

@@ -77,9 +77,11 @@ export const en = {
   providerErrors: {
     provider_auth_failed: "It refuses the key. Check llm.providers.<name>.apiKey.",
     provider_rate_limited: "It limits requests. They go on at the time above, or by a fallback.",
-    provider_timeout: "It did not answer in time.",
+    timeout: "It did not answer in time.",
     provider_unreachable: "It cannot be reached. Check its address and the network.",
-    provider_unavailable: "It is overloaded or out of order.",
+    provider_overloaded: "It is overloaded or out of order.",
+    provider_error: "It failed.",
+    provider_protocol_error: "Its answer could not be read.",
     provider_bad_request: "It refused the request.",
   } as Record<string, string>,
   providers: "Providers",

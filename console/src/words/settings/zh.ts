@@ -79,9 +79,11 @@ export const zh: SettingsWords = {
   providerErrors: {
     provider_auth_failed: "密钥被拒绝，请检查 llm.providers.<名称>.apiKey。",
     provider_rate_limited: "请求受到限流，到上述时间后恢复，或由备用服务回答。",
-    provider_timeout: "未在限时内答复。",
+    timeout: "未在限时内答复。",
     provider_unreachable: "无法连接，请检查地址和网络。",
-    provider_unavailable: "过载或出现故障。",
+    provider_overloaded: "过载或出现故障。",
+    provider_error: "调用失败。",
+    provider_protocol_error: "无法解读其答复。",
     provider_bad_request: "请求被拒绝。",
   },
   providers: "模型服务",
