@@ -62,6 +62,6 @@ test("a typed text becomes the value that the setting expects", () => {
 
 test("a plot has round bounds and gaps where nothing was measured", () => {
   assert.deepEqual([0, 0.03, 1, 1.2, 3, 7, 10, 4_100].map(niceCeiling), [1, 0.05, 1, 2, 5, 10, 10, 5_000]);
-  assert.equal(linePath([1, 2, null, 3, undefined, 4, 5], (x) => x, (y) => y), "M0.0 1.0L1.0 2.0M3.0 3.0h2M5.0 4.0L6.0 5.0");
+  assert.equal(linePath([1, 2, null, 3, undefined, 4, 5], (x) => x, (y) => y), "M0.0 1.0L1.0 2.0M3.0 3.0h4M5.0 4.0L6.0 5.0");
   assert.equal(nearest([10, 20, 30], 24), 1);
 });

@@ -62,9 +62,10 @@ class Spread:
 
     def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
         start, text, *rest = reply(*PIECES)
+        steps: list[ScriptStep] = [start, text]
         for gate, piece in zip(self.gates, rest, strict=False):
-            text = [*([text] if not isinstance(text, list) else text), Pause(gate), piece]
-        return [start, *text, *rest[len(PIECES) :]]
+            steps += [Pause(gate), piece]
+        return [*steps, *rest[len(PIECES) :]]
 
 
 async def spread_turn(server: RunningServer, spread: Spread) -> str:
@@ -171,7 +172,7 @@ async def test_an_error_leads_to_its_entries_and_its_turn_and_back(open_page: Op
 
 
 async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(open_page: Open, tmp_path: Path) -> None:
-    config = ServerConfig(system=SystemSettings(port=0, data_dir=tmp_path))
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path)))
     async with start_server(config, drivers=driver()) as server:
         page = await open_page(f"{server.url}/activity/logs?follow=true&level=warning")
         await expect(page.get_by_role("status").filter(has_text="Following")).to_be_visible()
@@ -183,7 +184,7 @@ async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(ope
         assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0
         port = server.port
     await expect(page.get_by_role("status").filter(has_text="goes on by itself")).to_be_visible()
-    again = ServerConfig(system=SystemSettings(port=port, data_dir=tmp_path))
+    again = ServerConfig(system=SystemSettings(port=port, data_dir=str(tmp_path)))
     async with start_server(again, drivers=driver()):
         with concerning(tenant_id="default"):
             logger.warning("after_restart")

@@ -18,7 +18,7 @@ export function linePath(values: readonly (number | null | undefined)[], x: (ind
       continue;
     }
     parts.push(`${isDrawing ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`);
-    if (!isDrawing && (values[index + 1] ?? null) === null) parts.push("h2");
+    if (!isDrawing && (values[index + 1] ?? null) === null) parts.push("h4");
     isDrawing = true;
   }
   return parts.join("");

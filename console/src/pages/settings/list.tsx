@@ -83,7 +83,7 @@ function Row({ setting, tenant }: { setting: Setting; tenant: string | undefined
       <Provenance source={setting.source} setting={setting} />
       <span class="setting-marks">
         {setting.applies !== "live" && <span class="chip">{text.restart}</span>}
-        {setting.restartPending && <span class="chip warn">{text.previewRestart}</span>}
+        {setting.restartPending && <span class="chip warn">{text.restartPending}</span>}
       </span>
     </li>
   );

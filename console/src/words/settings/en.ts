@@ -89,6 +89,7 @@ export const en = {
   providersNothing: "No provider is set up. Set llm.model and llm.apiKey.",
   renamed: "Ids that were taken",
   restart: "restart",
+  restartPending: "pending",
   retentionDays: {
     sessionDays: "Conversations without a new message, after",
     archivedDays: "Archived conversations, after",

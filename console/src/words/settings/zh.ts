@@ -91,6 +91,7 @@ export const zh: SettingsWords = {
   providersNothing: "尚未配置模型服务。请设置 llm.model 和 llm.apiKey。",
   renamed: "已被占用的编号",
   restart: "需重启",
+  restartPending: "待重启",
   retentionDays: {
     sessionDays: "没有新消息的对话，保留",
     archivedDays: "已归档的对话，保留",
