@@ -5,7 +5,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from agentvm.server.console import DIRECTORY
 
-DEADLINE_MS = 20_000
+DEADLINE_MS = 60_000
 DESK, PHONE = ViewportSize(width=1180, height=760), ViewportSize(width=360, height=640)
 
 expect.set_options(timeout=DEADLINE_MS)

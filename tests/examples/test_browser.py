@@ -16,7 +16,7 @@ from agentvm.drivers.base import MessageStarted, Prompt
 from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply
 
 FOLDER = EXAMPLES / "browser"
-DEADLINE = 20_000
+DEADLINE = 60_000
 WIDE, NARROW = ViewportSize(width=900, height=640), ViewportSize(width=380, height=640)
 
 expect.set_options(timeout=DEADLINE)

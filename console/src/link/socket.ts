@@ -196,6 +196,8 @@ function later(): void {
 }
 
 function reconnectNow(): void {
+  // An attempt that began without a network fails still; the next one is soon.
+  attempt = 0;
   if (linkState.value === "waiting") open();
 }
 
