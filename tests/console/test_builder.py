@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
 
 from playwright.async_api import FilePayload, Page, expect
 from tests.console.builder_pages import ADDER, SECOND, agent_id, files, prompt_id, send
@@ -126,6 +128,69 @@ async def test_files_are_uploaded_listed_and_had_earlier_states(open_page: Open)
         await page.keyboard.press("Escape")
         await page.get_by_role("button", name="Delete").click()
         await expect(page.get_by_text("No files yet")).to_be_visible()
+
+
+async def test_a_resource_is_described_tagged_withdrawn_exported_and_imported(open_page: Open, tmp_path: Path) -> None:
+    async with filled_server() as filled:
+        page = await open_page(filled.server.url)
+        await agent_id(page, filled)
+        # A URI names the resource as well as its id does.
+        await page.goto(f"{filled.server.url}/resources/{quote('resource://prompts/sales-assistant', safe='')}?edit=1")
+        await page.get_by_label("Tags").fill("sales, 销售")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("No new version was needed")).to_be_visible()
+        await page.get_by_role("button", name="Cancel").click()
+        await page.get_by_role("link", name="Versions 2").click()
+        row = page.locator("tbody tr").first
+        await row.get_by_role("button", name="Set a tag").click()
+        await page.get_by_label("Name of the tag").fill("stable")
+        await page.get_by_role("button", name="Set a tag").last.click()
+        await expect(row.locator(".chip", has_text="stable")).to_be_visible()
+        await row.get_by_role("button", name="Withdraw").click()
+        await expect(row).to_contain_text("withdrawn")
+        await page.get_by_role("link", name="Content").click()
+        async with page.expect_download() as loading:
+            await page.get_by_role("link", name="Export").click()
+        archive = tmp_path / "sales.tar.gz"
+        await (await loading.value).save_as(archive)
+
+        await page.goto(f"{filled.server.url}/resources?q=sales&tag=%E9%94%80%E5%94%AE")
+        await expect(page.get_by_text("1 resource", exact=True)).to_be_visible()
+        await page.get_by_role("button", name="Import").click()
+        await page.locator(".modal input[type=file]").set_input_files(archive)
+        await page.get_by_role("button", name="Show what would happen").click()
+        await expect(page.locator(".modal tbody tr")).to_have_count(1)
+        await page.get_by_role("button", name="Import").last.click()
+        await expect(page.get_by_text("1 entry imported")).to_be_visible()
+
+
+async def test_an_agent_is_changed_stopped_and_deleted(open_page: Open) -> None:
+    async with filled_server() as filled:
+        page = await open_page(filled.server.url)
+        await page.goto(f"{filled.server.url}/agents/{await agent_id(page, filled)}")
+        await page.get_by_role("link", name="Change").click()
+        await page.get_by_label("Name").fill("Tea seller")
+        await page.get_by_label("Longest answer").fill("77")
+        await page.get_by_label("company").fill("Tea & Co")
+        await expect(page.locator(".form .paper")).to_contain_text("for Tea & Co")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_role("heading", name="Tea seller")).to_be_visible()
+        await expect(page.locator(".paper").first).to_contain_text("You are a sales assistant for Tea & Co")
+        await expect(page.locator(".figures").first).to_contain_text("77")
+        await page.get_by_role("button", name="Try it").click()
+        await page.locator(".composer textarea").fill("hello")
+        await page.locator(".composer textarea").press("Enter")
+        await expect(page.locator(".answer")).to_contain_text("You said: hello")
+        await page.reload()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".sub").first).to_contain_text("not running")
+        await page.get_by_role("button", name="Delete").click()
+        remove = page.locator(".modal .btn-bad")
+        await expect(remove).to_be_disabled()
+        await page.locator(".modal input").fill("Tea seller")
+        await remove.click()
+        await expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
+        await expect(page.get_by_role("link", name="Tea seller")).to_have_count(0)
 
 
 async def test_hostile_names_and_contents_are_texts(open_page: Open) -> None:

@@ -15,7 +15,7 @@ import { attempt, toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { money, when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
-import { AgentFields, configOf, type Draft, draftOf } from "./agent_form.tsx";
+import { AgentFields, changesOf, configOf, type Draft, draftOf } from "./agent_form.tsx";
 import { TryPanel } from "./try_panel.tsx";
 import { UpgradeDialog } from "./upgrade_dialog.tsx";
 
@@ -139,15 +139,16 @@ function Frozen({ image, tenant }: { image: Image; tenant: string | undefined })
 
 function Edit({ image, tenant, path, onSaved, onCancel }: { image: Image; tenant: string | undefined; path: string; onSaved: () => void; onCancel: () => void }): JSX.Element {
   const t = builderWords.value;
-  const [draft, setDraft] = useState<Draft>(draftOf({ ...image.written, name: image.name, description: image.description }, image.name));
+  const [before] = useState<Draft>(() => draftOf({ ...image.written, name: image.name, description: image.description }, image.name));
+  const [draft, setDraft] = useState(before);
   async function save(): Promise<void> {
-    const { warnings } = await request<{ warnings?: string[] }>("PUT", path, { updates: configOf(draft) });
+    const { warnings } = await request<{ warnings?: string[] }>("PUT", path, { updates: changesOf(configOf(before), configOf(draft)) });
     toast((warnings ?? []).join(" ") || t.saved);
     onSaved();
   }
   return (
     <Form submit={t.save} onSubmit={save} onCancel={onCancel}>
-      <AgentFields draft={draft} tenant={tenant} onChange={setDraft} />
+      <AgentFields draft={draft} lock={image.lock} tenant={tenant} onChange={setDraft} />
     </Form>
   );
 }

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
-import { type BuiltinTool, type Definition, type Model, valueOf } from "../../state/builder.ts";
+import { type BuiltinTool, type Definition, type Lock, type Model, splitUri, valueOf } from "../../state/builder.ts";
 import { apiError, useData, useList, withQuery } from "../../state/data.ts";
 import { Field } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
@@ -65,14 +65,21 @@ export function configOf(draft: Draft): Record<string, unknown> {
   };
 }
 
+/** The members of a config that differ: a reference that is sent anew is resolved anew, and would be an upgrade. */
+export function changesOf(before: Record<string, unknown>, after: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(after).filter(([name, value]) => JSON.stringify(before[name]) !== JSON.stringify(value)));
+}
+
 interface Props {
   draft: Draft;
+  /** The versions that the agent is locked to. */
+  lock?: readonly Lock[];
   tenant: string | undefined;
   onChange: (draft: Draft) => void;
 }
 
 /** The fields of an agent. */
-export function AgentFields({ draft, tenant, onChange }: Props): JSX.Element {
+export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.Element {
   const t = builderWords.value;
   const set = (part: Partial<Draft>) => onChange({ ...draft, ...part });
   const line = (key: "name" | "description", label: string) => (
@@ -93,7 +100,7 @@ export function AgentFields({ draft, tenant, onChange }: Props): JSX.Element {
       <Field label={t.promptText} hint={t.promptHint}>
         {(control) => <textarea {...control} rows={8} dir="auto" value={draft.systemPrompt} onInput={(event) => set({ systemPrompt: event.currentTarget.value })} />}
       </Field>
-      <Rendered draft={draft} tenant={tenant} onVariables={(variables) => set({ variables })} />
+      <Rendered draft={draft} lock={lock} tenant={tenant} onVariables={(variables) => set({ variables })} />
       <ModelField draft={draft} tenant={tenant} onModel={(model) => set({ model })} />
       <ToolTicks draft={draft} tenant={tenant} onTools={(tools) => set({ tools })} />
       {lines("moreTools", t.moreTools, t.moreToolsHint)}
@@ -110,9 +117,10 @@ export function AgentFields({ draft, tenant, onChange }: Props): JSX.Element {
 }
 
 /** A prompt by reference as its model will read it, and the variables that it wants. */
-function Rendered({ draft, tenant, onVariables }: { draft: Draft; tenant: string | undefined; onVariables: (variables: Draft["variables"]) => void }): JSX.Element | null {
+function Rendered({ draft, lock, tenant, onVariables }: { draft: Draft; lock: readonly Lock[]; tenant: string | undefined; onVariables: (variables: Draft["variables"]) => void }): JSX.Element | null {
   const t = builderWords.value;
-  const uri = draft.systemPrompt.trim();
+  const written = draft.systemPrompt.trim();
+  const uri = lock.find((entry) => splitUri(entry.uri)[0] === splitUri(written)[0])?.uri ?? written;
   const isReference = uri.startsWith(REFERENCE);
   const [shown, setShown] = useState<{ text?: string; problem?: string; wanted: string[] }>({ wanted: [] });
   const values = JSON.stringify(draft.variables);

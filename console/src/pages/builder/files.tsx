@@ -51,7 +51,7 @@ export default function Files({ params, query }: PageProps): JSX.Element {
   }
   const tools = (
     <div class="bars">
-      {(files.data?.length ?? 0) > 0 && <a class="btn" href={api("/archive")} download="">{t.downloadAll}</a>}
+      {(files.data?.length ?? 0) > 0 && <a class="btn" href={api("/archive")} download={`${session}.zip`}>{t.downloadAll}</a>}
       {mayWrite && <Button primary onClick={() => picker.current?.click()}>{t.upload}</Button>}
       <input
         ref={picker}
@@ -84,7 +84,7 @@ export default function Files({ params, query }: PageProps): JSX.Element {
                   { head: t.size, isFigure: true, cell: (file) => bytes(file.size) },
                   { head: t.changed, cell: (file) => when(file.modifiedAt, language.value, Date.now()) },
                   {
-                    head: t.edit,
+                    head: t.actions,
                     cell: (file) => (
                       <span class="bars">
                         <Button onClick={() => setShown(file.path)}>{t.history}</Button>

@@ -11,7 +11,7 @@ import { Failure } from "../../ui/shown.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { words } from "../../words/index.ts";
-import { AgentFields, configOf, type Draft, draftOf } from "./agent_form.tsx";
+import { AgentFields, changesOf, configOf, type Draft, draftOf } from "./agent_form.tsx";
 import { TryPanel } from "./try_panel.tsx";
 
 /** A form that builds an agent, and the agent to talk to beside it. */
@@ -22,17 +22,19 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
   const definitions = useList<Definition>(withQuery("/v1/definitions", { tenant, limit: 100 })).data ?? [];
   const [draft, setDraft] = useState<Draft>(draftOf(undefined));
   const [image, setImage] = useState<Image | undefined>(undefined);
+  const [built, setBuilt] = useState<Record<string, unknown>>({});
   const [warnings, setWarnings] = useState<readonly string[]>([]);
   useEffect(() => {
-    if (source.data !== undefined) setDraft(draftOf(source.data, draft.name));
+    if (source.data !== undefined) setDraft(draftOf(source.data, draft.name || source.data.name));
   }, [source.data]);
 
   async function build(): Promise<void> {
     const config = configOf(draft);
     const made = image === undefined
       ? await request<{ image: Image; warnings?: string[] }>("POST", withQuery("/v1/images", { tenant }), { config: { ...config, definition: from } })
-      : await request<{ image: Image; warnings?: string[] }>("PUT", withQuery(`/v1/images/${image.imageId}`, { tenant }), { updates: config });
+      : await request<{ image: Image; warnings?: string[] }>("PUT", withQuery(`/v1/images/${image.imageId}`, { tenant }), { updates: changesOf(built, config) });
     setImage(made.image);
+    setBuilt(config);
     setWarnings(made.warnings ?? []);
     toast(t.built(made.image.name));
   }
@@ -50,7 +52,7 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
             )}
           </Field>
           {source.error !== undefined && <Failure error={source.error} />}
-          <AgentFields draft={draft} tenant={tenant} onChange={setDraft} />
+          <AgentFields draft={draft} lock={image?.lock} tenant={tenant} onChange={setDraft} />
           {warnings.map((warning) => <p key={warning} class="hint">{warning}</p>)}
           {image !== undefined && <p><a href={withQuery(`/agents/${image.imageId}`, { tenant })}>{image.name}</a></p>}
         </Form>

@@ -16,6 +16,7 @@ import { when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { Compare } from "./compare.tsx";
 import { Rendering } from "./rendering.tsx";
+import { ResourceDetails } from "./resource_details.tsx";
 import { ResourceEditor } from "./resource_editor.tsx";
 import { TryTool } from "./try_tool.tsx";
 import { Used } from "./used.tsx";
@@ -53,7 +54,7 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
     <div class="bars">
       {mayWrite && query["edit"] === undefined && <a class="btn btn-ink" href={here({ edit: "1", tab: undefined, with: undefined, v: undefined })}>{t.editContent}</a>}
       {may("resources:write") && <a class="btn" href={withQuery("/resources/new", { tenant, copy: id })}>{t.copyResource}</a>}
-      <a class="btn" href={api("/export", { version: v })} download="">{t.export}</a>
+      <a class="btn" href={api("/export", { version: v })} download={`${shown.data.resource.type}-${shown.data.resource.name}.tar.gz`}>{t.export}</a>
       {mayWrite && <Button onClick={() => setDeleting(true)}>{t.deleteResource}</Button>}
     </div>
   );
@@ -70,16 +71,19 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
             {content.resource.deprecated !== undefined && <p class="problem" dir="auto">{t.deprecated}: {content.resource.deprecated}</p>}
             {may("resources:write") && !isOwn && <p class="hint">{t.notYours}</p>}
             {query["edit"] !== undefined && mayWrite ? (
-              <ResourceEditor
-                key={content.version.digest}
-                of={content}
-                tenant={tenant}
-                onPublished={() => {
-                  reload();
-                  go(resourcePage(id, { tenant }));
-                }}
-                onCancel={() => go(resourcePage(id, { tenant }))}
-              />
+              <>
+                <ResourceEditor
+                  key={content.version.digest}
+                  of={content}
+                  tenant={tenant}
+                  onPublished={() => {
+                    reload();
+                    go(resourcePage(id, { tenant }));
+                  }}
+                  onCancel={() => go(resourcePage(id, { tenant }))}
+                />
+                <ResourceDetails key={content.resource.updatedAt} of={content} tenant={tenant} onSaved={reload} />
+              </>
             ) : (
               <>
                 <nav class="resource-tabs" aria-label={content.resource.name}>

@@ -49,7 +49,7 @@ export function Versions({ id, list, tenant, mayWrite, onChange }: Props): JSX.E
           },
           ...(mayWrite
             ? [{
-                head: t.edit,
+                head: t.actions,
                 cell: (version: Version) => (
                   <span class="bars">
                     <Button onClick={() => yank(version)}>{version.yankedAt === undefined ? t.yank : t.unyank}</Button>
