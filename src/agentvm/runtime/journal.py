@@ -269,7 +269,7 @@ class Journal:
         for log, part in parts.items():
             if log in gone:
                 continue
-            log.committed = max(log.committed, max((event.seq for event in part.events), default=0))
+            log.committed = max(log.committed, next((event.seq for event in reversed(part.events) if event.seq), 0))
             if log in carried:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry

@@ -63,7 +63,7 @@ class Prices:
 
     def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
         """Returns the operator's price, for the first of these names that has one; None when none has."""
-        rate = self._rate(names, model)
+        rate = self._rate(names, model) if self._own else None
         return None if rate is None else rate.cost(usage)
 
     def _rate(self, names: Sequence[str], model: str) -> ModelRate | None:

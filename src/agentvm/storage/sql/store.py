@@ -40,7 +40,7 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
-from agentvm.storage.sql.session_write import add_all, find_gone, prepare
+from agentvm.storage.sql.session_write import PreparedWrite, add_all, find_gone, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
@@ -224,8 +224,13 @@ class Store(Scope):
         `entry` is appended to the journal; entries before `forget` are dropped.
         """
         # Deltas are in the entry: of their session nothing is asked but whether it is there.
-        carried = [write for write in writes if write.is_empty]
-        prepared = [prepare(write) for write in writes if not write.is_empty]
+        carried: list[SessionWrite] = []
+        prepared: list[PreparedWrite] = []
+        for write in writes:
+            if write.is_empty:
+                carried.append(write)
+            else:
+                prepared.append(prepare(write))
 
         def work(connection: Connection) -> Committed:
             gone = find_gone(connection, carried) if carried else set()
