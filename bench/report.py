@@ -38,6 +38,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "observe": ("--turns", "100"),
     "tools": ("--calls", "300", "--rounds", "3"),
     "tiers": ("--jobs", "50", "--soak", "200"),
+    "gateways": ("--deltas", "100000"),
     "start": ("--rounds", "3"),
 }
 """Arguments of the quick form of each benchmark, in the order of the page."""

@@ -40,9 +40,10 @@ class _TurnStream:
         except NotFound:
             # The session was deleted: there is nothing more to tell.
             return b""
-        return b"".join(map(_encode, events))
+        return b"".join(map(encode_sse, events))
 
 
-def _encode(event: "Event") -> bytes:
+def encode_sse(event: "Event") -> bytes:
+    """Returns an event as a server-sent event."""
     number = b"id: %d\n" % event.seq if event.seq else b""
     return b"%bevent: %b\ndata: %b\n\n" % (number, event.data.type.encode(), encode_told(event).bare.encode())

@@ -68,6 +68,39 @@ async def test_a_history_without_a_session_is_seeded_and_another_continuation_of
         assert [len(prompt.conversation) for prompt in served.model.prompts] == [3, 3]
 
 
+async def test_a_refused_message_leaves_the_conversation_as_it_was() -> None:
+    async with talking(definitions=[Definition(name="strict", turn_options=())]) as (client, served):
+        first = await client.chat.completions.create(model="strict", messages=HI)
+        said: list[ChatCompletionMessageParam] = [*HI, {"role": "assistant", "content": "hi"}, *HI]
+        with pytest.raises(openai.UnprocessableEntityError):
+            await client.chat.completions.create(model="strict", messages=said, temperature=0)
+        second = await client.chat.completions.create(model="strict", messages=said)
+        turns = (await management(client, served, "/v1/turns"))["items"]
+        assert {turn["turnId"] for turn in turns} == {answer.id.removeprefix("chatcmpl-") for answer in (first, second)}
+        assert len({turn["sessionId"] for turn in turns}) == 1
+
+
+async def test_the_requests_of_open_webui_are_answered() -> None:
+    async with talking(prefix="/v1") as (client, served):
+        listed: Any = await client.get("/models", cast_to=object)
+        assert listed["object"] == "list"
+        about: dict[str, Any] = {
+            "chat_id": "c", "session_id": "s", "id": "m", "model_item": {"id": "default"}, "tool_servers": [], "files": None,
+            "features": {"web_search": False}, "variables": {"{{USER_NAME}}": "x"}, "background_tasks": {"tags": True},
+            "params": {}, "metadata": {"user_id": "u"}, "logit_bias": None, "frequency_penalty": 0, "top_p": 1, "seed": 1,
+        }  # fmt: skip
+        text = ""
+        stream = await client.chat.completions.create(
+            model="default", messages=HI, stream=True, stream_options={"include_usage": True}, extra_body=about
+        )
+        async for chunk in stream:
+            text += "".join(choice.delta.content or "" for choice in chunk.choices)
+        asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a title"}]
+        title = await client.chat.completions.create(model="default", messages=asked, max_tokens=50, extra_body=about)
+        assert (text, title.choices[0].message.content) == ("hi", "Write a title")
+        assert len(served.model.prompts) == 2
+
+
 async def test_a_named_session_goes_on_and_only_its_last_message_is_read() -> None:
     async with talking() as (client, served):
         raw = await client.chat.completions.with_raw_response.create(

@@ -8,7 +8,7 @@ caller's choice, and only the last message is read.
 
 from dataclasses import dataclass
 
-from agentvm.errors import InvalidInput
+from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
 from agentvm.gateways.openai.errors import about
@@ -58,31 +58,39 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
     image = await talk.agent(body.model, container_id)
     request = _Request(talk, body, said, image.image_id, image.container_id, named, key)
-    session = await _session(request)
-    if said.results:
-        sent = await _answer(request, session)
-    else:
-        sent = await talk.say(session.session_id, said.content, key=key, options=options)
+    session, taken = await _session(request)
+    try:
+        if said.results:
+            sent = await _answer(request, session)
+        else:
+            sent = await talk.say(session.session_id, said.content, key=key, options=options)
+    except AgentVMError:
+        if taken is not None:
+            # Nothing was said: the session still ends with this history.
+            await talk.aliases(request.container_id).put(taken, session.session_id, talk.vm.clock())
+        raise
     return await _reply(request, sent, shows_tools=ask.headers.get(TOOLS_HEADER) == "show")
 
 
-async def _session(request: _Request) -> Session:
+async def _session(request: _Request) -> tuple[Session, Alias | None]:
+    """Returns the session, and the name that was taken from it."""
     talk, aliases = request.talk, request.talk.aliases(request.container_id)
     if request.named is not None and request.named != NEW:
-        return await talk.session(request.named)
+        return await talk.session(request.named), None
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
-        return await talk.session(session_id)
+        return await talk.session(session_id), None
     if request.said.history and request.named is None:
-        session_id = await aliases.take(Alias(HISTORIES, request.digest))
+        history = Alias(HISTORIES, request.digest)
+        session_id = await aliases.take(history)
         if session_id is not None:
             if repeated is not None:
                 await aliases.put(repeated, session_id, talk.vm.clock())
-            return await talk.session(session_id)
+            return await talk.session(session_id), history
     if request.said.results:
         raise InvalidInput("The tool calls that these results answer are no longer waited for")
     seeds = () if request.named == NEW else request.said.history
-    return await talk.open(request.image_id, repeated, seeds=seeds, archived=request.named is None)
+    return await talk.open(request.image_id, repeated, seeds=seeds, archived=request.named is None), None
 
 
 async def _answer(request: _Request, session: Session) -> SentTurn:
