@@ -65,3 +65,10 @@ test("a plot has round bounds and gaps where nothing was measured", () => {
   assert.equal(linePath([1, 2, null, 3, undefined, 4, 5], (x) => x, (y) => y), "M0.0 1.0L1.0 2.0M3.0 3.0h4M5.0 4.0L6.0 5.0");
   assert.equal(nearest([10, 20, 30], 24), 1);
 });
+
+test("a Chinese page says what a setting expects, and keeps what it does not know", async () => {
+  const { zh } = await import("../src/words/settings/zh.ts");
+  assert.equal(zh.expected("a whole number from 1 to 9"), "应为：1 到 9 的整数");
+  assert.equal(zh.expected("one of: on, off"), "应为：on, off 之一");
+  assert.equal(zh.expected("something new"), "应为：something new");
+});

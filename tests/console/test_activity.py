@@ -14,13 +14,14 @@ from tests.console.test_sign_in import GUARDED, first_key, sign_in, signed_in
 from tests.faults.test_fallback import claude, gpt, place, two
 from tests.support import answers as play
 
-from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
 from agentvm.config import SystemSettings
-from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptStep, reply
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptStep, reply, tool_calls
 from agentvm.errors import ProviderBadRequest
 from agentvm.log import concerning, get_logger
 from agentvm.model.account import Tenant
+from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.operations.dispatch import answer
@@ -32,9 +33,9 @@ logger = get_logger("agentvm.example")
 PIECES = ("会话的", "**每个**", "事件", " have a cursor")
 
 
-async def say(server: RunningServer, text: str) -> str:
+async def say(server: RunningServer, text: str, definition: str | None = None) -> str:
     """One turn in a conversation of its own; returns its id."""
-    image = await server.agentx.images.create()
+    image = await server.agentx.images.create(None if definition is None else ImageConfig(definition=definition))
     agent = await server.agentx.images.run(image.image_id)
     ended: list[str] = []
     done = anyio.Event()
@@ -279,3 +280,30 @@ async def test_each_page_names_the_permission_that_is_missing(open_page: Open) -
         # A key of the operator's tenant that is bound to no user sees the course of the server.
         await page.goto(f"{server.url}/activity/metrics")
         await expect(page.locator("main")).to_contain_text("a restart begins anew")
+
+
+async def test_a_turn_tells_which_rule_decided_about_a_tool_and_its_result_is_replayed(open_page: Open) -> None:
+    @tool(effect="read", world="closed")
+    async def count_orders(day: str) -> str:
+        """Count the orders of a day."""
+        return f"{HOSTILE} {day}"
+
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        if isinstance(prompt.conversation[-1], UserEntry):
+            return tool_calls(("call_1", "count_orders", {"day": "<b>Monday</b>"}))
+        return reply("Seven.")
+
+    clerk = Definition(name="clerk", tools=("count_orders",))
+    async with start_server(IN_MEMORY, definitions=[clerk], drivers=driver(script), tools=[count_orders]) as server:
+        turn_id = await say(server, "how many", definition="clerk")
+        page = await open_page(f"{server.url}/activity/turns/{turn_id}")
+        bar = page.locator(".bars li").filter(has_text="count_orders")
+        await expect(bar).to_contain_text("Rule")
+        await expect(page.locator(".bars li").filter(has_text="Call 2")).to_be_visible()
+        shown = page.locator(".told .tool")
+        await shown.locator("summary").first.click()
+        await expect(shown).to_contain_text("<b>Monday</b>")
+        await expect(page.locator(".told .answer").last).to_have_text("Seven.")
+        assert await page.locator("main img, main b, main script").count() == 0
+        await page.locator(".events > summary").click()
+        await expect(page.locator(".events li").filter(has_text="tool_use_start")).to_be_visible()

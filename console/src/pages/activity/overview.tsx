@@ -77,6 +77,12 @@ export default function Overview({ query, go }: PageProps): JSX.Element {
   );
 }
 
+/** The server's sentence; in another language a sentence of that language before it. */
+function CheckText({ name, status, message }: Status["checks"][number]): JSX.Element {
+  const own = activityWords.value.checkTexts[`${name.split(":")[0]}.${status}`];
+  return own === undefined ? <span lang="en">{message}</span> : <>{own} <span class="hint" lang="en">{message}</span></>;
+}
+
 /** The sentences of the server's own checks: the worst first. */
 function Health({ now }: { now: Status }): JSX.Element {
   const text = activityWords.value;
@@ -90,7 +96,7 @@ function Health({ now }: { now: Status }): JSX.Element {
           <li key={name} class={`check-${status}`}>
             <span class="mark" aria-hidden="true" />
             <span class="unseen">{text.checks[status]}</span>
-            <code>{name}</code> <span lang="en">{message}</span>
+            <code>{name}</code> <CheckText name={name} status={status} message={message} />
           </li>
         ))}
       </ul>

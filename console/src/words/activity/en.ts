@@ -10,6 +10,8 @@ export const en = {
     warn: "It works, but something needs attention.",
     fail: "Something does not work.",
   } as Record<string, string>,
+  /** Sentences for the checks of the server, by name and result. In English they are the server's own. */
+  checkTexts: {} as Record<string, string>,
   clearFilters: "Clear the filters",
   code: "Code",
   connections: "Connections",

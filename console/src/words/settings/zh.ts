@@ -1,5 +1,23 @@
 import type { SettingsWords } from "./en.ts";
 
+/** What the server expects of a value, which it says in English. */
+const PATTERNS: readonly (readonly [RegExp, string])[] = [
+  [/^one of: (.+)$/, "$1 之一"],
+  [/^a whole number from (\S+) to (\S+)$/, "$1 到 $2 的整数"],
+  [/^a whole number$/, "整数"],
+  [/^a number from (\S+) to (\S+)$/, "$1 到 $2 的数"],
+  [/^a number$/, "数"],
+  [/^an amount like (\S+), not negative$/, "金额，如 $1，不为负"],
+  [/^a list of texts$/, "文本列表"],
+  [/^a list of: (.+)$/, "列表，取自 $1"],
+  [/^a text of 1 to (\d+) characters$/, "1 到 $1 个字符的文本"],
+];
+
+function expected(type: string): string {
+  const [pattern, text] = PATTERNS.find(([candidate]) => candidate.test(type)) ?? [];
+  return pattern === undefined || text === undefined ? type : type.replace(pattern, text);
+}
+
 export const zh: SettingsWords = {
   actor: "操作者",
   after: "之后",
@@ -35,7 +53,7 @@ export const zh: SettingsWords = {
   dropOverrideHint: "恢复使用下一层的值。",
   dryRun: "预览",
   effective: "生效值",
-  expected: (type: string) => `应为：${type}`,
+  expected: (type: string) => `应为：${expected(type)}`,
   export: "导出",
   exportAll: "下载全部",
   exportFormat: "格式",
