@@ -126,7 +126,8 @@ export class OpenConversation {
         ask<{ session: SessionRow | null }>("session_get", { sessionId: this.sessionId }),
         ask<{ rewinds: Rewind[] }>("session_rewinds", { sessionId: this.sessionId }),
         ask<{ waits: OpenWait[] }>("tool_waits", { sessionId: this.sessionId }),
-        this.#withWaiting(fromMessages(page.messages.toReversed())),
+        // The ends of turns never change: those of the kept copy stay until they are read again.
+        this.#withWaiting({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends }),
       ]);
       this.older.value = page.nextCursor;
       this.about.value = session ?? undefined;
