@@ -94,7 +94,7 @@ def _(programs: list[Program]) -> None:
 @then("it ends with exit code 0 when it is told to stop")
 def _(programs: list[Program]) -> None:
     programs[0].process.terminate()
-    assert programs[0].process.wait(10) == 0
+    assert programs[0].process.wait(60) == 0
 
 
 # --- serving: HTTP
@@ -107,7 +107,7 @@ def responses() -> list[httpx2.Response]:
 
 @when(parsers.re(r'I (?P<method>get|post) "(?P<path>.*)"'))
 def _(world: World, responses: list[httpx2.Response], method: str, path: str) -> None:
-    with httpx2.Client(base_url=world.running.http, timeout=5) as http:
+    with httpx2.Client(base_url=world.running.http, timeout=60) as http:
         responses.append(http.request(method.upper(), path))
 
 

@@ -111,7 +111,7 @@ def test_a_replay_may_take_its_time() -> None:
     with answering(answer) as (url, _):
         began = time.monotonic()
         assert avm("turn", "replay", "t", "--speed", "2", url=url).out == "1000140012001200"
-        assert 0.2 <= time.monotonic() - began < 5
+        assert 0.2 <= time.monotonic() - began < 60
 
 
 def test_what_else_happened_is_told_beside_the_text() -> None:

@@ -42,9 +42,9 @@ def test_a_long_text_is_cut_and_no_half_of_a_secret_is_left_at_the_cut(shift: in
     text = (
         "x" * (TEXT_CHARACTERS_MAX - shift) + "my-planted-secret avm_abcdefghijkl_" + "s" * 32 + "_123456 " + "y" * 10_000_000
     )
-    began = time.perf_counter()
+    began = time.process_time()
     clean = str(Redactor([Secret("my-planted-secret")]).clean_all({"said": text})["said"])
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(clean) <= TEXT_CHARACTERS_MAX + 1
     assert clean.endswith("…")
     assert "planted" not in clean

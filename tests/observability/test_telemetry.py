@@ -94,7 +94,7 @@ def test_a_full_queue_loses_what_comes_and_waits_for_nobody() -> None:
     sender = Sender(fake, room=10)
     sender.put(span(0))
     sender.flush()
-    assert fake.entered.wait(10)
+    assert fake.entered.wait(60)
     for number in range(25):
         sender.put(span(number))
     assert sender.lost == 15

@@ -14,7 +14,7 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=5) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 

@@ -42,7 +42,7 @@ class Gate:
 
     def __call__(self, connection: SqliteConnection) -> None:
         self._reached.set()
-        assert self._opened.wait(5)
+        assert self._opened.wait(60)
 
     def open(self) -> None:
         self._opened.set()

@@ -30,7 +30,7 @@ class Gate:
 
     def __call__(self, connection: SqliteConnection) -> None:
         self.inside += 1
-        assert self._opened.wait(5)
+        assert self._opened.wait(60)
 
     def open(self) -> None:
         self._opened.set()
