@@ -2,20 +2,30 @@
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
+import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
 import { identify, identifyOffline, identity, watchTabs } from "./link/who.ts";
 import { startWorker, watchVersion } from "./link/worker.ts";
 import Login from "./pages/login.tsx";
 import { Shell } from "./shell.tsx";
+import { loadPreferences } from "./state/preferences.ts";
 import "./style/index.css";
 import { startTheme } from "./theme.ts";
 import { startLanguage } from "./words/index.ts";
 
 const RETRY_MS = 2_000;
 
+/** Pages for people who need not be signed in, outside the frame. */
+const Accept = lazy(() => import("./pages/people/accept.tsx"));
+const Diagnose = lazy(() => import("./pages/people/diagnose.tsx"));
+
 function App() {
+  if (location.pathname === "/invitations/accept") return <ErrorBoundary><Accept /></ErrorBoundary>;
   if (identity.value === undefined) return null;
+  if (identity.value === null && location.pathname === "/diagnose") {
+    return <LocationProvider><ErrorBoundary><Diagnose /></ErrorBoundary></LocationProvider>;
+  }
   if (identity.value === null) return <Login />;
   return (
     <LocationProvider>
@@ -43,6 +53,7 @@ async function start(): Promise<void> {
     }
   }
   effect(() => (identity.value === null ? disconnect() : connect()));
+  effect(() => void (identity.value && loadPreferences().catch(() => undefined)));
 }
 
 void start();

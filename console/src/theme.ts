@@ -7,9 +7,20 @@ export function startTheme(): void {
   if (stored === "light" || stored === "dark") document.documentElement.dataset["theme"] = stored;
 }
 
+/** Follows the system if no theme is named. */
+export function setTheme(theme: "light" | "dark" | undefined): void {
+  const root = document.documentElement;
+  if (theme === undefined) {
+    delete root.dataset["theme"];
+    localStorage.removeItem(STORED);
+  } else {
+    root.dataset["theme"] = theme;
+    localStorage.setItem(STORED, theme);
+  }
+}
+
 export function changeTheme(): void {
   const root = document.documentElement;
   const isDark = root.dataset["theme"] === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : root.dataset["theme"] === "dark";
-  root.dataset["theme"] = isDark ? "light" : "dark";
-  localStorage.setItem(STORED, root.dataset["theme"]);
+  setTheme(isDark ? "light" : "dark");
 }

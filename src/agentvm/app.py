@@ -46,6 +46,7 @@ from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.remote_server import open_remote_server
 from agentvm.vm import AgentVM, system_clock
 from agentvm.wiring import (
+    OpenedOidc,
     Services,
     SettingsApplier,
     open_background,
@@ -53,6 +54,7 @@ from agentvm.wiring import (
     open_models,
     open_monitored_runtime,
     open_oidc,
+    open_oidc_flow,
     open_retainer,
     open_tools,
 )
@@ -158,7 +160,8 @@ async def _open_services(
     await settings.load()
     models = await open_models(settings, drivers, stack, clock)
     prices = Prices()
-    tenancy, ended = _open_tenancy(settings, store, models, clock, vault, keys.pepper, prices)
+    oidc = await open_oidc(settings.config, clock, stack)
+    tenancy, ended = _open_tenancy(settings, store, models, clock, vault, keys.pepper, prices, oidc)
     stack.push_async_callback(tenancy.own_keys.aclose)
     metering = Metering(prices, tenancy.quotas, clock)
     applier = SettingsApplier(None if drivers else models, prices, metering, logs, tenancy.quotas)
@@ -212,7 +215,14 @@ async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
 
 
 def _open_tenancy(
-    settings: ConfigCentre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes, prices: Prices
+    settings: ConfigCentre,
+    store: Store,
+    models: Models,
+    clock: Clock,
+    vault: Vault,
+    pepper: bytes,
+    prices: Prices,
+    oidc: OpenedOidc | None,
 ) -> tuple[Tenancy, list[Ended]]:
     """The tenancy, and the list of callbacks for rights that have ended."""
     ended: list[Ended] = []
@@ -221,7 +231,7 @@ def _open_tenancy(
         for listener in ended:
             listener(named, why)
 
-    access = Access(store, pepper=pepper, clock=clock, oidc=open_oidc(settings.config, clock), ended=tell)
+    access = Access(store, pepper=pepper, clock=clock, oidc=None if oidc is None else oidc.oidc, ended=tell)
     tenancy = Tenancy(
         access=access,
         people=People(store, access, clock=clock),
@@ -239,5 +249,6 @@ def _open_tenancy(
             free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
         ),
         store=store,
+        oidc=open_oidc_flow(settings.config, oidc, vault, access, store, clock),
     )
     return tenancy, ended

@@ -12,7 +12,7 @@ from agentvm.config.load import SHARED_VARIABLES
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
-from agentvm.errors import ConfigInvalid
+from agentvm.errors import ConfigInvalid, ToolFailed
 from agentvm.log import conceal, get_logger, set_level
 from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, NewId, TenantId
@@ -32,6 +32,7 @@ from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, LoadedSessions, Retainer
 from agentvm.storage.engine import DATABASE
 from agentvm.storage.sql.store import Store
+from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.people import StatusCheckingMeter, Stop
@@ -39,6 +40,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.tool_metering import ToolMetering
+from agentvm.tenants.vault import Vault
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
@@ -51,13 +53,14 @@ from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import OAuthSettings
 from agentvm.tools.mcp.setup import ServerPrograms, make_servers
 from agentvm.tools.metered_jobs import MeteredJobs
-from agentvm.tools.safe_http import SafeHttp
+from agentvm.tools.safe_http import Outgoing, SafeHttp, endpoint_of, parse_url
 from agentvm.tools.secrets import SecretGrants
 from agentvm.tools.sets import ToolSets
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
     from agentvm.tenants.oidc import Oidc
+    from agentvm.tenants.oidc_flow import OidcFlow
 
 logger = get_logger(__name__)
 
@@ -128,20 +131,62 @@ def provider_setup(config: ServerConfig) -> tuple[object, ...]:
     return config.driver_settings_by_provider, config.default_model, config.llm.fallback
 
 
-def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
-    """Returns the identity provider whose tokens are accepted, if there is one."""
-    if config.system.oidc.issuer is None or config.system.oidc.audience is None:
+@dataclass(frozen=True, slots=True)
+class OpenedOidc:
+    """The identity provider whose tokens are accepted, and the transport to it."""
+
+    oidc: "Oidc"
+    http: SafeHttp
+
+
+async def open_oidc(config: ServerConfig, clock: Clock, stack: AsyncExitStack) -> "OpenedOidc | None":
+    """Opens the way to the identity provider, if there is one."""
+    oidc = config.system.oidc
+    if oidc.issuer is None or oidc.audience is None:
         return None
     # Imported here: it takes a tenth of a second, and few servers need it.
-    from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
+    from agentvm.tenants.oidc import DOCUMENT_MAX_BYTES, Oidc, OidcSettings  # noqa: PLC0415
 
-    settings = OidcSettings(
-        issuer=config.system.oidc.issuer,
-        audience=config.system.oidc.audience,
-        jwks_url=config.system.oidc.jwks_url,
-        tenant_claim=config.system.oidc.tenant_claim,
-    )
-    return Oidc(settings, clock)
+    # The operator's own provider may have any address; others that it names have public ones.
+    own = [endpoint_of(url) for url in (oidc.issuer, oidc.jwks_url) if url is not None]
+    http = await stack.enter_async_context(SafeHttp(AddressRules.parse([each for each in own if each is not None])))
+
+    async def fetch(url: str) -> bytes:
+        fetched = await http.send(Outgoing(method="GET", url=parse_url(url)), max_bytes=DOCUMENT_MAX_BYTES)
+        if fetched.status != 200:
+            raise ToolFailed(f"{url} answered {fetched.status}")
+        return fetched.body
+
+    settings = OidcSettings(issuer=oidc.issuer, audience=oidc.audience, jwks_url=oidc.jwks_url, tenant_claim=oidc.tenant_claim)
+    return OpenedOidc(Oidc(settings, clock, fetch=fetch), http)
+
+
+def open_oidc_flow(
+    config: ServerConfig, opened: "OpenedOidc | None", vault: Vault, access: Access, store: Store, clock: Clock
+) -> "OidcFlow | None":
+    """Returns the way in which browsers sign in at the identity provider, if it knows this server."""
+    if opened is None or config.system.oidc.client_id is None:
+        return None
+    from agentvm.tenants.oidc import DOCUMENT_MAX_BYTES  # noqa: PLC0415
+    from agentvm.tenants.oidc_flow import OidcClient, OidcFlow  # noqa: PLC0415
+
+    oidc, http = opened.oidc, opened.http
+
+    async def post(url: str, form: bytes, secret_headers: tuple[tuple[str, str], ...]) -> tuple[int, bytes]:
+        request = Outgoing(
+            method="POST",
+            url=parse_url(url),
+            headers=(("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")),
+            has_secrets=True,
+            secret_headers=secret_headers,
+            content=form,
+        )
+        fetched = await http.send(request, max_bytes=DOCUMENT_MAX_BYTES)
+        return fetched.status, fetched.body
+
+    named = config.system.oidc
+    client = OidcClient(client_id=config.system.oidc.client_id, name=named.name, session_hours=named.session_hours)
+    return OidcFlow(oidc, client, vault=vault, access=access, store=store, clock=clock, post=post)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

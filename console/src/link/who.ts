@@ -79,6 +79,19 @@ export async function signIn(key: string, keep: boolean): Promise<void> {
   tell("signed-in");
 }
 
+/** How this server lets people in: with a key always, at an identity provider where one is named. */
+export const offered = signal<{ auth: "on" | "off"; version: string; oidc?: string } | undefined>(undefined);
+
+export async function loadMethods(): Promise<void> {
+  offered.value = await request("GET", "/v1/auth/methods");
+}
+
+/** Leaves this page for that of the identity provider. It leads back to `next`. */
+export async function oidcStart(about: { next?: string; keep?: boolean; invitation?: string }): Promise<void> {
+  const { location: address } = await request<{ location: string }>("POST", "/v1/auth/oidc/start", about);
+  location.assign(address);
+}
+
 export async function signOut(): Promise<void> {
   try {
     await request("DELETE", "/v1/auth/session");

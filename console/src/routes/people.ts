@@ -2,4 +2,18 @@
 
 import type { Route } from "../routes.ts";
 
-export const peopleRoutes: readonly Route[] = [];
+export const peopleRoutes: readonly Route[] = [
+  { path: "/usage", name: "usage", needs: ["usage:read", "tenants:admin"], area: "usage", icon: "usage", load: () => import("../pages/money/usage.tsx") },
+  { path: "/usage/ledger", name: "ledger", needs: ["tenants:admin"], area: "usage", load: () => import("../pages/money/ledger.tsx") },
+  { path: "/wallet", name: "wallet", needs: ["tenants:admin"], area: "usage", load: () => import("../pages/money/wallet.tsx") },
+  { path: "/people", name: "people", needs: ["tenants:admin"], area: "people", icon: "people", load: () => import("../pages/people/list.tsx") },
+  { path: "/people/invitations", name: "invitations", needs: ["tenants:admin"], area: "people", load: () => import("../pages/people/invitations.tsx") },
+  { path: "/people/keys", name: "keys", needs: ["keys:admin"], area: "people", load: () => import("../pages/people/keys.tsx") },
+  { path: "/people/quotas", name: "quotas", needs: ["tenants:admin"], area: "people", load: () => import("../pages/people/quotas.tsx") },
+  { path: "/people/audit", name: "audit", needs: ["tenants:admin"], area: "people", load: () => import("../pages/people/audit.tsx") },
+  { path: "/people/:user", name: "person", needs: ["tenants:admin"], area: "people", load: () => import("../pages/people/person.tsx") },
+  { path: "/tenants", name: "tenants", needs: ["system:admin"], area: "people", load: () => import("../pages/people/tenants.tsx") },
+  { path: "/tenants/:tenant", name: "tenant", needs: ["system:admin"], area: "people", load: () => import("../pages/people/tenant.tsx") },
+  { path: "/me", name: "me", area: "me", icon: "me", load: () => import("../pages/people/me.tsx") },
+  { path: "/diagnose", name: "diagnose", area: "me", load: () => import("../pages/people/diagnose.tsx") },
+];

@@ -89,6 +89,11 @@ export const en = {
   keyNew: "New conversation",
   keyPalette: "Conversations and commands",
   keys: "Keys",
+  keyProblems: {
+    revoked: "This API key was revoked. Use another, or ask an administrator for one.",
+    expired: "This API key has expired. Use another, or ask an administrator for one.",
+    suspended: "The account of this key is suspended. Ask an administrator.",
+  } as Record<string, string>,
   keySend: "Send",
   keyWalk: "Previous or next conversation",
   language: "中文",
@@ -103,6 +108,16 @@ export const en = {
   notThere: "Not there, or not yours.",
   notThereTitle: "Nothing here",
   offline: "No connection. What you send is kept, and sent as soon as the server is back.",
+  oidcProblems: {
+    state: "This sign-in took too long, or was begun elsewhere. Begin again.",
+    nonce: "The identity provider has answered another sign-in. Begin again.",
+    denied: "The identity provider has not signed you in.",
+    provider: "The identity provider cannot be reached, or its answer is not valid. Try again later.",
+    unknown: "Nobody here belongs to this account. Ask an administrator for an invitation.",
+    suspended: "Your account is suspended. Ask an administrator.",
+    invitation: "This invitation cannot be accepted any more. Ask for another.",
+    taken: "This account, or its name, belongs to a user already. Sign in with it.",
+  } as Record<string, string>,
   /** The names of pages. */
   pages: {
     home: "Conversations",
@@ -157,6 +172,7 @@ export const en = {
   showMore: "Show more",
   signIn: "Sign in",
   signOut: "Sign out",
+  signInWith: (name: string) => `Sign in with ${name}`,
   singleKeys: "Keys without Ctrl or Alt are on",
   skip: "Skip to the page",
   stop: "Stop",
@@ -177,6 +193,7 @@ export const en = {
   untitled: "New conversation",
   waiting: "Waits for an answer",
   whyAsked: "Asked because",
+  wrongKey: "This API key is not valid. Check that it was copied completely.",
   you: "You",
 };
 

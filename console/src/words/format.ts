@@ -1,14 +1,27 @@
-/** Money, times and durations, each in one place. */
+/** Money, numbers, times and durations, each in one place. */
 
 const NANO = 1_000_000_000;
 
-/** Dollars with as many digits as the amount needs to be told from nothing. */
+/** Dollars with four digits that tell, two decimals at least and nine at most: the smallest amount is a billionth. */
 export function money(nano: number): string {
   if (nano === 0) return "$0";
-  const dollars = nano / NANO;
-  const size = Math.abs(dollars);
-  const digits = size >= 1 ? 2 : Math.min(9, 3 - Math.floor(Math.log10(size)));
-  return `${dollars < 0 ? "−" : ""}$${size.toFixed(digits)}`;
+  const size = Math.abs(nano) / NANO;
+  const decimals = size >= 1 ? 2 : Math.min(9, 3 - Math.floor(Math.log10(size)));
+  return signed(nano, size.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: decimals }));
+}
+
+/** Dollars with every digit. */
+export function exactMoney(nano: number): string {
+  const whole = Math.trunc(Math.abs(nano) / NANO).toLocaleString("en-US");
+  const part = String(Math.abs(nano) % NANO).padStart(9, "0").replace(/0{1,7}$/, "");
+  return signed(nano, `${whole}.${part}`);
+}
+
+const signed = (nano: number, text: string) => `${nano < 0 ? "−" : ""}$${text}`;
+
+/** A count of tokens or calls, short: 22.1M, 2210万. */
+export function short(count: number, language: string): string {
+  return new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(count);
 }
 
 export function duration(ms: number): string {
@@ -18,6 +31,11 @@ export function duration(ms: number): string {
 
 export function clock(at: number, language: string): string {
   return new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" }).format(at);
+}
+
+/** The day and the time. */
+export function moment(at: number, language: string): string {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(at);
 }
 
 /** The time for today, else the day. */
@@ -31,4 +49,12 @@ export function bytes(size: number): string {
   const units = ["B", "KB", "MB", "GB"];
   const step = size < 1_000 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(size) / 3));
   return `${step === 0 ? size : (size / 1_000 ** step).toFixed(1)} ${units[step]}`;
+}
+
+/** How long ago or until: 2 min ago, in 6 h. */
+export function distance(at: number, language: string, now: number): string {
+  const seconds = (at - now) / 1_000;
+  const size = Math.abs(seconds);
+  const [unit, count] = size < 3_600 ? (["minute", 60] as const) : size < 86_400 ? (["hour", 3_600] as const) : (["day", 86_400] as const);
+  return new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" }).format(Math.round(seconds / count), unit);
 }

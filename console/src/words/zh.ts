@@ -88,6 +88,11 @@ export const zh: Words = {
   keyNew: "新对话",
   keyPalette: "对话与命令",
   keys: "快捷键",
+  keyProblems: {
+    revoked: "此 API 密钥已被吊销，请换一个，或向管理员索取。",
+    expired: "此 API 密钥已过期，请换一个，或向管理员索取。",
+    suspended: "此密钥所属的账户已停用，请联系管理员。",
+  },
   keySend: "发送",
   keyWalk: "上一个或下一个对话",
   language: "English",
@@ -102,6 +107,16 @@ export const zh: Words = {
   notThere: "不存在，或不属于你。",
   notThereTitle: "这里没有内容",
   offline: "连接已断开。发送的内容会先保存，服务器恢复后立即发出。",
+  oidcProblems: {
+    state: "登录超时，或不是在此浏览器中发起的。请重新开始。",
+    nonce: "身份服务回应的是另一次登录。请重新开始。",
+    denied: "身份服务没有同意登录。",
+    provider: "无法连接身份服务，或其回应无效。请稍后再试。",
+    unknown: "这里没有与此账号对应的用户。请向管理员索取邀请。",
+    suspended: "账户已停用，请联系管理员。",
+    invitation: "邀请已失效，请重新索取。",
+    taken: "此账号或名字已属于某个用户，请直接登录。",
+  },
   pages: {
     home: "对话",
     agents: "智能体",
@@ -155,6 +170,7 @@ export const zh: Words = {
   showMore: "显示更多",
   signIn: "登录",
   signOut: "退出登录",
+  signInWith: (name: string) => `使用 ${name} 登录`,
   singleKeys: "启用不带 Ctrl 或 Alt 的快捷键",
   skip: "跳到正文",
   stop: "停止",
@@ -175,5 +191,6 @@ export const zh: Words = {
   untitled: "新对话",
   waiting: "等待答复",
   whyAsked: "询问原因",
+  wrongKey: "此 API 密钥无效，请检查是否复制完整。",
   you: "你",
 };

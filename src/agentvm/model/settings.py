@@ -144,6 +144,23 @@ class OidcConfig(Group):
     tenant_claim: Annotated[
         Text, setting("Claim that holds the slug of the tenant.", "restart", variable="AVM_OIDC_TENANT_CLAIM")
     ] = "tenant"
+    client_id: Annotated[
+        Text | None,
+        setting(
+            "Name of this server at the issuer, with which browsers sign in there; a secret `oidc.clientSecret` of the tenant "
+            "`default` is its password.",
+            "restart",
+            variable="AVM_OIDC_CLIENT_ID",
+            unset="browsers sign in with keys only",
+        ),
+    ] = None
+    name: Annotated[
+        Text, setting("Name of the issuer on the page that people sign in on.", "restart", variable="AVM_OIDC_NAME")
+    ] = "single sign-on"
+    session_hours: Annotated[
+        Count,
+        setting("Hours until people sign in at the issuer again.", "restart", variable="AVM_OIDC_SESSION_HOURS"),
+    ] = 168
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -5,6 +5,7 @@ from typing import Final
 from agentvm.errors import NotFound
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import BrowserSessionId, KeyId
+from agentvm.model.secret import Secret
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
@@ -61,13 +62,19 @@ async def sign_in(context: Context, request: BrowserSignIn) -> HttpReply[Browser
     """
     session, cookie = await context.tenancy.access.sign_in(context.principal, context.http.user_agent)
     context.target = session.browser_session_id
-    parts = [f"{COOKIE}={cookie.reveal()}", "HttpOnly", "SameSite=Strict", "Path=/"]
-    if request.keep:
-        parts.append(f"Max-Age={KEPT_SECONDS}")
-    if context.http.is_secure:
-        parts.append("Secure")
     view = record_from(BrowserSessionView, session, current=True)
-    return HttpReply(content=view, status=201, headers={"Set-Cookie": "; ".join(parts)})
+    header = cookie_of(cookie, keep=request.keep, is_secure=context.http.is_secure)
+    return HttpReply(content=view, status=201, headers={"Set-Cookie": header})
+
+
+def cookie_of(cookie: Secret, *, keep: bool, is_secure: bool) -> str:
+    """Returns the header that gives a browser the cookie of its session."""
+    parts = [f"{COOKIE}={cookie.reveal()}", "HttpOnly", "SameSite=Strict", "Path=/"]
+    if keep:
+        parts.append(f"Max-Age={KEPT_SECONDS}")
+    if is_secure:
+        parts.append("Secure")
+    return "; ".join(parts)
 
 
 @operation("auth.sign_out", needs=(), across=False, audit="auth.sign_out", http=Http("DELETE", _OWN, id="browsers_sign_out"))

@@ -48,6 +48,10 @@ class HttpDetails:
     user_agent: str = ""
     last_event_id: str | None = None
     """The last event that a client of a stream has received."""
+    origin: str = ""
+    """Scheme and host by which the client reaches this server."""
+    flow_cookie: str = ""
+    """The cookie of a browser that has begun to sign in at the identity provider."""
     is_secure: bool = False
     """Whether the client uses https, as far as the server or a trusted proxy knows."""
     names_tenant: bool = False

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.errors import AccessDenied, AgentVMError, shorten
@@ -147,7 +148,13 @@ def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
 
     async def methods(_: HttpRequest) -> HttpResponse:
         is_on = vm.config.authenticates
-        content = AuthMethods(auth="on" if is_on else "off", methods=("key",) if is_on else (), version=VERSION)
+        flow = vm.tenancy.oidc if is_on else None
+        content = AuthMethods(
+            auth="on" if is_on else "off",
+            methods=() if not is_on else ("key",) if flow is None else ("key", "oidc"),
+            version=VERSION,
+            oidc=UNSET if flow is None else flow.client.name,
+        )
         return HttpResponse(content=msgspec.json.encode(content), headers={"Cache-Control": "no-store"})
 
     async def socket_by_http(_: HttpRequest) -> HttpResponse:

@@ -57,9 +57,13 @@ def _bearers(headers: tuple[tuple[bytes, bytes], ...]) -> list[str]:
 
 def _cookies(headers: tuple[tuple[bytes, bytes], ...]) -> list[str]:
     """Cookies of sessions. A key in the place of one gets the prefix, too, so that it is refused and held for a cookie."""
-    pairs = [pair for name, value in headers if name.lower() == b"cookie" for pair in value.decode("latin-1").split(";")]
-    values = [value.strip() for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == COOKIE]
-    return [value if is_cookie(value) else browser_sessions.PREFIX for value in values]
+    return [value if is_cookie(value) else browser_sessions.PREFIX for value in cookies(headers, COOKIE)]
+
+
+def cookies(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[str]:
+    """Returns the values of the cookies of a name."""
+    pairs = [pair for key, value in headers if key.lower() == b"cookie" for pair in value.decode("latin-1").split(";")]
+    return [value.strip() for key, _, value in (pair.partition("=") for pair in pairs) if key.strip() == name]
 
 
 def _no_cookie(token: str) -> str:

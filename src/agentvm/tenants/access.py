@@ -7,15 +7,24 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
+from agentvm.errors import (
+    ConfigInvalid,
+    Conflict,
+    ContainerForbidden,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+)
 from agentvm.log import get_logger
-from agentvm.model.account import ApiKey, BrowserSession, Tenant, UserRole
+from agentvm.model.account import ApiKey, BrowserSession, Tenant, User, UserRole
 from agentvm.model.ids import DEFAULT_TENANT, BrowserSessionId, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.tenants import keys
 from agentvm.tenants.authentication import Authentication, of_browser_session, of_key
 from agentvm.tenants.rights import (
+    DEFAULT_PERMISSIONS,
     check_covers_role,
     check_name,
     check_patterns,
@@ -33,6 +42,8 @@ MAX_GRACE_SECONDS = 30 * 24 * 3600
 FROM_ENVIRONMENT = "AVM_ADMIN_KEY"
 """`created_by` of the key that the operator configured; there is one at a time."""
 FROM_BOOTSTRAP = "first start"
+FROM_PROVIDER = "identity provider"
+"""`created_by` of the keys that stand for people who sign in at the identity provider."""
 FROM_DATA_DIR = "data directory"
 
 _OPERATORS = {"system:admin", "keys:admin"}
@@ -124,6 +135,40 @@ class Access(Authentication):
         for session_id in ended:
             self.end(principal.tenant_id, of_browser_session(session_id))
         return session, cookie
+
+    async def vouch(self, user: User, provider: str, ends_at: int) -> Principal:
+        """Returns a user for whom the identity provider vouches, as the holder of a key that nobody knows.
+
+        The browser sessions of the user belong to that key. It ends when the provider has not vouched again by then.
+        """
+        now, stored = self._clock(), self._store.accounts(user.tenant_id).keys
+        for key in await stored.list(user_id=user.user_id):
+            is_vouched = (key.created_by, key.revoked_at, key.role) == (FROM_PROVIDER, None, user.role)
+            if is_vouched and key.expires_at is not None and key.expires_at > now:
+                await stored.extend(key.key_id, ends_at)
+                self.forget(user.tenant_id, of_key(key.key_id))
+                return await self._vouched(replace(key, expires_at=max(key.expires_at, ends_at)))
+        key_id, text = keys.make_key(self._random_bits)
+        key = ApiKey(
+            key_id=key_id,
+            tenant_id=user.tenant_id,
+            name=provider,
+            user_id=user.user_id,
+            role=user.role,
+            permissions=tuple(name for name in PERMISSIONS if name in DEFAULT_PERMISSIONS[user.role]),
+            expires_at=ends_at,
+            created_by=FROM_PROVIDER,
+            created_at=now,
+        )
+        await stored.drop_ended(user.user_id, FROM_PROVIDER, now)
+        await stored.add(key, keys.digest(self._pepper, text))
+        return await self._vouched(key)
+
+    async def _vouched(self, key: ApiKey) -> Principal:
+        owner = await self._owner(key)
+        if not isinstance(owner, Principal):
+            raise Unauthenticated("The account is suspended", details={"reason": "suspended"})
+        return owner
 
     async def sign_out(self, principal: Principal, session_id: BrowserSessionId) -> bool:
         """Ends one of the principal's own sessions and closes its sockets; False when there is no such session."""

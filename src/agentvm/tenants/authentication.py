@@ -305,6 +305,11 @@ class Authentication:
         )
         return Verified(principal, name)
 
+    async def user_of_claims(self, claims: "Claims") -> User | None:
+        """Returns the user whom a provider's claims name; None where there is no such tenant. A new user is added."""
+        tenant = await self._store.directory.find_tenant(claims.tenant)
+        return None if tenant is None else await self._user_of(tenant.tenant_id, claims)
+
     async def _user_of(self, tenant_id: TenantId, claims: "Claims") -> User:
         """Adds the user at first sight: a user that the provider vouches for needs no other invitation."""
         users = self._store.accounts(tenant_id).users

@@ -4,12 +4,16 @@ A token is a JWT that the provider signed: RS256, ES256 or EdDSA, by a key the p
 (by slug) and the user (by the provider's id). Key locations in the token itself (`jku`, `jwk`, `x5u`) are ignored.
 """
 
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
 import anyio
 import httpx2
 import jwt
 import msgspec
 
-from agentvm.errors import ConfigInvalid
+from agentvm.errors import AgentVMError, ConfigInvalid, ToolFailed
 from agentvm.log import get_logger
 from agentvm.model.account import UserRole
 from agentvm.model.address import is_loopback
@@ -56,28 +60,100 @@ class Claims(Record):
     expires_at: int
 
 
-class _Discovery(Record, rename=None):
+class OidcIdentity(Record):
+    """A person for whom the provider vouches, by a token for this client. `claims` is None where the provider names no
+    tenant."""
+
+    subject: str
+    name: str | None = None
+    claims: Claims | None = None
+
+
+class Endpoints(NamedTuple):
+    """The addresses at which people sign in and codes become tokens."""
+
+    authorization: str
+    token: str
+
+
+class _Discovery(Record, rename=None, forbid_unknown_fields=False):
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""Returns the document at an address of the provider."""
 
 
 class Oidc:
     """One identity provider, and the keys it publishes."""
 
-    def __init__(self, settings: OidcSettings, clock: Clock, *, patience: float = REQUEST_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: OidcSettings,
+        clock: Clock,
+        *,
+        patience: float = REQUEST_TIMEOUT_SECONDS,
+        fetch: Fetch | None = None,
+    ) -> None:
         for url in (settings.issuer, settings.jwks_url):
             if url is not None and not _is_safe(url):
                 raise ConfigInvalid(f"The identity provider's address {url} must start with https://")
         if not settings.audience:
             raise ConfigInvalid("OIDC needs an audience: without one, tokens for other services would be good here")
         self._settings, self._clock, self._patience = settings, clock, patience
+        self._fetch = _fetch_directly if fetch is None else fetch
+        self._endpoints: Endpoints | None = None
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._fetched_at = 0
         self._tried_at: int | None = None
         self._lock = anyio.Lock()
 
+    @property
+    def issuer(self) -> str:
+        return self._settings.issuer
+
+    async def endpoints(self) -> Endpoints:
+        """Returns the addresses of the provider; `ToolFailed` when it does not name them, or cannot be reached."""
+        if self._endpoints is None:
+            try:
+                with anyio.fail_after(self._patience):
+                    discovery = await _discover(self._settings, self._fetch)
+            except (AgentVMError, httpx2.HTTPError, ValueError, TimeoutError) as problem:
+                raise ToolFailed(f"The identity provider {self.issuer} does not answer: {problem}") from None
+            if not all(map(_is_safe, (discovery.authorization_endpoint, discovery.token_endpoint))):
+                raise ToolFailed(f"The identity provider {self.issuer} names no safe addresses to sign in at")
+            self._endpoints = Endpoints(discovery.authorization_endpoint, discovery.token_endpoint)
+        return self._endpoints
+
+    async def identify(self, token: str, *, client_id: str, nonce: str) -> OidcIdentity | str:
+        """Returns the person of an ID token for this client, or the reason why it is not valid as one word."""
+        payload = await self._decode(token, client_id)
+        if isinstance(payload, str):
+            return payload
+        audience = payload.get("aud")
+        is_shared = isinstance(audience, list) and len(audience) > 1
+        if payload.get("azp", None if is_shared else client_id) != client_id:
+            return "other_client"
+        if not isinstance(payload.get("nonce"), str) or not hmac.compare_digest(str(payload["nonce"]), nonce):
+            return "nonce_wrong"
+        subject, claims = payload.get("sub"), self._read(payload)
+        if not isinstance(subject, str) or not 0 < len(subject) <= CLAIM_MAX or not subject.isprintable():
+            return "claims_missing"
+        if isinstance(claims, str) and claims != "claims_missing":
+            return claims
+        names = [payload.get(name) for name in ("preferred_username", "email", "name")]
+        fitting = (name for name in names if isinstance(name, str) and 0 < len(name) <= CLAIM_MAX and name.isprintable())
+        return OidcIdentity(subject=subject, name=next(fitting, None), claims=None if isinstance(claims, str) else claims)
+
     async def verify(self, token: str) -> Claims | str:
         """Returns the claims, or the reason why the token is not valid as one word."""
+        payload = await self._decode(token, self._settings.audience)
+        return payload if isinstance(payload, str) else self._read(payload)
+
+    async def _decode(self, token: str, audience: str) -> dict[str, object] | str:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError):
@@ -89,11 +165,11 @@ class Oidc:
         if key is None:
             return "signing_key_unknown"
         try:
-            payload = jwt.decode(
+            payload: dict[str, object] = jwt.decode(
                 token,
                 key,
                 algorithms=list(ALGORITHMS),
-                audience=self._settings.audience,
+                audience=audience,
                 issuer=self._settings.issuer,
                 options={
                     "require": ["exp", "iss", "aud"],
@@ -106,7 +182,7 @@ class Oidc:
             )
         except (jwt.PyJWTError, ValueError, TypeError) as problem:
             return f"token_refused: {type(problem).__name__}"
-        return self._read(payload)
+        return payload
 
     def _read(self, payload: dict[str, object]) -> Claims | str:
         settings, now = self._settings, self._clock()
@@ -156,8 +232,9 @@ class Oidc:
             try:
                 # Shielded: the caller may hang up, but others wait for the keys, and the next try is a minute away.
                 with anyio.CancelScope(shield=True):
-                    self._keys = await _fetch_keys(self._settings, self._patience)
-            except (httpx2.HTTPError, httpx2.InvalidURL, jwt.PyJWTError, ValueError, TimeoutError) as problem:
+                    with anyio.fail_after(self._patience):
+                        self._keys = await _fetch_keys(self._settings, self._fetch)
+            except (AgentVMError, httpx2.HTTPError, httpx2.InvalidURL, jwt.PyJWTError, ValueError, TimeoutError) as problem:
                 logger.warning(
                     "identity_provider_keys_not_fetched",
                     issuer=self._settings.issuer,
@@ -168,24 +245,23 @@ class Oidc:
             logger.info("identity_provider_keys_fetched", issuer=self._settings.issuer, keys=len(self._keys))
 
 
-async def _fetch_keys(settings: OidcSettings, patience: float) -> dict[str | None, jwt.PyJWK]:
-    with anyio.fail_after(patience):
-        async with httpx2.AsyncClient(timeout=patience) as client:
-            url = settings.jwks_url
-            if url is None:
-                document = await _get(client, f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
-                discovery = msgspec.json.decode(document, type=_Discovery)
-                if discovery.issuer != settings.issuer or not _is_safe(discovery.jwks_uri):
-                    raise ValueError("the issuer's own description names another issuer, or an address without https")
-                url = discovery.jwks_uri
-            document = await _get(client, url)
+async def _discover(settings: OidcSettings, fetch: Fetch) -> _Discovery:
+    document = await fetch(f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+    discovery = msgspec.json.decode(document, type=_Discovery)
+    if discovery.issuer != settings.issuer or not _is_safe(discovery.jwks_uri):
+        raise ValueError("the issuer's own description names another issuer, or an address without https")
+    return discovery
+
+
+async def _fetch_keys(settings: OidcSettings, fetch: Fetch) -> dict[str | None, jwt.PyJWK]:
+    document = await fetch(settings.jwks_url or (await _discover(settings, fetch)).jwks_uri)
     published = jwt.PyJWKSet.from_dict(msgspec.json.decode(document, type=dict[str, object]))
     usable = (key for key in published.keys if key.algorithm_name in ALGORITHMS and key.public_key_use in {None, "sig"})
     return {key.key_id: key for key in usable}
 
 
-async def _get(client: httpx2.AsyncClient, url: str) -> bytes:
-    async with client.stream("GET", url) as response:
+async def _fetch_directly(url: str) -> bytes:
+    async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_SECONDS) as client, client.stream("GET", url) as response:
         if response.status_code != 200:
             raise ValueError(f"{url} answered {response.status_code}")
         body = bytearray()

@@ -1,6 +1,7 @@
 """Tenancy — the parts of a running server that deal with tenants: accounts, keys, quotas, secrets."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agentvm.errors import NotFound
 from agentvm.model.account import Tenant
@@ -14,6 +15,9 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.slug import NO_TENANT
 from agentvm.tenants.vault import Vault
 
+if TYPE_CHECKING:
+    from agentvm.tenants.oidc_flow import OidcFlow  # It costs 0.1 s, and few servers need it.
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenancy:
@@ -24,6 +28,8 @@ class Tenancy:
     quotas: Quotas
     vault: Vault
     own_keys: OwnKeys
+    oidc: "OidcFlow | None" = None
+    """The way to sign in at the identity provider, if one is configured for browsers."""
     store: Store
     """The store, for callers that only read or write rows."""
 

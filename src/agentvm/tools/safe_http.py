@@ -340,6 +340,16 @@ def parse_url(text: str) -> httpx2.URL:
     return url
 
 
+def endpoint_of(text: str) -> str | None:
+    """Returns host and port of an address, as `AddressRules.parse` reads them; None for what is no address."""
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, TypeError):
+        return None
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"
+
+
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 

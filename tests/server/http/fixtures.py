@@ -21,6 +21,7 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.session_file import FileChange, FileDelta
+from agentvm.model.settings import OidcConfig
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId
@@ -219,10 +220,13 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(*, auth: bool = True, tool_settings: ToolSettings | None = None) -> AsyncIterator[World]:
+async def open_world(
+    *, auth: bool = True, tool_settings: ToolSettings | None = None, oidc: OidcConfig | None = None
+) -> AsyncIterator[World]:
     clock = Clock()
     config = ServerConfig(
-        system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off"), tools=tool_settings or ToolSettings()
+        system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off", oidc=oidc or OidcConfig()),
+        tools=tool_settings or ToolSettings(),
     )
     async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         first = vm.first_key

@@ -52,6 +52,7 @@ def test_what_writes_is_audited() -> None:
         "POST /v1/resources/resolve",
         "POST /v1/auth/invitation",
         "POST /v1/usage/reconcile",
+        "POST /v1/auth/oidc/start",
     }
     # Saved with every pause in somebody's typing, and read by nobody else.
     drafts = {f"{method} /v1/sessions/{{session_id}}/draft" for method in ("PUT", "DELETE")}
@@ -68,6 +69,7 @@ def test_what_writes_is_audited() -> None:
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",
         "GET /v1/sessions/{session_id}/archive",
+        "GET /v1/auth/oidc/callback",
     }
 
 

@@ -21,10 +21,13 @@ def test_only_what_is_about_oneself_needs_no_permission() -> None:
         "DELETE /v1/auth/session",
         "GET /v1/auth/sessions",
         "DELETE /v1/auth/sessions/{browser_session_id}",
+        "POST /v1/auth/oidc/start",
+        "GET /v1/auth/oidc/callback",
         "GET /v1/auth/preferences",
         "PUT /v1/auth/preferences",
         "POST /v1/auth/invitation",
         "POST /v1/auth/invitation/accept",
+        "GET /v1/catalog/models",
     ]
 
 

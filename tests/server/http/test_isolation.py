@@ -291,7 +291,7 @@ async def test_another_tenant_is_refused_as_if_there_were_nothing() -> None:
 async def test_without_credentials_nothing_is_answered() -> None:
     async with open_world() as world:
         before = await snapshot(world, world.acme)
-        for route in FACES:
+        for route in (route for route in FACES if route.http.caller != "nobody"):
             wanted = [*attempts(route, world.acme), *attempts(route, None)] or [Attempt(route.path, None)]
             replies = [await send(world, route, attempt, "") for attempt in wanted]
             assert {reply.status for reply in replies} == {401}, route.name

@@ -24,8 +24,9 @@ from agentvm.operations.gate import OPEN, Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.operations.numbers import check_text
+from agentvm.operations.oidc import COOKIE as FLOW_COOKIE
 from agentvm.server import paths
-from agentvm.server.credentials import SEND_ONCE, bearer, is_cookie, of_headers
+from agentvm.server.credentials import SEND_ONCE, bearer, cookies, is_cookie, of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Write, attended
 from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
@@ -89,7 +90,8 @@ class HttpGate:
         if face is None or face.http.caller == "credential":
             principal = await self._recognise(request, key_headers)
         elif face.http.caller == "nobody":
-            _check_page(request, is_required=False)
+            if request.method != "GET":
+                _check_page(request, is_required=False)
             # Not counted: strangers must not use up what the users of a tenant may ask.
             return Principal(tenant_id=DEFAULT_TENANT, containers=())
         else:
@@ -141,6 +143,8 @@ class HttpGate:
             if_none_match=request.headers.get("if-none-match"),
             user_agent=request.headers.get("user-agent", ""),
             last_event_id=request.headers.get("last-event-id"),
+            origin=f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', '')}",
+            flow_cookie=next(iter(cookies(request.scope["headers"], FLOW_COOKIE)), ""),
             is_secure=request.scope.get("scheme") == "https",
         )
         client = request.scope.get("client")

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agentvm.errors import (
     AccessDenied,
@@ -61,8 +62,10 @@ class AuthMethods(Record, omit_defaults=False):
     """How callers sign in."""
 
     auth: Literal["on", "off"]
-    methods: tuple[Literal["key"], ...]
+    methods: tuple[Literal["key", "oidc"], ...]
     version: str
+    oidc: str | UnsetType = UNSET
+    """The name of the identity provider."""
 
 
 def document(faces: Iterable[HttpFace]) -> Json:

@@ -33,6 +33,12 @@ _REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE tenant
 _EXPIRE = f"""
 UPDATE api_keys SET expires_at = {lesser("coalesce(expires_at, ?1)", "?1")} WHERE tenant_id = ?2 AND key_id = ?3
 """
+_EXTEND = f"""
+UPDATE api_keys SET expires_at = {greater("expires_at", "?1")} WHERE tenant_id = ?2 AND key_id = ?3 AND revoked_at IS NULL
+"""
+_DROP_ENDED = """
+DELETE FROM api_keys WHERE tenant_id = ? AND user_id = ? AND created_by = ? AND (revoked_at IS NOT NULL OR expires_at <= ?)
+"""
 _TOUCH = f"""
 UPDATE api_keys SET last_used_at = {greater("coalesce(last_used_at, ?1)", "?1")} WHERE tenant_id = ?2 AND key_id = ?3
 """
@@ -69,6 +75,14 @@ class KeyStore(TenantScope):
     async def expire(self, key_id: KeyId, at: int) -> bool:
         """Sets the expiry, unless it is sooner already; False when there is no such key."""
         return await self._execute(_EXPIRE, (at, self._tenant_id, key_id))
+
+    async def extend(self, key_id: KeyId, at: int) -> bool:
+        """Sets the expiry of a key that has one, unless it is later already."""
+        return await self._execute(_EXTEND, (at, self._tenant_id, key_id))
+
+    async def drop_ended(self, user_id: UserId, created_by: str, now: int) -> None:
+        """Deletes the keys of a user that were created so and have ended."""
+        await self._execute(_DROP_ENDED, (self._tenant_id, user_id, created_by, now))
 
     async def touch(self, used: Sequence[tuple[KeyId, int]]) -> None:
         """When keys were last used; for many at once, because it is not worth a commit each."""

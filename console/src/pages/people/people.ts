@@ -1,0 +1,38 @@
+/** What the pages of people read, and how it is named. */
+
+import { useList, withQuery } from "../../state/data.ts";
+import { may } from "../../routes.ts";
+
+export interface User {
+  userId: string;
+  externalId: string;
+  displayName?: string;
+  role: Role;
+  status: "active" | "suspended";
+  createdAt: number;
+}
+
+export interface Key {
+  keyId: string;
+  name: string;
+  userId?: string;
+  permissions: string[];
+  expiresAt?: number;
+  createdBy: string;
+  createdAt: number;
+  lastUsedAt?: number;
+  revokedAt?: number;
+  key?: string;
+}
+
+export type Role = "owner" | "admin" | "member" | "viewer";
+export const ROLES: readonly Role[] = ["viewer", "member", "admin", "owner"];
+const USERS_MAX = 1_000;
+
+export const nameOf = (user: User) => user.displayName ?? user.externalId;
+
+/** The names of the users of a tenant by id, for who may know them. */
+export function useNames(tenant: string | undefined): Map<string, string> {
+  const users = useList<User>(may("tenants:admin") ? withQuery("/v1/users", { tenant, limit: USERS_MAX }) : undefined);
+  return new Map(users.data?.map((user) => [user.userId, nameOf(user)]));
+}

@@ -1,0 +1,36 @@
+/** How the user likes the console: stored at the server, the same on every device, and here for the next start. */
+
+import { signal } from "@preact/signals";
+import { request } from "../link/http.ts";
+import { setTheme } from "../theme.ts";
+import { type Language, setLanguage } from "../words/index.ts";
+
+export interface Preferences {
+  language?: Language;
+  theme?: "light" | "dark";
+  sendKey?: "enter" | "modifier";
+  density?: "regular" | "dense";
+  shortcuts?: "on" | "off";
+}
+
+const PATH = "/v1/auth/preferences";
+
+export const preferences = signal<Preferences>({});
+
+/** Reads and applies the preferences of the user who has signed in. */
+export async function loadPreferences(): Promise<void> {
+  apply(await request<Preferences>("GET", PATH));
+}
+
+export async function savePreferences(next: Preferences): Promise<void> {
+  apply(await request<Preferences>("PUT", PATH, next));
+}
+
+function apply(next: Preferences): void {
+  const before = preferences.value;
+  preferences.value = next;
+  if (next.language !== undefined) void setLanguage(next.language);
+  if (next.theme !== undefined || before.theme !== undefined) setTheme(next.theme);
+  if (next.density === "dense") document.documentElement.dataset["density"] = "dense";
+  else delete document.documentElement.dataset["density"];
+}
