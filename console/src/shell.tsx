@@ -11,13 +11,13 @@ import { SessionList } from "./pages/session_list.tsx";
 import { findPage, mayOpen, navigation } from "./routes.ts";
 import { withQuery } from "./state/data.ts";
 import { watchDrafts } from "./state/drafts.ts";
+import { chooseLanguage, chooseTheme } from "./state/preferences.ts";
 import { neighbour, watchSessions } from "./state/sessions.ts";
-import { changeTheme } from "./theme.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
 import { commandOf, singleKeys } from "./ui/keys.ts";
-import { Toast, toast } from "./ui/toast.tsx";
-import { language, setLanguage, words } from "./words/index.ts";
+import { attempt, Toast, toast } from "./ui/toast.tsx";
+import { language, words } from "./words/index.ts";
 
 const Devices = lazy(() => import("./pages/devices.tsx"));
 const Search = lazy(() => import("./pages/search.tsx"));
@@ -135,10 +135,10 @@ function Rail({ path, tenant, onCommands }: { path: string; tenant: string | und
       ))}
       <IconButton icon="command" label={words.value.commands} onClick={onCommands} />
       <span class="rail-space" />
-      <button type="button" class="btn-quiet" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => void setLanguage(other)}>
+      <button type="button" class="btn-quiet" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => attempt(chooseLanguage(other))}>
         {words.value.language}
       </button>
-      <IconButton icon="theme" label={words.value.theme} onClick={changeTheme} />
+      <IconButton icon="theme" label={words.value.theme} onClick={() => attempt(chooseTheme())} />
       {identity.value?.auth === "on" && <IconButton icon="devices" label={words.value.devices} onClick={() => list(true)} />}
       {isListing && (
         <ErrorBoundary>

@@ -19,8 +19,11 @@ export function setTheme(theme: "light" | "dark" | undefined): void {
   }
 }
 
-export function changeTheme(): void {
+/** Changes to the other theme, and returns it. */
+export function changeTheme(): "light" | "dark" {
   const root = document.documentElement;
   const isDark = root.dataset["theme"] === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : root.dataset["theme"] === "dark";
-  setTheme(isDark ? "light" : "dark");
+  const theme = isDark ? "light" : "dark";
+  setTheme(theme);
+  return theme;
 }

@@ -6,6 +6,7 @@ import { ApiError } from "../link/http.ts";
 import { onNotice, onOpen } from "../link/socket.ts";
 import { type Attached, isPicture, upload } from "../link/upload.ts";
 import { device, type Draft, draftsOf, dropDraft, saveDraft } from "../state/drafts.ts";
+import { preferences } from "../state/preferences.ts";
 import { IconButton } from "../ui/button.tsx";
 import { sentence } from "../ui/problem.tsx";
 import { toast } from "../ui/toast.tsx";
@@ -26,7 +27,9 @@ interface Props {
 /** Whether a key sends what is written. While an input method composes, Enter chooses a word; on a phone it breaks the line. */
 export function sends(event: KeyboardEvent): boolean {
   if (event.isComposing || event.keyCode === 229) return false;
-  return event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches;
+  if (event.key !== "Enter" || event.shiftKey) return false;
+  if (preferences.peek().sendKey === "modifier") return event.ctrlKey || event.metaKey;
+  return !matchMedia("(pointer: coarse)").matches;
 }
 
 const storedName = (sessionId: string | undefined) => `avm.draft.${sessionId ?? "new"}`;

@@ -4,10 +4,11 @@ import { identity, signOut } from "../link/who.ts";
 import { mayOpen, routes } from "../routes.ts";
 import { type Line, linesOf, stepped } from "../state/palette.ts";
 import { sessions } from "../state/sessions.ts";
-import { changeTheme } from "../theme.ts";
+import { attempt } from "../ui/toast.tsx";
+import { chooseLanguage, chooseTheme } from "../state/preferences.ts";
 import { Icon, type IconName } from "../ui/icons.tsx";
 import { Modal } from "../ui/modal.tsx";
-import { language, setLanguage, words } from "../words/index.ts";
+import { language, words } from "../words/index.ts";
 
 interface Props {
   go: (path: string) => void;
@@ -96,8 +97,8 @@ function commandsOf({ go, onKeys }: Props): Command[] {
     ...routes
       .filter((route) => !route.path.includes(":") && mayOpen(route))
       .map((route) => command(route.path, route.icon ?? "list", words.value.pages[route.name], () => go(route.path))),
-    command("language", "list", words.value.language, () => void setLanguage(other)),
-    command("theme", "theme", words.value.theme, changeTheme),
+    command("language", "list", words.value.language, () => attempt(chooseLanguage(other))),
+    command("theme", "theme", words.value.theme, () => attempt(chooseTheme())),
     command("keys", "keys", words.value.keys, onKeys),
     ...(identity.value?.auth === "on" ? [command("out", "out", words.value.signOut, () => void signOut())] : []),
   ];

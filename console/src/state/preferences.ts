@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { request } from "../link/http.ts";
-import { setTheme } from "../theme.ts";
+import { changeTheme, setTheme } from "../theme.ts";
 import { type Language, setLanguage } from "../words/index.ts";
 
 export interface Preferences {
@@ -22,8 +22,26 @@ export async function loadPreferences(): Promise<void> {
   apply(await request<Preferences>("GET", PATH));
 }
 
-export async function savePreferences(next: Preferences): Promise<void> {
-  apply(await request<Preferences>("PUT", PATH, next));
+let saving: Promise<unknown> = Promise.resolve();
+
+/** Applies a change at once, and stores it after those before it. */
+export function changePreferences(change: Preferences): Promise<void> {
+  const before = preferences.peek();
+  const next = { ...before, ...change };
+  apply(next);
+  const saved = saving.then(() => request<Preferences>("PUT", PATH, next));
+  saving = saved.catch(() => apply(before));
+  return saved.then(() => undefined);
+}
+
+/** The choice of this device; a user who has one for all devices changes that. */
+export function chooseLanguage(language: Language): Promise<void> {
+  return preferences.peek().language === undefined ? setLanguage(language) : changePreferences({ language });
+}
+
+export function chooseTheme(): Promise<void> {
+  const theme = changeTheme();
+  return preferences.peek().theme === undefined ? Promise.resolve() : changePreferences({ theme });
 }
 
 function apply(next: Preferences): void {

@@ -88,7 +88,7 @@ export default function Ledger({ query, go }: PageProps): JSX.Element {
                 { head: text.tokensIn, isFigure: true, cell: ({ usage }) => usage.inputTokens.toLocaleString(lang) },
                 { head: text.tokensOut, isFigure: true, cell: ({ usage }) => usage.outputTokens.toLocaleString(lang) },
                 { head: text.price, isFigure: true, cell: ({ price, usage }) => (price === undefined ? <span class="warn">—</span> : <Money nano={price} isEstimate={usage.estimated} />) },
-                { head: text.actions, cell: ({ turnId }) => <a href={withQuery(`/activity/turns/${turnId}`, { tenant })}>{words.value.pages.turn}</a> },
+                { head: text.actions, cell: ({ turnId }) => <span class="row-tools"><a href={withQuery(`/activity/turns/${turnId}`, { tenant })}>{words.value.pages.turn}</a></span> },
               ]}
             />
           )

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { type Device, identity, listDevices, signOutDevice } from "../../link/who.ts";
 import { may } from "../../routes.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
-import { type Preferences, preferences, savePreferences } from "../../state/preferences.ts";
+import { changePreferences, type Preferences, preferences } from "../../state/preferences.ts";
 import "../../style/people.css";
 import { Button } from "../../ui/button.tsx";
 import { Field } from "../../ui/form.tsx";
@@ -58,7 +58,7 @@ export default function Me(): JSX.Element {
 function Looks(): JSX.Element {
   const now = preferences.value;
   const text = peopleWords.value;
-  const set = (change: Preferences) => attempt(savePreferences({ ...now, ...change }));
+  const set = (change: Preferences) => attempt(changePreferences(change));
   const choice = <K extends keyof Preferences>(name: K, label: string, options: readonly (readonly [NonNullable<Preferences[K]>, string])[]) => (
     <Field label={label}>
       {(control) => (

@@ -15,7 +15,7 @@ export const en = {
   asTable: "As a table",
   atOnce: "At once",
   authOff: "Authentication is off: everybody who reaches this server is its operator.",
-  auto: "As the browser says",
+  auto: "Automatic",
   balance: "Balance",
   bill: "Compare with the provider's bill",
   billHint: "The provider's usage export, CSV or JSON. Days are UTC.",

@@ -15,7 +15,7 @@ export const zh: PeopleWords = {
   asTable: "以表格显示",
   atOnce: "立即失效",
   authOff: "未启用身份验证：能访问此服务器的人都是运维者。",
-  auto: "跟随浏览器",
+  auto: "自动",
   balance: "余额",
   bill: "与模型服务商的账单核对",
   billHint: "服务商导出的用量文件，CSV 或 JSON。日期按 UTC 计。",

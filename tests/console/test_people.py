@@ -1,0 +1,279 @@
+"""People and money in the console: who sees what, from a tenant to a quota that is reached, and sums that agree."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import anyio
+import pytest
+from playwright.async_api import Browser, Page, expect
+from tests.console.conftest import DEADLINE_MS, DESK, PHONE, Open
+from tests.console.people import ACME, HOSTILE, ROUTES, PeopleServer, people_server, spend, visit
+from tests.console.test_access import OVERFLOW, THEMES, axe, violations
+from tests.console.test_journeys import driver
+from tests.console.test_sign_in import GUARDED, first_key, sign_in, signed_in
+from tests.support.identity_provider import CLIENT_ID, identity_provider
+
+from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
+from agentvm.model.settings import OidcConfig
+from agentvm.server.console import DIRECTORY
+from agentvm.tenants.rights import DEFAULT_PERMISSIONS
+
+__all__ = ["axe"]
+SOURCES = Path(__file__).parents[2] / "console" / "src" / "routes"
+GO = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }"
+FORBIDDEN = "This page needs the permission"
+
+
+def table() -> list[tuple[str, tuple[str, ...], bool]]:
+    """Returns path, permissions and place in the navigation of every page of the route table."""
+    rows = []
+    for source in sorted(SOURCES.glob("*.ts")):
+        for row in re.findall(r"\{ path: .*? load: ", source.read_text(encoding="utf-8"), re.DOTALL):
+            path = re.search(r'path: "([^"]+)"', row)
+            needs = re.search(r"needs: \[([^\]]*)\]", row)
+            assert path is not None
+            rows.append((path[1], tuple(re.findall(r'"([^"]+)"', needs[1])) if needs else (), "icon:" in row))
+    return rows
+
+
+async def open_signed_in(open_page: Open, people: PeopleServer, key: str) -> Page:
+    page = await open_page(people.url)
+    await signed_in(page, key)
+    return page
+
+
+async def test_everybody_sees_exactly_what_their_permissions_allow(open_page: Open) -> None:
+    rows = table()
+    assert len(rows) > len(ROUTES)
+    async with people_server() as people:
+        for key in (people.member, people.admin, people.operator):
+            principal = await people.server.server.vm.tenancy.access.authenticate(key)
+            page = await open_signed_in(open_page, people, key)
+            seen = [row for row in rows if not row[1] or set(row[1]) & principal.permissions]
+            links = page.locator("nav.rail a.btn-icon")
+            shown = [await links.nth(index).get_attribute("href") for index in range(await links.count())]
+            wanted = sorted(path for path, _, has_icon in seen if has_icon)
+            assert sorted(path for path in shown if path not in (None, "/", "/search")) == wanted
+            for path, needs, _ in (row for row in rows if row not in seen):
+                await page.evaluate(GO, re.sub(r":\w+", "x", path))
+                problem = page.locator(".problem", has_text=FORBIDDEN)
+                await expect(problem.locator("code")).to_have_text(list(needs))
+                await page.evaluate(GO, "/me")
+                await expect(page.get_by_role("heading", name="My account")).to_be_visible()
+            await page.context.close()
+        assert principal.permissions >= DEFAULT_PERMISSIONS["owner"]
+
+
+async def test_foreign_ids_are_not_there(open_page: Open) -> None:
+    async with people_server() as people:
+        page = await open_signed_in(open_page, people, people.admin)
+        for path in ("/people/usr_of_another", "/usage?tenant=default", "/people?tenant=default"):
+            await page.goto(f"{people.url}{path}")
+            await expect(page.get_by_role("alert").first).to_contain_text("Not there, or not yours.")
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+async def test_pages_of_people_have_no_fault(browser: Browser, axe: str, language: str) -> None:
+    faults: dict[str, list[str]] = {}
+    async with people_server() as people:
+        async with await browser.new_context(locale=language, reduced_motion="reduce", service_workers="block") as context:
+            page = await context.new_page()
+            page.set_default_timeout(DEADLINE_MS)
+            await page.goto(people.url)
+            await page.locator("#key").fill(people.operator)
+            await page.locator(".login .btn-ink").click()
+            await expect(page.locator(".rail")).to_be_visible()
+            for route in ROUTES:
+                await visit(page, people, route)
+                for theme in THEMES:
+                    await page.emulate_media(color_scheme=theme)
+                    faults[f"{route} {theme}"] = await violations(page, axe)
+                assert await page.locator("main img").count() == 0
+    assert {key: found for key, found in faults.items() if found} == {}
+
+
+async def test_pages_of_people_fit_a_phone_and_show_hostile_names_as_text(open_page: Open) -> None:
+    async with people_server() as people:
+        page = await open_page(people.url, viewport=PHONE)
+        await signed_in(page, people.operator)
+        for route in ROUTES:
+            await visit(page, people, route)
+            assert await page.evaluate(OVERFLOW) == 0, route
+            assert await page.locator("main img").count() == 0
+        await visit(page, people, "/people")
+        await expect(page.get_by_role("link", name=HOSTILE)).to_be_visible()
+
+
+async def test_expired_and_revoked_keys_have_a_sentence_in_both_languages(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        access = server.server.vm.tenancy.access
+        operator = await access.authenticate(first_key(server))
+        record, key = await access.issue(operator.tenant_id, name="laptop", granter=operator)
+        page = await open_page(server.url)
+        await access._store.accounts(record.tenant_id).keys.expire(record.key_id, 1)
+        await sign_in(page, key.reveal())
+        await expect(page.get_by_role("alert")).to_have_text(
+            "This API key has expired. Use another, or ask an administrator for one."
+        )
+        chinese = await open_page(server.url, language="zh-CN")
+        await access.revoke(record.tenant_id, record.key_id)
+        await chinese.locator("#key").fill(key.reveal())
+        await chinese.locator(".login .btn-ink").click()
+        await expect(chinese.get_by_role("alert")).to_have_text("此 API 密钥已被吊销，请换一个，或向管理员索取。")
+        await chinese.locator("#key").fill("avm_wrong")
+        await chinese.locator(".login .btn-ink").click()
+        await expect(chinese.get_by_role("alert")).to_have_text("此 API 密钥无效，请检查是否复制完整。")
+
+
+async def test_a_person_signs_in_at_the_identity_provider_and_a_replay_is_refused(open_page: Open) -> None:
+    async with identity_provider(claims={"tenant": "default", "preferred_username": "ada"}) as provider:
+        oidc = OidcConfig(issuer=provider.issuer, audience="api", client_id=CLIENT_ID, name="Acme ID")
+        config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", oidc=oidc))
+        async with start_server(config, drivers=driver()) as server:
+            page = await open_page(f"{server.url}/me")
+            answers: list[str] = []
+            page.on("request", lambda request: answers.append(request.url) if "/oidc/callback" in request.url else None)
+            await page.get_by_role("button", name="Sign in with Acme ID").click()
+            await expect(page.get_by_role("heading", name="My account")).to_be_visible()
+            await expect(page.locator("main")).to_contain_text("42 · default · Member")
+            (cookie,) = [cookie for cookie in await page.context.cookies() if cookie["name"] == "avm_session"]
+            assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+            await page.goto(answers[0])
+            assert page.url == f"{server.url}/login?problem=state"
+            thief = await open_page(answers[0])
+            await expect(thief.locator(".notice")).to_contain_text("took too long, or was begun elsewhere")
+            await expect(thief.get_by_label("API key")).to_be_visible()
+
+
+async def test_an_invitation_makes_a_user_who_signs_in(open_page: Open) -> None:
+    async with people_server() as people:
+        page = await open_signed_in(open_page, people, people.admin)
+        await visit(page, people, "/people/invitations", tenant=None)
+        await page.get_by_role("button", name="Invite").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Name").fill("Grace")
+        await dialog.get_by_role("button", name="Invite").click()
+        link = await dialog.locator(".secret code").inner_text()
+        assert "/invitations/accept#avmin_" in link
+        await dialog.get_by_role("button", name="Close").click()
+        guest = await open_page(link)
+        await expect(guest.get_by_role("heading")).to_contain_text("You are invited to")
+        assert "avmin_" not in guest.url
+        await guest.get_by_label("Your name here").fill("grace")
+        await guest.get_by_role("button", name="Accept").click()
+        await expect(guest.locator(".secret code")).to_contain_text("avm_")
+        await guest.get_by_role("button", name="Sign in").click()
+        await expect(guest.get_by_role("button", name="Sign out")).to_be_visible()
+        again = await open_page(link)
+        await expect(again.get_by_role("alert")).to_have_text("This invitation was used already. A link makes one user.")
+        await visit(page, people, "/people/invitations", tenant=None)
+        await expect(page.get_by_role("row", name="Grace")).to_contain_text("Accepted")
+
+
+async def test_from_a_tenant_to_a_quota_that_is_reached_and_raised_by_hand(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/tenants")
+        await sign_in(page, first_key(server))
+        await page.get_by_role("button", name="New tenant").click()
+        await page.get_by_label("Name", exact=True).fill("Bolt & Söhne")
+        await page.get_by_label("Name in addresses").fill("bolt")
+        await page.get_by_role("dialog").get_by_role("button", name="New tenant").click()
+        await expect(page.get_by_role("heading", name="Bolt & Söhne")).to_be_visible()
+        await page.get_by_role("navigation", name="Pages of the tenant").get_by_role("link", name="People").click()
+        await page.get_by_role("button", name="New user").click()
+        await page.get_by_label("Name for programs").fill("eve")
+        await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+        await expect(page.get_by_role("heading", name="eve")).to_be_visible()
+        await page.get_by_role("button", name="New key").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Name").fill("laptop")
+        await dialog.get_by_role("button", name="New key").click()
+        key = await dialog.locator(".secret code").first.inner_text()
+        await expect(dialog.locator(".secret code").last).to_have_text(f"AVM_KEY={key}")
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(page.locator("main")).not_to_contain_text(key)
+        limit = page.get_by_role("row", name="Requests a minute")
+        await limit.get_by_role("button", name="Change the limit").click()
+        await dialog.get_by_label("Limit").fill("1")
+        await dialog.get_by_role("button", name="Save").click()
+        await expect(limit).to_contain_text("of 1")
+        eve = await server.server.vm.tenancy.access.authenticate(key)
+        await server.server.vm.tenancy.quotas.hit(eve.tenant_id, eve.user_id)
+        await page.reload()
+        await expect(limit).to_contain_text("used up")
+        await limit.get_by_role("button", name="Change the limit").click()
+        await dialog.get_by_label("Limit").fill("100")
+        await dialog.get_by_role("button", name="Save").click()
+        await expect(limit).to_contain_text("1 of 100")
+        await page.get_by_role("row", name="laptop").get_by_role("button", name="Revoke").click()
+        revoke = dialog.get_by_role("button", name="Revoke")
+        await expect(revoke).to_be_disabled()
+        await dialog.get_by_label("Type “laptop” to confirm").fill("laptop")
+        await revoke.click()
+        await expect(page.get_by_role("row", name="laptop")).to_contain_text("Revoked")
+
+
+async def test_usage_is_the_sum_of_the_ledger_and_its_csv_is_its_table(open_page: Open) -> None:
+    async with people_server() as people:
+        await spend(people.server, 200, 1_800_000_000_000 - 40 * 365 * 24 * 3600 * 1000, "old", 1)
+        accounts = people.server.server.vm.tenancy.store.accounts(ACME)
+        page = await open_signed_in(open_page, people, people.admin)
+        await visit(page, people, "/usage", tenant=None)
+        (total,) = await accounts.ledger.usage(by=(), since=1_000_000_000_000)
+        figures = page.locator(".figures dd data")
+        assert int(await figures.first.get_attribute("value") or 0) == total.price
+        cells = page.locator("table td data")
+        prices = [int(await cells.nth(index).get_attribute("value") or 0) for index in range(await cells.count())]
+        assert sum(prices) == total.price
+        assert len(prices) == 4
+        async with page.expect_download() as downloading:
+            await page.get_by_role("link", name="CSV").click()
+        text = await anyio.Path(await (await downloading.value).path()).read_text(encoding="utf-8")
+        assert sorted(int(row["price"]) for row in csv.DictReader(io.StringIO(text))) == sorted(prices)
+        await expect(page.locator(".stack-to")).to_contain_text("UTC")
+        await page.get_by_role("button", name="As a table").click()
+        await expect(page.get_by_role("columnheader", name="Day (UTC)")).to_be_visible()
+        await expect(page.get_by_text("4 calls are estimated")).to_be_visible()
+        await expect(page.get_by_text("1 call has no price")).to_be_visible()
+        await page.get_by_label("By", exact=True).select_option("session")
+        await expect(page).to_have_url(re.compile("by=session"))
+        await expect(page.get_by_role("link", name="sess_0")).to_be_visible()
+
+
+async def test_the_smallest_price_can_be_read(open_page: Open) -> None:
+    async with people_server() as people:
+        now = people.server.server.vm.clock()
+        await spend(people.server, 300, now, "nano", 1)
+        page = await open_signed_in(open_page, people, people.admin)
+        await visit(page, people, "/usage", tenant=None)
+        await expect(page.get_by_role("row", name="nano")).to_contain_text("$0.000000001")
+        await visit(page, people, "/wallet", tenant=None)
+        await expect(page.get_by_role("row", name=HOSTILE)).to_contain_text("$25.00")
+
+
+async def test_preferences_follow_the_user_to_another_device(open_page: Open) -> None:
+    async with people_server() as people:
+        page = await open_signed_in(open_page, people, people.member)
+        await visit(page, people, "/me", tenant=None)
+        await page.get_by_label("Colours").select_option("dark")
+        await page.get_by_label("Language").select_option("zh")
+        await expect(page.get_by_role("heading", name="我的账户")).to_be_visible()
+        other = await open_page(people.url, viewport=DESK)
+        await sign_in(other, people.member)
+        await expect(other.locator("html[data-theme=dark][lang=zh-CN]")).to_be_attached()
+
+
+async def test_the_connection_is_checked_and_a_missing_socket_is_named(open_page: Open) -> None:
+    if not (DIRECTORY / "index.html").exists():
+        pytest.skip("console: it is not built; make console")
+    async with start_server(GUARDED, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/diagnose")
+        # As behind a proxy that passes on requests and no sockets.
+        await page.route_web_socket("**/ws", lambda socket: socket.close(code=1011))
+        await page.get_by_role("button", name="Start").click()
+        for step in ("http", "clock", "upload"):
+            await expect(page.locator(f"[data-step={step}]")).to_have_attribute("data-state", "ok")
+        await expect(page.locator("[data-step=idle]")).to_have_attribute("data-state", "skipped")
