@@ -18,7 +18,6 @@ from tests.support.identity_provider import CLIENT_ID, identity_provider
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.settings import OidcConfig
-from agentvm.server.console import DIRECTORY
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS
 
 __all__ = ["axe"]
@@ -266,14 +265,34 @@ async def test_preferences_follow_the_user_to_another_device(open_page: Open) ->
         await expect(other.locator("html[data-theme=dark][lang=zh-CN]")).to_be_attached()
 
 
-async def test_the_connection_is_checked_and_a_missing_socket_is_named(open_page: Open) -> None:
-    if not (DIRECTORY / "index.html").exists():
-        pytest.skip("console: it is not built; make console")
+async def test_the_connection_is_checked_and_the_fault_of_a_proxy_is_named(open_page: Open) -> None:
     async with start_server(GUARDED, drivers=driver()) as server:
         page = await open_page(f"{server.url}/diagnose")
         # As behind a proxy that passes on requests and no sockets.
-        await page.route_web_socket("**/ws", lambda socket: socket.close(code=1011))
+        await page.evaluate(
+            "() => { window.WebSocket = class { constructor() { setTimeout(() => this.onclose({})); } close() {} }; }"
+        )
         await page.get_by_role("button", name="Start").click()
         for step in ("http", "clock", "upload"):
             await expect(page.locator(f"[data-step={step}]")).to_have_attribute("data-state", "ok")
+        socket = page.locator("[data-step=socket]")
+        await expect(socket).to_have_attribute("data-state", "bad")
+        await expect(socket).to_contain_text("a proxy does not pass on WebSockets")
         await expect(page.locator("[data-step=idle]")).to_have_attribute("data-state", "skipped")
+        await page.goto(f"{server.url}/diagnose")
+        await page.evaluate("() => location.assign('/me')")
+        await sign_in(page, first_key(server))
+        await expect(page.get_by_role("heading", name="My account")).to_be_visible()
+        await page.evaluate(GO, "/diagnose")
+        # As behind a proxy that ends what is silent.
+        await page.evaluate(
+            """() => {
+              window.WebSocket = class {
+                constructor() { setTimeout(() => { this.onopen({}); setTimeout(() => this.onclose?.({}), 100); }); }
+                close() {}
+              };
+            }"""
+        )
+        await page.get_by_role("button", name="Start").click()
+        await expect(page.locator("[data-step=socket]")).to_have_attribute("data-state", "ok")
+        await expect(page.locator("[data-step=idle]")).to_contain_text("was closed after 0 s of silence")

@@ -126,7 +126,7 @@ export const en = {
   price: "Price",
   provider: "Provider",
   quotaFull: "used up",
-  quotaNear: "nearly used up",
+  quotaNear: "past the warning",
   ready: "Your user is made",
   reasons: "Reasons",
   reference: "Reference",

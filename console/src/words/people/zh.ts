@@ -126,7 +126,7 @@ export const zh: PeopleWords = {
   price: "价格",
   provider: "服务商",
   quotaFull: "已用完",
-  quotaNear: "即将用完",
+  quotaNear: "已过提醒值",
   ready: "用户已创建",
   reasons: "原因",
   reference: "凭证号",
