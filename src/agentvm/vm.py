@@ -20,7 +20,6 @@ from agentvm.model.ids import (
     NewId,
     SessionId,
     TenantId,
-    TurnId,
     UserId,
 )
 from agentvm.model.principal import EVERYTHING, Principal
@@ -77,8 +76,6 @@ ATTACHMENT_GRACE_MS = 24 * 3_600_000
 
 RECENT_ENTRIES_MS = 60_000
 """A refusal, or the reading of the same content, is entered once in this time for each actor, or it could fill the disk."""
-TEXT_ANSWERS_MAX = 10_000
-"""Messages that were answers and are recognised when they are sent again."""
 RECENT_ENTRIES_MAX = 10_000
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
@@ -173,8 +170,6 @@ class AgentVM:
         default_factory=lambda: Cache(RECENT_ENTRIES_MAX, age_ms=RECENT_ENTRIES_MS)
     )
     """Recent entries of refusals and of reading in the audit log, by tenant, actor and action."""
-    text_answers: Cache[tuple[TenantId, SessionId, str], TurnId] = field(default_factory=lambda: Cache(TEXT_ANSWERS_MAX))
-    """The turns that messages have answered, by the sender's own names for them."""
     exporting: ByteBudget = field(default_factory=export_budget)
     _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
 

@@ -43,7 +43,7 @@ from agentvm.tenants.tool_metering import ToolMetering
 from agentvm.tenants.vault import Vault
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
-from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode
+from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode, programs_text
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
@@ -241,7 +241,7 @@ def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
 
 def _code_tool(made: RunCode) -> Tool:
     tool = replace(tool_of(made), within=lambda sandbox: _code_tool(made.within(sandbox)), why_missing=made.why_missing)
-    return replace(tool, beside=made.beside) if made.runs_programs else tool
+    return replace(tool, beside=programs_text) if made.runs_programs else tool
 
 
 async def open_monitored_runtime(

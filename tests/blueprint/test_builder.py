@@ -87,7 +87,8 @@ async def test_tools_that_can_run_are_offered_and_others_are_kept_with_a_warning
         assert image.definition.tools == ("current_time", "calculator", "weather")
         assert image.definition.rendered is not None
         assert [(spec["uri"], spec["runtime"]) for spec in image.definition.rendered.tools] == [
-            ("resource://tools/weather@1.0.0", "http"), ("resource://tools/search@1.0.0", "mcp"),
+            ("resource://tools/adder@1.0.0", "builtin"), ("resource://tools/weather@1.0.0", "http"),
+            ("resource://tools/search@1.0.0", "mcp"),
         ]  # fmt: skip
 
 

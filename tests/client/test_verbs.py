@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from agentvm import ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.client.file_verbs import AttachmentVerbs
 from agentvm.client.handles import AgentHandle, SessionHandle
-from agentvm.client.verbs import AgentX, AttachmentVerbs, RuntimeView
+from agentvm.client.verbs import AgentX, RuntimeView
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import ChannelClosed
 from agentvm.model.definition import Definition

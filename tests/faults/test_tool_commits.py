@@ -69,7 +69,7 @@ class Workshop:
 
         spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
         effect: Any = "destructive" if name == "destroy" else "write"
-        beside = (lambda specs: spec) if name == "program" else None
+        beside = (lambda specs: "") if name == "program" else None
         return Tool(spec=spec, run=unused, call=run, repeatable=name not in ONCE, effect=effect, beside=beside)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 from tests.runtime.fixtures import World, open_world, tool
 
 from agentvm.drivers.base import ToolSpec
@@ -52,7 +51,7 @@ class Bench:
     def tools(self) -> list[Tool]:
         program = Tool(
             spec=SPEC, run=self.make("program"), call=self.run, repeatable=True, effect="write",
-            beside=lambda specs: msgspec.structs.replace(SPEC, description=", ".join(spec.name for spec in specs)),
+            beside=lambda specs: ", ".join(spec.name for spec in specs),
         )  # fmt: skip
         look, hammer, note, client = (tool(name, self.make(name)) for name in ("look", "hammer", "note", "ask_client"))
         return [

@@ -264,7 +264,7 @@ async def test_the_job_of_a_call_that_a_program_makes_is_in_the_ledger() -> None
         return CallResult(type="json", value=await script(context.others))
 
     job = charging("job")
-    outer = Tool(spec=SPEC, run=job.run, call=program, repeatable=True, beside=lambda specs: SPEC)
+    outer = Tool(spec=SPEC, run=job.run, call=program, repeatable=True, beside=lambda specs: "programs")
     driver = ScriptedDriver(in_turn(tool_calls(("p1", "program", {})), reply("done")))
     async with open_world(driver, tools=[outer, job]) as world:
         turn_id = await world.say(world.start(), "go")

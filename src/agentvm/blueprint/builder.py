@@ -266,7 +266,7 @@ class _Resolution:
     def _tools(
         self, written: Sequence[str], at: Mapping[str, tuple[Reference, VersionClosure]], args: Args
     ) -> tuple[Names, Specs]:
-        """Returns the names of the tools that can run here, and the specs of those that are not built in, or are asked about.
+        """Returns the names of the tools that can run here, and their specs.
 
         A spec whose name is not among the names is stored and does nothing: an image gains no tool by an upgrade of the server.
         """
@@ -284,8 +284,7 @@ class _Resolution:
                 continue
             if whole["runtime"] == "builtin":
                 names.append(str(whole["entry"]))
-                if whole.get("ask"):
-                    specs.append({**whole, "name": whole["entry"]})
+                specs.append({**whole, "name": whole["entry"]})
                 continue
             for spec in expand(whole):
                 if all(other["uri"] != spec["uri"] for other in specs):

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from agentvm.client.file_verbs import AttachmentVerbs, FileVerbs
 from agentvm.client.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
@@ -18,7 +19,6 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.model.session import Draft
 from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
-from agentvm.operations.attachment import AttachmentGet, AttachmentList
 from agentvm.operations.container import ContainerCreate, ContainerDelete, ContainerDeleteReply, ContainerGet, ContainerList
 from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
 from agentvm.operations.draft import DraftListed, SessionDraft, SessionDraftList, SessionDraftReply, SessionDrafts
@@ -57,7 +57,7 @@ from agentvm.operations.session_lists import (
     SessionSearchReply,
 )
 from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
-from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
+from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
 
 R = TypeVar("R", bound=Reply)
@@ -276,21 +276,6 @@ class SessionManager(Verbs):
         return SessionHandle(self._link, there(reply.session))
 
 
-class AttachmentVerbs(Verbs):
-    """The files of containers. Their bytes go over HTTP: `agentvm.client.attachments`."""
-
-    async def list(
-        self, container_id: str, *, cursor: str | None = None, limit: int = 100
-    ) -> tuple[tuple[AttachmentRecord, ...], str | None]:
-        """Lists files, newest first; returns the cursor of the next page too."""
-        reply = await self._link.ask(AttachmentList(container_id=container_id, cursor=cursor, limit=limit))
-        return reply.records, reply.next_cursor
-
-    async def get(self, container_id: str, attachment: str) -> AttachmentRecord:
-        """Raises `AttachmentNotFound` if the container does not have the file."""
-        return (await self._link.ask(AttachmentGet(container_id=container_id, attachment=attachment))).record
-
-
 class Drafts(Verbs):
     """Unsent messages of the principal."""
 
@@ -339,6 +324,7 @@ class RuntimeView:
         self.containers = ContainerManager(link)
         self.attachments = AttachmentVerbs(link)
         self.sessions = SessionManager(link)
+        self.files = FileVerbs(link)
         self.drafts = Drafts(link)
         self.agents = AgentManager(link)
 

@@ -56,6 +56,8 @@ class WaitAnswer(Record):
     """The result of a client's tool, or the answer to a question."""
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX)] | None = None
     remember: Literal["session", "image"] | None = None
+    client_key: str | None = None
+    """The key of the message that was this answer, which is one however often it is sent."""
 
 
 class ToolWait(Record):

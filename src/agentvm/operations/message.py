@@ -89,21 +89,13 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
 async def answer_by_text(
     context: Context, agent: "Agent", content: UserContent, client_key: str | None
 ) -> MessageSendReply | None:
-    """Answers the calls of the session that wait, if the message is such an answer, and the tenant allows that.
-
-    A message that is sent again answers no further call.
-    """
+    """Answers the calls of the session that wait, if the message is such an answer, and the tenant allows that."""
     words = parse_answer(content) if isinstance(content, str) and len(content) <= TEXT_ANSWER_MAX else None
     if words is None or context.vm.runtime.settings_of(context.tenant_id).tools.answer_by_text == "off":
         return None
-    key, answers = (context.tenant_id, agent.session_id, client_key or ""), context.vm.text_answers
-    turn_id = answers.get(key) if client_key is not None else None
-    if turn_id is None:
-        turn_id = await answer_open_waits(context, agent.container_id, agent.session_id, words)
+    turn_id = await answer_open_waits(context, agent.container_id, agent.session_id, words, client_key)
     if turn_id is None:
         return None
-    if client_key is not None:
-        answers.put(key, turn_id)
     return MessageSendReply(agent_id=agent.agent_id, image_id=agent.image_id, turn_id=turn_id, session_id=agent.session_id)
 
 

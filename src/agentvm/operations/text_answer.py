@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.wait import REASON_MAX
 from agentvm.operations.gate import enter
-from agentvm.operations.tool import ToolAnswer, answer
+from agentvm.operations.tool import ToolAnswer, give_answer
 
 if TYPE_CHECKING:
     from agentvm.operations.context import Context
@@ -45,15 +45,20 @@ def parse_answer(text: str) -> TextAnswer | None:
 
 
 async def answer_open_waits(
-    context: "Context", container_id: ContainerId, session_id: SessionId, words: TextAnswer
+    context: "Context", container_id: ContainerId, session_id: SessionId, words: TextAnswer, client_key: str | None
 ) -> TurnId | None:
-    """Answers the oldest call of the session that takes the decision, or all of them; None if there is none."""
+    """Answers the oldest call of the session that takes the decision, or all of them; None if there is none.
+
+    A message that is sent again, which its key tells, answers no further call.
+    """
     waits = context.store.waits((container_id,))
+    if client_key is not None and (before := await waits.find_text_answer(session_id, client_key)) is not None:
+        return before.turn_id
     page = await waits.list_page(session_id=session_id, state="open", after=0, limit=WAITS_MAX)
     fitting = [wait for _, wait in page if words.decision in wait.decisions]
     chosen = fitting if words.of_all else fitting[:1]
     for wait in chosen:
         given = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision=words.decision, reason=words.reason)
-        await answer(context, given)
+        await give_answer(context, given, client_key)
         await enter("wait.answer", context, "ok")
     return chosen[0].turn_id if chosen else None

@@ -145,9 +145,14 @@ async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
 
     The first answer counts. The same answer again has the same reply.
     """
+    return await give_answer(context, request)
+
+
+async def give_answer(context: "Context", request: ToolAnswer, client_key: str | None = None) -> ToolAnswerReply:
+    """Answers a call. `client_key` is that of the message that is the answer."""
     context.target = request.wait_id
     wait = await _find(context, request.wait_id)
-    given = _checked(wait, request)
+    given = msgspec.structs.replace(_checked(wait, request), client_key=client_key)
     reply = ToolAnswerReply(wait_id=wait.wait_id, turn_id=wait.turn_id, decision=request.decision)
     check_audience(context.principal, wait)
     # Its turn would not go on.
@@ -158,7 +163,7 @@ async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
     if wait.answer is None and await context.vm.runtime.answer_wait(context.tenant_id, wait, given, user_id):
         return reply
     current = await _find(context, request.wait_id)
-    if current.answer != given:
+    if current.answer is None or msgspec.structs.replace(current.answer, client_key=client_key) != given:
         raise WaitAlreadyAnswered(wait.wait_id, "" if current.answer is None else current.answer.decision)
     return reply
 

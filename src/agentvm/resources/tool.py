@@ -298,11 +298,32 @@ def _misplaced(content: ToolContent) -> Iterator[str]:
         "document": (content.document, ("openapi",)),
         "frozen": (content.frozen, SETS),
     }
-    if content.runtime == "provider":
-        # The provider runs it in the middle of an answer: nobody sees its input before, or can repeat it.
-        for name in ("input_schema", "output_schema", "repeat", "ask", "timeout_ms", "sandbox"):
-            of_runtimes[name] = (getattr(content, name), ())
+    for member, value in _unused(content).items():
+        of_runtimes[member] = (value, ())
     return (member for member, (value, runtimes) in of_runtimes.items() if value and content.runtime not in runtimes)
+
+
+def _unused(content: ToolContent) -> dict[str, object]:
+    """Returns the members without an effect, with their values, because another runs the tool or its code has its own."""
+    match content.runtime:
+        case "client":
+            # The client answers once.
+            return {"repeat": content.repeat}
+        case "builtin":
+            own = {"outputSchema": content.output_schema, "sandbox": content.sandbox}
+            return {**own, "repeat": content.repeat, "timeoutMs": content.timeout_ms}
+        case "provider":
+            # Nobody sees its input before the provider runs it, or can repeat it.
+            schemas = {"inputSchema": content.input_schema, "outputSchema": content.output_schema}
+            return {
+                **schemas,
+                "repeat": content.repeat,
+                "ask": content.ask,
+                "timeoutMs": content.timeout_ms,
+                "sandbox": content.sandbox,
+            }
+        case _:
+            return {}
 
 
 def model_name(name: str) -> str:

@@ -47,7 +47,7 @@ class Accepted:
     scope: EventScope
     bill: Bill
     tool_seconds: float = 0.0
-    """Time of the turn's tools since this process has it."""
+    """Time of the turn's tools, also before a restart."""
     released: bool = False
     cursor: int = 0
     """The event before its first."""
@@ -84,6 +84,8 @@ class Accepted:
     """Calls that have begun to run, or may have done so before a restart, by their ids."""
     programs: set[str] = field(default_factory=set)
     """Calls that run programs, by their ids: they may have a journal."""
+    nested: set[str] = field(default_factory=set)
+    """Calls that its programs have made, by their ids."""
     charged: set[str] = field(default_factory=set)
     """Keys of the ledger that jobs of its calls have, since this process has it."""
     parked: bool = False

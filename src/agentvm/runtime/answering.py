@@ -100,7 +100,8 @@ class Answering:
         self._tainted = self._tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
-        budget.check(self._limits, done, self._cost + self._accepted.bill.tool_cost, self._accepted.tool_seconds)
+        accepted, cost = self._accepted, self._cost + self._accepted.bill.tool_cost
+        budget.check(self._limits, done, cost, accepted.tool_seconds, len(accepted.nested))
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:

@@ -103,9 +103,8 @@ class CallRun:
         tool = self._tools.find(call.name)
         if tool is None:
             return _unknown(self._tools, call)
-        # A program has a bound of its own.
         self._made += not is_nested
-        if self._made > self._limits.tool_calls:
+        if self._made + len(self._accepted.nested) > self._limits.tool_calls:
             return ToolOutcome(f"The call was not made: a turn makes {self._limits.tool_calls} tool calls at most.", True)
         try:
             if faults := self._tools.misfits(call):

@@ -47,7 +47,7 @@ class CallSteps(Protocol):
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
         """Opens a wait for what the tool of a call has asked for; an outcome if nobody can answer."""
 
-    def explain(self, call: ToolCall, outcome: ToolOutcome) -> EventData:
+    def explain(self, call: ToolCall, outcome: ToolOutcome, *, is_nested: bool) -> EventData:
         """Returns why the call was decided as it was, and where it ran."""
 
     def post(self, *events: EventData) -> None: ...
@@ -103,6 +103,8 @@ class Program:
             self._count += 1
             child = ToolCall(id=f"{self._call.id}.{self._count}", name=name, input=input)
             digest = fingerprint_of(name, "", input)
+            # A program that is run again makes the same calls.
+            self._accepted.nested.add(child.id)
             entry, wait = self._journal.get(self._count), self._accepted.waits.get(child.id)
             if entry is not None and entry.digest != digest:
                 await self._kill(diverged=_divergence(self._count, entry.tool, child))
@@ -182,7 +184,9 @@ class Program:
             size = len(msgspec.json.encode(entry))
         self._bytes += size
         ended: EventData = _completed(child, self._call, entry.result) if error is None else _failed(child, self._call, error)
-        self._steps.post(*outcome.charges, ProgramChanged(change=entry), ended, self._steps.explain(child, outcome))
+        self._steps.post(
+            *outcome.charges, ProgramChanged(change=entry), ended, self._steps.explain(child, outcome, is_nested=True)
+        )
         return entry
 
     async def _kill(self, *, held: bool = False, diverged: str | None = None) -> NoReturn:

@@ -271,12 +271,13 @@ class CallRunner:
         self.post(*events)
         accepted.state = state
 
-    def explain(self, call: ToolCall, outcome: ToolOutcome) -> EventData:
+    def explain(self, call: ToolCall, outcome: ToolOutcome, *, is_nested: bool = False) -> EventData:
         """Returns why the call was decided as it was, and where it ran: in this process, unless a tier has run its code."""
         inline = None if outcome.is_denied or call.id not in self._accepted.started else _INLINE
         placed = self._call_run.placed.get(call.id, inline)
         why = self._policy.get(call.id, "")
-        return ToolPlaced(call=placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed))
+        reasons = placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed)
+        return ToolPlaced(call=reasons, tool_ms=int(self._accepted.tool_seconds * 1000), is_nested=is_nested)
 
     async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

@@ -3,44 +3,35 @@
 Each turn opens the tools of its tenant and image, as it opens its models, and closes them with its end.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
 from agentvm.drivers.base import ProviderTool, ToolSpec
-from agentvm.errors import AgentVMError, ConfigInvalid, ToolFailed
+from agentvm.errors import AgentVMError, ConfigInvalid
 from agentvm.log import get_logger
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.tool import Effect, ToolRuntime, World, default_world
 from agentvm.model.usage import estimate_tokens
 from agentvm.model.wait import WaitKind
 from agentvm.resources.kinds import RUNNABLE_TOOLS
 from agentvm.resources.schema import SchemaCheck
 from agentvm.runtime.policy import CallFacts
+from agentvm.runtime.tool import TIMEOUT_SECONDS as TIMEOUT_SECONDS
+from agentvm.runtime.tool import MakeTool, as_described, facts_of, image_tool, with_programs
+from agentvm.runtime.tool import Run as Run
+from agentvm.runtime.tool import Tool as Tool
+from agentvm.runtime.tool import client_tool as client_tool
+from agentvm.runtime.tool import tool_of as tool_of
 from agentvm.runtime.tool_search import FIND_TOOLS, ToolIndex
 from agentvm.sharing.cache import Cache
-from agentvm.tools.base import CallableTool, CallContext, Outcome
 
 logger = get_logger(__name__)
 
-Run = Callable[[dict[str, object]], Awaitable[object]]
-"""Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
-
-KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[Outcome]]
-"""Like `Run`, with the circumstances of the call."""
-
-MakeTool = Callable[[Mapping[str, object]], CallableTool | None]
-"""Makes the tool of a spec that an image holds; None for a kind that this server cannot run."""
-
-TIMEOUT_SECONDS = 60.0
-CLIENT_WAIT_SECONDS = 7 * 86_400.0
-"""Time that a client has for the result of its own tool, unless the tool says otherwise."""
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 TOLD_MAX = 40
@@ -55,40 +46,6 @@ DESCRIPTION_MAX = 300
 """Characters of a description in the result of a search."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """A tool the runtime can run."""
-
-    spec: ToolSpec
-    run: Run
-    timeout_seconds: float = TIMEOUT_SECONDS
-    repeatable: bool = False
-    """Running it twice is as good as once, so it may run again after a crash."""
-    runtime: ToolRuntime = "builtin"
-    effect: Effect = "read"
-    world: World = "closed"
-    version: str = ""
-    """The exact version, for a tool that has one."""
-    asks: bool = False
-    """The author wants every call approved."""
-    call: KeyedRun | None = None
-    """Runs instead of `run`, for a tool that needs to know its call."""
-    writes_files: bool = False
-    """Whether calls may change files of the session: those of one turn run one after the other."""
-    waits_for: WaitKind | None = None
-    """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
-    beside: Callable[[Sequence[ToolSpec]], ToolSpec] | None = None
-    """Returns its spec beside the tools that it can call, for a tool that runs programs."""
-    within: Callable[[Mapping[str, object]], "Tool"] | None = None
-    """Returns the tool in the sandbox of an image, for one that runs in it."""
-    why_missing: Callable[[], Awaitable[str | None]] | None = None
-    """Returns why this machine cannot run the tool, with the remedy; models are told only of tools that it can run."""
-    output_schema: Mapping[str, object] | None = None
-    """The schema that results must fit."""
-    at_provider: tuple[str, ProviderTool] | None = None
-    """The driver whose provider runs the tool, and the tool as that provider knows it."""
-
-
 class ToolSet:
     """The tools of one turn: those that the model is told of, and no others can be called."""
 
@@ -97,14 +54,14 @@ class ToolSet:
         tools = [tool for tool in tools if tool.at_provider is None]
         # A program does not call programs; what it writes to the session's files it writes by itself.
         self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
-        self._tools: dict[str, Tool] = {tool.spec.name: _beside(tool, self._callable) for tool in tools}
+        self._tools: dict[str, Tool] = {tool.spec.name: with_programs(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
         self.is_large = len(self.specs) > TOLD_MIN
         """Whether a model may be told a part of them only."""
         self._told: dict[tuple[int, tuple[str, ...]], tuple[ToolSpec, ...]] = {}
         if self.is_large:
             self._tools.setdefault(FIND_TOOLS.name, Tool(spec=FIND_TOOLS, run=self._search, repeatable=True))
-        self._inputs: dict[str, SchemaCheck] = {}
+        self._inputs: dict[str, list[SchemaCheck]] = {}
         self._index: ToolIndex | None = None
         self._tokens: tuple[int, ...] | None = None
 
@@ -143,7 +100,7 @@ class ToolSet:
         """Returns the tools that the provider of a driver runs, each with the facts that decide whether it may."""
         offered = [(tool, tool.at_provider[1]) for tool in self._provided if tool.at_provider and tool.at_provider[0] == driver]
         return tuple(
-            (at_provider, _facts(tool, ToolCall(id="", name=at_provider.name, input={}), tainted=tainted))
+            (at_provider, facts_of(tool, ToolCall(id="", name=at_provider.name, input={}), tainted=tainted))
             for tool, at_provider in offered
         )
 
@@ -184,14 +141,16 @@ class ToolSet:
     def facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
         """Returns the properties of a call that a policy decides by; None if there is no such tool."""
         tool = self._tools.get(call.name)
-        return None if tool is None else _facts(tool, call, tainted=tainted)
+        return None if tool is None else facts_of(tool, call, tainted=tainted)
 
     def misfits(self, call: ToolCall) -> list[str]:
         """Returns the faults of a call's input, each with its path; `AgentVMError` for an input that cannot be checked."""
-        check = self._inputs.get(call.name)
-        if check is None:
-            check = self._inputs[call.name] = SchemaCheck("input", self._tools[call.name].spec.input_schema)
-        return [str(misfit) for misfit in check.misfits(call.input)]
+        checks = self._inputs.get(call.name)
+        if checks is None:
+            tool = self._tools[call.name]
+            schemas = [schema for schema in (tool.spec.input_schema, tool.also_fits) if schema is not None]
+            checks = self._inputs[call.name] = [SchemaCheck("input", schema) for schema in schemas]
+        return [str(misfit) for check in checks for misfit in check.misfits(call.input)]
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
@@ -199,23 +158,6 @@ class ToolSet:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
-
-
-def _facts(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
-    return CallFacts(
-        tool=call.name,
-        version=tool.version,
-        runtime=tool.runtime,
-        effect=tool.effect,
-        world=tool.world,
-        tainted=tainted,
-        asks=tool.asks,
-        input=call.input,
-    )
-
-
-def _beside(tool: Tool, others: Sequence[ToolSpec]) -> Tool:
-    return tool if tool.beside is None or not others else replace(tool, spec=tool.beside(others))
 
 
 class ToolSource(Protocol):
@@ -266,8 +208,8 @@ class ServerTools:
     def of_spec(self, spec: Mapping[str, object]) -> Tool | None:
         if spec.get("runtime") == "builtin":
             tool = self._tools.get(str(spec.get("entry")))
-            return tool if tool is None or not spec.get("ask") else replace(tool, asks=True)
-        return _image_tool(spec, self._make) if spec.get("runtime") in RUNNABLE_TOOLS else None
+            return None if tool is None else as_described(tool, spec)
+        return image_tool(spec, self._make) if spec.get("runtime") in RUNNABLE_TOOLS else None
 
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
         definition = image.definition
@@ -286,12 +228,14 @@ class ServerTools:
 
     def _own(self, name: str, sandbox: Mapping[str, object] | None, specs: Sequence[Mapping[str, object]]) -> Tool | None:
         """Returns a tool of the server, in the sandbox of the image if it runs in one; the image may want it approved."""
-        asks = any(spec.get("ask") for spec in specs if (spec.get("runtime"), spec.get("entry")) == ("builtin", name))
-        tool = self.of_spec({"runtime": "builtin", "entry": name, "ask": asks})
-        if tool is None or tool.within is None or sandbox is None:
-            return tool
+        tool = self._tools.get(name)
+        about = [spec for spec in specs if (spec.get("runtime"), spec.get("entry")) == ("builtin", name)]
+        if tool is None:
+            return None
         try:
-            return replace(tool.within(sandbox), asks=tool.asks)
+            tool = tool if tool.within is None or sandbox is None else tool.within(sandbox)
+            asks = any(spec.get("ask") for spec in about)
+            return as_described(tool, {**about[0], "ask": asks}) if about else tool
         except AgentVMError as error:
             logger.warning("tool_unusable", tool=name, error=str(error))
             return None
@@ -302,7 +246,7 @@ class ServerTools:
             if spec.get("name") != name or spec.get("runtime") not in RUNNABLE_TOOLS:
                 continue
             try:
-                return _image_tool(spec, self._make)
+                return image_tool(spec, self._make)
             except (AgentVMError, msgspec.ValidationError) as error:
                 logger.warning("tool_unusable", tool=name, error=str(error))
         return None
@@ -315,86 +259,3 @@ def _with_sandbox(spec: Mapping[str, object], sandbox: Mapping[str, object] | No
     if sandbox is None or "sandbox" in own or "entry" in own:
         return spec
     return {**spec, "resolved": {**own, "sandbox": sandbox}}
-
-
-def _image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
-    """Returns the tool of a spec: one that the client runs, or one that this server makes of it."""
-    asks, version = bool(spec.get("ask")), str(spec.get("uri", ""))
-    if spec["runtime"] == "provider":
-        return _provider_tool(spec, version)
-    if spec["runtime"] == "client":
-        schema = spec.get("inputSchema")
-        told = ToolSpec(
-            name=str(spec["name"]),
-            description=str(spec["description"]),
-            input_schema=schema if isinstance(schema, dict) else {"type": "object"},
-        )
-        timeout_ms = spec.get("timeoutMs")
-        return replace(
-            client_tool(told),
-            timeout_seconds=timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS,
-            effect=cast(Effect, spec.get("effect") or "write"),
-            world=cast(World, spec.get("world") or default_world("client")),
-            version=version,
-            asks=asks,
-            output_schema=_schema(spec.get("outputSchema")),
-        )
-    made = make(spec)
-    if made is None:
-        return None
-    resolved = spec.get("resolved")
-    target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
-    tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
-    return replace(tool, output_schema=_schema(target.get("outputSchema")))
-
-
-def _provider_tool(spec: Mapping[str, object], version: str) -> Tool:
-    driver, _, type_ = str(spec["entry"]).partition("/")
-    name, options = str(spec["name"]), spec.get("options")
-    return Tool(
-        spec=ToolSpec(name=name, description=str(spec["description"]), input_schema={}),
-        run=_never,
-        runtime="provider",
-        effect=cast(Effect, spec.get("effect") or "read"),
-        world="open",
-        version=version,
-        at_provider=(driver, ProviderTool(name=name, type=type_, options=options if isinstance(options, dict) else {})),
-    )
-
-
-def client_tool(spec: ToolSpec) -> Tool:
-    """Returns a tool that the client runs: its calls wait for the client's result."""
-    return Tool(
-        spec=spec,
-        run=_never,
-        timeout_seconds=CLIENT_WAIT_SECONDS,
-        runtime="client",
-        effect="write",
-        world=default_world("client"),
-        waits_for="client",
-    )
-
-
-def _schema(value: object) -> Mapping[str, object] | None:
-    return value if isinstance(value, Mapping) else None
-
-
-def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
-    """Returns a tool of `agentvm.tools` as turns call it."""
-    return Tool(
-        spec=made.spec,
-        run=_never,
-        call=made.run,
-        timeout_seconds=made.timeout_seconds,
-        repeatable=made.repeat != "never",
-        runtime=runtime,
-        effect=made.effect,
-        world=made.world,
-        writes_files=bool(getattr(made, "writes_files", False)),
-        version=version,
-        asks=asks,
-    )
-
-
-async def _never(given: dict[str, object]) -> object:
-    raise ToolFailed("this tool needs a call")

@@ -16,7 +16,7 @@ from agentvm.tools.mcp.servers import McpServers
 logger = get_logger(__name__)
 
 WAITS_MAX = 1_000
-"""Newest waits of a tenant among which those for a consent are looked for: a consent is asked for an hour at most."""
+"""Waits for a consent that are read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,12 @@ class Consents:
         states = await connections.states(pending.user_id, pending.server)
         await self.servers.finish(state=state, code=code, issuer=issuer, caller=caller)
         await connections.drop_consents(pending.user_id, pending.server)
-        for wait in await self.store.tenant(tenant_id).waits(None).list_newest(WAITS_MAX):
-            if wait.kind == "consent" and wait.state is not None and digest_state(wait.state) in states:
-                by = UserId(pending.user_id) if pending.user_id else None
-                await self._go_on(tenant_id, wait, by)
+        by, waits, after = UserId(pending.user_id) if pending.user_id else None, self.store.tenant(tenant_id).waits(None), 0
+        while page := await waits.list_consents(WAITS_MAX, after):
+            after = page[-1][0]
+            for _, wait in page:
+                if wait.kind == "consent" and wait.state is not None and digest_state(wait.state) in states:
+                    await self._go_on(tenant_id, wait, by)
         return pending
 
     async def _go_on(self, tenant_id: TenantId, wait: ToolWait, by: UserId | None) -> None:

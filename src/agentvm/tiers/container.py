@@ -251,7 +251,7 @@ class ContainerTier:
         files = {f"workspace/{path}": data for path, data in job.files.items()}
         files |= {f"{FOLDER}/{path}": data for path, data in program.files.items()}
         executable = {f"workspace/{path}" for path in job.executable}
-        await self._api.put_archive(container.id, make_archive(files, executable))
+        await self._api.put_archive(container.id, await anyio.to_thread.run_sync(make_archive, files, executable))
         status, output, truncated = await self._communicate(container, program, job.limits.output_bytes)
         if truncated:
             return JobResult(signal="SIGKILL", stdout=output[1], stderr=output[2], truncated=True)

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 
+import anyio.to_thread
 import httpx2
 import msgspec
 
@@ -72,7 +73,8 @@ class DockerApi:
                 content += piece
                 if len(content) > max_bytes:
                     break
-        return read_archive(bytes(content))
+        # Megabytes of files take longer than others can wait.
+        return await anyio.to_thread.run_sync(read_archive, bytes(content))
 
     @asynccontextmanager
     async def output(self, exec_id: str) -> AsyncIterator[AsyncIterator[OutputFrame]]:

@@ -41,6 +41,8 @@ BUILD_LIMITS = JobLimits(
     disk_bytes=LAYER_MAX_BYTES,
     files=20_000,
 )
+LOCKS_MAX = 1_000
+"""Locks that are kept of layers that are gone."""
 _BUILDING = ".new"
 _WORDS_MAX = 1000
 """Characters of the installer's last words in an error."""
@@ -211,6 +213,15 @@ class Layers:
                 (self._settings.folder / name).rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
                 total -= size
+        self._collect_locks()
+
+    def _collect_locks(self) -> None:
+        """Removes the oldest locks without a layer; while there is one, a layer that is built again has the same files."""
+        unused = [path for path in self._settings.folder.glob("*.json") if not path.with_suffix("").is_dir()]
+        unused.sort(key=lambda path: path.stat().st_mtime)
+        for path in unused[: max(0, len(unused) - LOCKS_MAX)]:
+            if path.stem not in self._held:
+                path.unlink(missing_ok=True)
 
     def _lock_path(self, name: str) -> Path:
         return self._settings.folder / f"{name}.json"

@@ -1,5 +1,6 @@
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta, ToolUseStop
+from agentvm.events.tool import ToolPlaced
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import (
@@ -13,8 +14,9 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
+from agentvm.model.placed_call import placed_call
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery.progress import Done, Partial, find_partial, review
+from agentvm.runtime.recovery.progress import Done, Partial, find_partial, find_tool_use, review
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 SPENT = Usage(input_tokens=3, output_tokens=5)
@@ -97,3 +99,22 @@ def test_what_was_heard_before_one_restart_was_heard_before_the_next() -> None:
     assert find_partial(events, ONE) == Partial(MessageId("a"), "x")
     events += told(start("b", "x"), TextDelta(text="y"), resumed)
     assert find_partial(events, ONE) == Partial(MessageId("b"), "xy")
+
+
+def test_the_time_of_tools_and_the_calls_of_programs_are_known_after_a_restart() -> None:
+    def placed(call_id: str, tool_ms: int, turn_id: TurnId = ONE, *, is_nested: bool = False) -> Event:
+        data = ToolPlaced(call=placed_call(turn_id, call_id, "t", "", None), tool_ms=tool_ms, is_nested=is_nested)
+        return Event(data=data, scope=EventScope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT, seq=1)
+
+    events = [placed("p.1", 200, is_nested=True), placed("p", 900), placed("q.1", 5_000, TWO, is_nested=True)]
+    assert find_tool_use(events, ONE) == (900, {"p.1"})
+    assert find_tool_use([], ONE) == (0, frozenset())
+
+
+def test_a_call_that_the_provider_makes_is_not_ours_to_answer() -> None:
+    asked = ToolCall(id="s", name="web_search", input={}, by_provider=True)
+    search = ToolCallMessage(
+        id=MessageId("m_s"), timestamp=1, turn_id=ONE, role="assistant", tool_call=asked, parent_id=MessageId("msg_1")
+    )
+    done = review([user(), step("msg_1"), search], ONE)
+    assert (done.unanswered, done.at_provider, done.call_ids) == ((), (asked,), {"s"})

@@ -10,7 +10,7 @@ from agentvm.model.tier import Job, JobResult, JobUsage, Need
 from agentvm.resources.schema import check_schema
 from agentvm.tiers.base import HostCalls
 from agentvm.tools.base import CallContext, Caller
-from agentvm.tools.builtin.run_code import CODE_TOOLS, RUN_PYTHON, RUN_SHELL, SH, RunCode
+from agentvm.tools.builtin.run_code import CODE_TOOLS, RUN_PYTHON, RUN_SHELL, SH, RunCode, programs_text
 
 CONTEXT = CallContext(key="turn_1/c1", caller=Caller("acme", "ann"), deadline=0)
 BOX = {"limits": {"timeoutMs": 5_000}, "env": {"A": "b"}, "files": {"data.csv": "1,2"}}
@@ -136,7 +136,7 @@ class Others:
 
 async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
     run_python, jobs = tool(RUN_PYTHON)
-    told = run_python.beside(Others.tools).description
+    told = programs_text(Others.tools)
     assert 'as functions: tools.look(n, far=…), tools["my-tool"](n, far=…).' in told
     await run_python.run({"code": "1"}, replace(CONTEXT, others=Others()))
     ((_, _, job),) = jobs.jobs
@@ -147,7 +147,7 @@ async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
 
 
 async def test_many_tools_are_told_in_part() -> None:
-    told = tool(RUN_PYTHON)[0].beside([LOOK] * 45).description
+    told = programs_text([LOOK] * 45)
     assert told.count("tools.look") == 40
     assert "and 5 more, by their names" in told
 

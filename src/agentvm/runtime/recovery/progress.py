@@ -12,7 +12,7 @@ import msgspec
 
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
-from agentvm.events.tool import ToolStarted
+from agentvm.events.tool import ToolPlaced, ToolStarted
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCall, ToolCallMessage, ToolResultMessage
@@ -132,6 +132,13 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         call_ids=frozenset(call.id for call in calls),
         at_provider=tuple(call for call in calls if call.by_provider and call.id not in answered),
     )
+
+
+def find_tool_use(events: Sequence[Event], turn_id: TurnId) -> tuple[int, frozenset[str]]:
+    """Returns the time of the turn's tools in milliseconds, and the ids of the calls that its programs have made."""
+    placed = [event.data for event in events if event.scope.turn_id == turn_id and isinstance(event.data, ToolPlaced)]
+    nested = frozenset(data.call.call_id for data in placed if data.is_nested)
+    return max((data.tool_ms for data in placed), default=0), nested
 
 
 def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[PendingCall]) -> set[str]:

@@ -14,12 +14,12 @@ from agentvm.storage.sql.sessions.listing import scope
 WaitState = Literal["open", "answered"]
 
 _ADD = """
-INSERT INTO waits (session_key, wait_id, turn_id, call_id, round, tool, version, body, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO waits (session_key, wait_id, turn_id, call_id, round, tool, version, body, expires_at, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, turn_id, call_id, round) DO NOTHING
 """
 _ANSWER = """
-UPDATE waits SET answered_at = ?, answered_by = ?, answer = ?, remember = ?
+UPDATE waits SET answered_at = ?, answered_by = ?, answer = ?, remember = ?, client_key = ?
 WHERE session_key = ? AND wait_id = ? AND answered_at IS NULL
 """
 # In the commit of the answer: should the server die before the turn goes on, the next start takes it up.
@@ -78,10 +78,18 @@ class WaitStore:
         rows = await self._read(f"{where} ORDER BY w.wait_key LIMIT :limit", **values)
         return tuple((row[0], _decode(row[1:])) for row in rows)
 
-    async def list_newest(self, limit: int) -> tuple[ToolWait, ...]:
-        """Returns open waits, those that began last first."""
-        where = "w.answered_at IS NULL ORDER BY w.wait_key DESC LIMIT :limit"
-        return tuple(_decode(row[1:]) for row in await self._read(where, limit=limit))
+    async def list_consents(self, limit: int, after: int = 0) -> tuple[tuple[int, ToolWait], ...]:
+        """Returns open waits for a consent in the order they began, each with its place; those behind `after`."""
+        kind = "(w.kind = 'consent' OR w.kind IS NULL)"
+        where = f"w.answered_at IS NULL AND w.wait_key > :after AND {kind} ORDER BY w.wait_key LIMIT :limit"
+        rows = await self._read(where, limit=limit, after=after)
+        return tuple((row[0], _decode(row[1:])) for row in rows)
+
+    async def find_text_answer(self, session_id: SessionId, client_key: str) -> ToolWait | None:
+        """Returns a wait of the session that a message with this key has answered."""
+        where = "s.session_id = :session AND w.client_key = :key LIMIT 1"
+        rows = await self._read(where, session=session_id, key=client_key)
+        return _decode(rows[0][1:]) if rows else None
 
     async def is_remembered(self, image_id: ImageId, session_id: SessionId, tool: str, version: str) -> bool:
         """Tells whether an approval of this version of the tool was remembered for the session or the image."""
@@ -119,9 +127,10 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
             match change:
                 case ToolWait(wait_id=wait_id, turn_id=turn_id, call_id=call_id):
                     named = (session_key, wait_id, turn_id, call_id, change.round, change.tool, change.version)
-                    connection.execute(_ADD, (*named, blob, change.expires_at))
+                    connection.execute(_ADD, (*named, blob, change.expires_at, change.kind))
                 case AnsweredWait(wait_id=wait_id, turn_id=turn_id, answer=answer, by=by, at=at):
-                    if connection.execute(_ANSWER, (at, by, blob, answer.remember, session_key, wait_id)):
+                    given = (at, by, blob, answer.remember, answer.client_key)
+                    if connection.execute(_ANSWER, (*given, session_key, wait_id)):
                         connection.execute(_UNPARK, (session_key, turn_id))
                 case StartedWait(wait_id=wait_id, at=at):
                     connection.execute(_START, (at, session_key, wait_id))

@@ -109,10 +109,6 @@ class RunCode:
         """Whether the code may call tools. It may be run again, so it must not reach the network by itself."""
         return self.engine == "python" and not self.sandbox.hosts
 
-    def beside(self, tools: Sequence[ToolSpec]) -> ToolSpec:
-        """Returns the spec with the tools that the code can call."""
-        return msgspec.structs.replace(self.spec, description=f"{self.spec.description}\n\n{programs_text(tools)}")
-
     def within(self, rendered: Mapping[str, Any]) -> "RunCode":
         """Returns the tool in the sandbox of an image."""
         return replace(self, sandbox=rendered_sandbox(self.spec.name, rendered))

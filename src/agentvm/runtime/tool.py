@@ -1,0 +1,189 @@
+"""Tool — one tool as turns call it, and how it is made: of a function, of a built-in one, or of the spec of an image."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import msgspec
+
+from agentvm.drivers.base import ProviderTool, ToolSpec
+from agentvm.errors import ToolFailed
+from agentvm.model.message import ToolCall
+from agentvm.model.tool import Effect, ToolRuntime, World, default_world
+from agentvm.model.wait import WaitKind
+from agentvm.runtime.policy import CallFacts
+from agentvm.tools.base import CallableTool, CallContext, Outcome
+
+_EFFECTS: tuple[Effect, ...] = ("read", "write", "destructive")
+
+Run = Callable[[dict[str, object]], Awaitable[object]]
+"""Takes the call's input, returns any JSON value; raises `ToolFailed` with a text the model can act upon."""
+
+KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[Outcome]]
+"""Like `Run`, with the circumstances of the call."""
+
+MakeTool = Callable[[Mapping[str, object]], CallableTool | None]
+"""Makes the tool of a spec that an image holds; None for a kind that this server cannot run."""
+
+TIMEOUT_SECONDS = 60.0
+CLIENT_WAIT_SECONDS = 7 * 86_400.0
+"""Time that a client has for the result of its own tool, unless the tool says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool the runtime can run."""
+
+    spec: ToolSpec
+    run: Run
+    timeout_seconds: float = TIMEOUT_SECONDS
+    repeatable: bool = False
+    """Running it twice is as good as once, so it may run again after a crash."""
+    runtime: ToolRuntime = "builtin"
+    effect: Effect = "read"
+    world: World = "closed"
+    version: str = ""
+    """The exact version, for a tool that has one."""
+    asks: bool = False
+    """The author wants every call approved."""
+    call: KeyedRun | None = None
+    """Runs instead of `run`, for a tool that needs to know its call."""
+    writes_files: bool = False
+    """Whether calls may change files of the session: those of one turn run one after the other."""
+    waits_for: WaitKind | None = None
+    """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
+    beside: Callable[[Sequence[ToolSpec]], str] | None = None
+    """Describes the tools that it can call, for a tool that runs programs."""
+    within: Callable[[Mapping[str, object]], "Tool"] | None = None
+    """Returns the tool in the sandbox of an image, for one that runs in it."""
+    why_missing: Callable[[], Awaitable[str | None]] | None = None
+    """Returns why this machine cannot run the tool, with the remedy; models are told only of tools that it can run."""
+    output_schema: Mapping[str, object] | None = None
+    """The schema that results must fit."""
+    also_fits: Mapping[str, object] | None = None
+    """A second schema of the input: that of a built-in tool which a resource describes otherwise."""
+    at_provider: tuple[str, ProviderTool] | None = None
+    """The driver whose provider runs the tool, and the tool as that provider knows it."""
+
+
+def facts_of(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
+    return CallFacts(
+        tool=call.name,
+        version=tool.version,
+        runtime=tool.runtime,
+        effect=tool.effect,
+        world=tool.world,
+        tainted=tainted,
+        asks=tool.asks,
+        input=call.input,
+    )
+
+
+def with_programs(tool: Tool, others: Sequence[ToolSpec]) -> Tool:
+    """Returns a tool that runs programs with the tools that they can call in its description."""
+    if tool.beside is None or not others:
+        return tool
+    told = f"{tool.spec.description}\n\n{tool.beside(others)}"
+    return replace(tool, spec=msgspec.structs.replace(tool.spec, description=told))
+
+
+def as_described(tool: Tool, spec: Mapping[str, object]) -> Tool:
+    """Returns a tool of the server as a resource describes it. An input has to fit its own schema as well."""
+    schema, own = spec.get("inputSchema"), tool.spec
+    told = ToolSpec(
+        name=own.name,
+        description=str(spec.get("description") or own.description),
+        input_schema=schema if isinstance(schema, dict) and schema.get("properties") else own.input_schema,
+    )
+    return replace(
+        tool,
+        spec=told,
+        asks=tool.asks or bool(spec.get("ask")),
+        also_fits=own.input_schema if told.input_schema != own.input_schema else None,
+        # It can be called more dangerous than it is, never less.
+        effect=max(tool.effect, cast(Effect, spec.get("effect") or tool.effect), key=_EFFECTS.index),
+        world="open" if "open" in (tool.world, spec.get("world")) else "closed",
+    )
+
+
+def image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
+    """Returns the tool of a spec: one that the client runs, or one that this server makes of it."""
+    asks, version = bool(spec.get("ask")), str(spec.get("uri", ""))
+    if spec["runtime"] == "provider":
+        return _provider_tool(spec, version)
+    if spec["runtime"] == "client":
+        schema = spec.get("inputSchema")
+        told = ToolSpec(
+            name=str(spec["name"]),
+            description=str(spec["description"]),
+            input_schema=schema if isinstance(schema, dict) else {"type": "object"},
+        )
+        timeout_ms = spec.get("timeoutMs")
+        return replace(
+            client_tool(told),
+            timeout_seconds=timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS,
+            effect=cast(Effect, spec.get("effect") or "write"),
+            world=cast(World, spec.get("world") or default_world("client")),
+            version=version,
+            asks=asks,
+            output_schema=_schema(spec.get("outputSchema")),
+        )
+    made = make(spec)
+    if made is None:
+        return None
+    resolved = spec.get("resolved")
+    target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
+    tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
+    return replace(tool, output_schema=_schema(target.get("outputSchema")))
+
+
+def client_tool(spec: ToolSpec) -> Tool:
+    """Returns a tool that the client runs: its calls wait for the client's result."""
+    return Tool(
+        spec=spec,
+        run=_never,
+        timeout_seconds=CLIENT_WAIT_SECONDS,
+        runtime="client",
+        effect="write",
+        world=default_world("client"),
+        waits_for="client",
+    )
+
+
+def _provider_tool(spec: Mapping[str, object], version: str) -> Tool:
+    driver, _, type_ = str(spec["entry"]).partition("/")
+    name, options = str(spec["name"]), spec.get("options")
+    return Tool(
+        spec=ToolSpec(name=name, description=str(spec["description"]), input_schema={}),
+        run=_never,
+        runtime="provider",
+        effect=cast(Effect, spec.get("effect") or "read"),
+        world="open",
+        version=version,
+        at_provider=(driver, ProviderTool(name=name, type=type_, options=options if isinstance(options, dict) else {})),
+    )
+
+
+def _schema(value: object) -> Mapping[str, object] | None:
+    return value if isinstance(value, Mapping) else None
+
+
+def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
+    """Returns a tool of `agentvm.tools` as turns call it."""
+    return Tool(
+        spec=made.spec,
+        run=_never,
+        call=made.run,
+        timeout_seconds=made.timeout_seconds,
+        repeatable=made.repeat != "never",
+        runtime=runtime,
+        effect=made.effect,
+        world=made.world,
+        writes_files=bool(getattr(made, "writes_files", False)),
+        version=version,
+        asks=asks,
+    )
+
+
+async def _never(given: dict[str, object]) -> object:
+    raise ToolFailed("this tool needs a call")
