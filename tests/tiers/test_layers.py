@@ -14,6 +14,7 @@ from tests.tiers.package_index import PackageIndex, serve_index
 from agentvm.errors.tool import TierUnavailable
 from agentvm.model.public_address import AddressRules
 from agentvm.model.tier import Job
+from agentvm.tiers import layers
 from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.layers import PACKAGE, LayerLock, LayerSettings
@@ -36,8 +37,8 @@ def index() -> Iterator[PackageIndex]:
 async def opened(
     folder: Path, index: PackageIndex, most_bytes: int = 2**30, settings: LauncherSettings | None = None
 ) -> AsyncIterator[ProcessTier]:
-    layers = LayerSettings(folder=folder, index=index.url, most_bytes=most_bytes)
-    async with open_process_tier(settings, POLICY, layers) as tier:
+    packages = LayerSettings(folder=folder, index=index.url, most_bytes=most_bytes)
+    async with open_process_tier(settings, POLICY, packages) as tier:
         if "mount" not in (await tier.offer()).walls:
             pytest.skip("this host forbids private mounts")
         yield tier
@@ -130,6 +131,19 @@ async def test_layers_beyond_the_bound_are_collected_those_unused_for_longest_fi
         assert "left.new" not in layers_in(tmp_path)
         # It is one layer too many all the same, but a job holds the newest.
         assert len(layers_in(tmp_path)) == 1
+
+
+async def test_locks_of_layers_that_are_gone_are_few(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "LOCKS_MAX", 2)
+    for age in range(5):
+        (tmp_path / f"{age}.json").write_text("{}")
+        os.utime(tmp_path / f"{age}.json", (age, age))
+    async with opened(tmp_path, index) as tier:
+        await tier.run(GREET)
+    [greeting] = layers_in(tmp_path)
+    assert {name for name in os.listdir(tmp_path) if name.endswith(".json")} == {"3.json", "4.json", f"{greeting}.json"}
 
 
 async def test_a_package_that_the_index_lacks_is_told_and_leaves_nothing(index: PackageIndex, tmp_path: Path) -> None:

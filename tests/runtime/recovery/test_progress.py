@@ -107,7 +107,7 @@ def test_the_time_of_tools_and_the_calls_of_programs_are_known_after_a_restart()
         return Event(data=data, scope=EventScope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT, seq=1)
 
     events = [placed("p.1", 200, is_nested=True), placed("p", 900), placed("q.1", 5_000, TWO, is_nested=True)]
-    assert find_tool_use(events, ONE) == (900, {"p.1"})
+    assert find_tool_use(events, ONE) == (900, frozenset({"p.1"}))
     assert find_tool_use([], ONE) == (0, frozenset())
 
 
@@ -117,4 +117,4 @@ def test_a_call_that_the_provider_makes_is_not_ours_to_answer() -> None:
         id=MessageId("m_s"), timestamp=1, turn_id=ONE, role="assistant", tool_call=asked, parent_id=MessageId("msg_1")
     )
     done = review([user(), step("msg_1"), search], ONE)
-    assert (done.unanswered, done.at_provider, done.call_ids) == ((), (asked,), {"s"})
+    assert (done.unanswered, done.at_provider, done.call_ids) == ((), (asked,), frozenset({"s"}))
