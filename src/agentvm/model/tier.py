@@ -70,6 +70,8 @@ class Job(Record):
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The workspace, by relative paths."""
     executable: frozenset[str] = frozenset()
+    inputs: Mapping[str, bytes] = field(default_factory=dict)
+    """Files in `/in`, by name, which the job cannot change; on a tier with private mounts only."""
     limits: JobLimits = JobLimits()
     network: tuple[str, ...] = ()
     """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""

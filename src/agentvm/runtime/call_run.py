@@ -4,7 +4,7 @@ A tool that fails, hangs or returns too much gives a result, never the turn's fa
 """
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,12 @@ from agentvm.events.tool import ToolAbandoned, ToolProgress
 from agentvm.log import get_logger
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.limits import Limits
-from agentvm.model.message import ToolCall
+from agentvm.model.message import ToolCall, UserMessage
 from agentvm.model.tier import Placed, Unplaced
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles, TurnFiles
 from agentvm.runtime.calls import ToolOutcome
+from agentvm.runtime.message_files import read_attached
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tool_results import ResultKeeper, cut
@@ -243,7 +244,17 @@ class _Call:
             placed=self._placed,
             others=others,
             files=files,
+            inputs=self._read_inputs,
         )
+
+    async def _read_inputs(self, max_bytes: int) -> Mapping[str, bytes]:
+        """Returns the files attached to the message that the turn answers."""
+        log, message_id = self._log, self._accepted.state.user_message_id
+        history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, message_id)
+        store = self._ports.store.tenant(log.tenant_id).container(log.container_id).attachments
+        messages = (message for message in history.messages if message.id == message_id)
+        content = next((message.content for message in messages if isinstance(message, UserMessage)), "")
+        return await read_attached(store, content, max_bytes)
 
     async def _store_file(self, data: bytes, media_type: str, name: str | None) -> str:
         """Stores a file before the message that refers to it; a file that no message refers to is collected later."""

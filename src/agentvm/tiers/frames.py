@@ -116,6 +116,8 @@ class JobWork(Message):
     env: dict[str, str] = {}
     files: dict[str, bytes] = {}
     executable: list[str] = []
+    inputs: dict[str, bytes] = {}
+    """Files that the job can read and not change, by name."""
     functions: dict[str, list[str]] = {}
     """Functions of the server that the code may call, each with the names of its parameters."""
     network: bool = False

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -100,9 +101,11 @@ class Jail:
         if not self.namespaces:
             kernel.prctl(Prctl.SET_SUBREAPER, 1)
 
-    def mount(self, bounds: Bounds, uid: int, layer: str) -> None:
+    def mount(self, bounds: Bounds, uid: int, layer: str, inputs: Mapping[str, bytes]) -> None:
         if self.namespaces:
             mounts.mount_workspace(bounds.disk_bytes, bounds.files, uid)
+            if inputs:
+                mounts.mount_inputs(inputs)
             if self.layers:
                 mounts.mount_layer(layer)
             if self.proc:

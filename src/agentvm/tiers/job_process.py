@@ -44,7 +44,7 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
         work, _ = frames.receive(line)
         if isinstance(work, JobWork):
             step = "mounts"
-            jail.mount(work.bounds, os.getuid() if place.uid is None else place.uid, work.layer)
+            jail.mount(work.bounds, os.getuid() if place.uid is None else place.uid, work.layer, work.inputs)
             if work.network:
                 step = "network"
                 with jail.listen() as listener:

@@ -8,14 +8,17 @@ Part of the launcher's process: standard library only.
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentvm.tiers import kernel
+from agentvm.tiers.job_files import JobFiles
 from agentvm.tiers.kernel import MountFlag
 
 WORKSPACE = "/workspace"
 TEMPORARY = "/tmp"
 PACKAGES = "/packages"
+INPUTS = "/in"
 _LAYERS = "/layers"
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_FILES = (
@@ -35,6 +38,7 @@ _LINKS = {
 }  # fmt: skip
 # A folder to build the new root on; it is covered in the launcher's own mount namespace only.
 SITES = ("/tmp", "/run", "/mnt", "/var")
+_PAGE_BYTES = 4_096
 _ROOT_OPTIONS = "size=4m,nr_inodes=4096,mode=755"
 
 
@@ -71,7 +75,7 @@ def move_into_root(rootfs: str | None, layers: str = "") -> bool:
     for path, text in _OWN_FILES.items() if rootfs is None else ():
         _parent_of(site + path)
         Path(site + path).write_text(text)
-    for path in (WORKSPACE, TEMPORARY, PACKAGES, "/proc"):
+    for path in (WORKSPACE, TEMPORARY, PACKAGES, INPUTS, "/proc"):
         # A folder of the interpreter may lie below one of them.
         os.makedirs(site + path, mode=0o755, exist_ok=True)
     shows_processes = _bind_proc(host_proc, site + "/proc")
@@ -120,6 +124,15 @@ def mount_workspace(disk_bytes: int, files: int, uid: int) -> None:
     options = f"size={disk_bytes},nr_inodes={files},mode=700,uid={uid},gid={uid}"
     for folder in (WORKSPACE, TEMPORARY):
         kernel.mount("tmpfs", folder, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
+
+
+def mount_inputs(files: Mapping[str, bytes]) -> None:
+    """The files that one job can read and not change."""
+    options = f"size={sum(map(len, files.values())) + _PAGE_BYTES * (len(files) + 1)},nr_inodes={len(files) + 2},mode=755"
+    kernel.mount("tmpfs", INPUTS, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
+    with JobFiles.open(INPUTS) as folder:
+        folder.place(files, frozenset())
+    kernel.make_read_only(INPUTS)
 
 
 def mount_layer(layer: str) -> None:

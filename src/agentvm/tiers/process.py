@@ -118,6 +118,7 @@ def _work(job: Job, layer: str) -> JobWork:
         env=dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
         files=dict(job.files),
         executable=sorted(job.executable),
+        inputs=dict(job.inputs),
         functions={name: list(parameters) for name, parameters in job.functions.items()},
         network=bool(job.network),
         layer=layer,

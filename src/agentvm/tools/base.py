@@ -190,6 +190,8 @@ class CallContext:
     """The other tools of the agent; None for a tool that cannot call them."""
     files: SessionFiles | None = None
     """The files of the session; None for a call without a session."""
+    inputs: "Callable[[int], Awaitable[Mapping[str, bytes]]] | None" = None
+    """Reads the files attached to the user's message, by name, up to so many bytes; None for a call without a message."""
 
 
 Outcome = CallResult | InputRequired | ConsentRequired

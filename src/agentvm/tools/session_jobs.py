@@ -11,12 +11,16 @@ from agentvm.tools.base import CallContext
 
 
 async def place_files(job: Job, context: CallContext) -> Job:
-    """Returns the job with the files of the session in its workspace; they win over those of the sandbox.
+    """Returns the job with the files of the session in its workspace, and those attached to the message in `/in`.
+
+    Files of the session win over those of the sandbox.
 
     `WorkspaceFull` when they do not fit.
     """
     if context.files is None:
         return job
+    if context.inputs is not None:
+        job = msgspec.structs.replace(job, inputs=await context.inputs(job.limits.disk_bytes))
     files = await context.files.list()
     bodies = await context.files.read_all(job.limits.disk_bytes)
     executable = job.executable.union(file.path for file in files if file.executable)

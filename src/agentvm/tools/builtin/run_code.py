@@ -31,9 +31,13 @@ GRACE_SECONDS = 10.0
 
 _PYTHON = (
     "Runs a Python program and returns what it printed. The value of the last expression is returned as well. The program sees "
-    "the standard library, and begins in the folder /workspace. Variables are not kept between two calls."
+    "the standard library, and begins in the folder /workspace. Files attached to the user's message are in /in, read-only. "
+    "Variables are not kept between two calls."
 )
-_SHELL = "Runs a script with /bin/sh and returns what it printed. It begins in the folder /workspace."
+_SHELL = (
+    "Runs a script with /bin/sh and returns what it printed. It begins in the folder /workspace. Files attached to the user's "
+    "message are in /in, read-only."
+)
 _TIMEOUT = {"type": "integer", "minimum": 1, "maximum": WALL_MAX_MS}
 
 
