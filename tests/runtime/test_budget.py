@@ -90,9 +90,3 @@ async def test_a_turn_that_has_used_its_tokens_makes_no_further_call() -> None:
         heard = await world.hear("turn_response", turn_id=turn_id)
         assert len(calls) == 2
         assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["turn_limit_reached"]
-
-
-def test_calls_of_programs_count_like_those_of_the_model() -> None:
-    budget.check(Limits(tool_calls=5), Done(call_ids=frozenset({"a"})), 0, nested=3)
-    with pytest.raises(TurnLimitReached, match="after 5 tool calls"):
-        budget.check(Limits(tool_calls=5), Done(call_ids=frozenset({"a"})), 0, nested=4)

@@ -101,7 +101,7 @@ class Answering:
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         accepted, cost = self._accepted, self._cost + self._accepted.bill.tool_cost
-        budget.check(self._limits, done, cost, accepted.tool_seconds, len(accepted.nested))
+        budget.check(self._limits, done, cost, accepted.tool_seconds)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:

@@ -9,10 +9,10 @@ from agentvm.model.money import dollars
 from agentvm.runtime.recovery.progress import Done
 
 
-def check(limits: Limits, done: Done, cost: int, tool_seconds: float = 0.0, nested: int = 0) -> None:
+def check(limits: Limits, done: Done, cost: int, tool_seconds: float = 0.0) -> None:
     """`TurnLimitReached` when the turn must not call the model again; `cost` is that of its usage, in nano-USD.
 
-    `tool_seconds` is the time of its tools, `nested` the number of calls that its programs have made.
+    `tool_seconds` is the time of its tools. Calls of its programs are refused beyond the limit, and do not end it.
     """
     if done.steps >= limits.steps:
         raise TurnLimitReached(f"The turn was stopped after {done.steps} model calls, the most that one turn may make")
@@ -23,8 +23,8 @@ def check(limits: Limits, done: Done, cost: int, tool_seconds: float = 0.0, nest
     if cost >= limits.turn_cost_nano:
         most = dollars(limits.turn_cost_nano)
         raise TurnLimitReached(f"The turn was stopped because it has cost {dollars(cost)}; one turn may cost {most}")
-    if (made := len(done.call_ids) + nested) >= limits.tool_calls:
-        raise TurnLimitReached(f"The turn was stopped after {made} tool calls, the most that one turn may make")
+    if len(done.call_ids) >= limits.tool_calls:
+        raise TurnLimitReached(f"The turn was stopped after {len(done.call_ids)} tool calls, the most that one turn may make")
     if tool_seconds >= limits.tool_seconds:
         raise TurnLimitReached(f"The turn was stopped because its tools have run for {tool_seconds:.0f} seconds")
     name, times = done.most_repeated
