@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
@@ -55,7 +56,8 @@ export default function Metrics({ query, go }: PageProps): JSX.Element {
 
 function ServerCourse({ hours }: { hours: number }): JSX.Element {
   const text = activityWords.value;
-  const since = Math.floor((Date.now() - hours * HOUR_MS) / REFRESH_MS) * REFRESH_MS;
+  // As of now; later samples are added, and those that became too old are left out when it is drawn.
+  const since = useMemo(() => Date.now() - hours * HOUR_MS, [hours]);
   const series = useData<Series>(withQuery("/v1/metrics/series", { since }));
   useRefresh(series.reload, REFRESH_MS);
   return (
@@ -67,12 +69,19 @@ function ServerCourse({ hours }: { hours: number }): JSX.Element {
         {(shown) => (
           <>
             <p class="hint">{text.recordedSince(stamp(shown.since, language.value))}</p>
-            {shown.at.length === 0 ? <Empty>{text.noSamples}</Empty> : <Plots series={shown} />}
+            {shown.at.length === 0 ? <Empty>{text.noSamples}</Empty> : <Plots series={latest(shown, hours)} />}
           </>
         )}
       </Shown>
     </>
   );
+}
+
+/** The samples of the last hours. */
+function latest(series: Series, hours: number): Series {
+  const from = series.at.findIndex((at) => at >= (series.at.at(-1) as number) - hours * HOUR_MS);
+  const columns = Object.fromEntries(Object.entries(series.columns).map(([name, values]) => [name, values.slice(from)]));
+  return { ...series, at: series.at.slice(from), columns };
 }
 
 function Plots({ series }: { series: Series }): JSX.Element {

@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
@@ -35,8 +36,8 @@ export default function Overview({ query, go }: PageProps): JSX.Element {
   const providers = useList<ProviderRow>("/v1/providers?limit=1000");
   const running = useList<TurnRow>(may("sessions:read") ? inTenant("/v1/turns", { outcome: "running", limit: 20 }) : undefined);
   const slowest = useList<TurnRow>(may("sessions:read") ? inTenant("/v1/turns", { order: "slowest", limit: 5 }) : undefined);
-  // Of the whole minute, so that the address is the same while the page is drawn again.
-  const since = Math.floor((Date.now() - DAY_MS) / 60_000) * 60_000;
+  // A day before the page was opened: another address would be read as another list.
+  const since = useMemo(() => Date.now() - DAY_MS, []);
   const errors = useList<ErrorRow>(may("logs:read") ? inTenant("/v1/errors", { since, limit: 20 }) : undefined);
   const spent = useData<{ items: { price: number; calls: number }[] }>(may("usage:read") ? inTenant("/v1/usage", { since: today() }) : undefined);
   useRefresh(() => [status, providers, running, slowest, errors, spent].map(({ reload }) => reload()), REFRESH_MS);

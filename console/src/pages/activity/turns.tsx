@@ -22,7 +22,7 @@ export default function Turns({ query, go }: PageProps): JSX.Element {
     [text.slowest, here({ order: "slowest" }), order === "slowest"],
     [text.failedTurns, here({ outcome: "failed" }), outcome === "failed"],
     [text.runningTurns, here({ outcome: "running" }), outcome === "running"],
-    [text.outcomes["parked"] ?? "", here({ outcome: "parked" }), outcome === "parked"],
+    [text.waiting, here({ outcome: "parked" }), outcome === "parked"],
   ] as const;
   const isNarrowed = outcome !== undefined || session !== undefined;
   return (

@@ -110,7 +110,7 @@ function Export({ tenant }: { tenant: string | undefined }): JSX.Element {
   return (
     <Section title={text.export}>
       <p class="hint">{text.exportWhat}</p>
-      <div class="filters">
+      <div class="filters export">
         <Field label={text.exportFormat}>
           {(control) => (
             <select {...control} value={format} onChange={(event) => setFormat(event.currentTarget.value)}>
