@@ -6,7 +6,7 @@ from tests.protocol.test_dialect_v2 import ANSWER, TURN, call
 from agentvm.events import EventData
 from agentvm.events.message import AssistantMessageEvent, ToolCallMessageEvent
 from agentvm.events.state import ConversationEnd
-from agentvm.events.stream import TextDelta, ToolResultEvent
+from agentvm.events.stream import MessageStop, ToolResultEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.usage import Usage
@@ -52,8 +52,14 @@ def test_calls_without_a_text_are_an_answer_of_their_own() -> None:
 
 
 def test_an_answer_without_calls_leaves_with_the_next_event() -> None:
-    texts = RpcPeer().texts(frames(AssistantMessageEvent(message=ANSWER), TextDelta(text="x")))
-    assert heard(texts) == [("assistant_message", ["text"]), ("text_delta", [])]
+    texts = RpcPeer().texts(frames(AssistantMessageEvent(message=ANSWER), ConversationEnd(reason="completed")))
+    assert heard(texts) == [("assistant_message", ["text"]), ("conversation_end", [])]
+
+
+def test_the_end_of_an_answer_is_told_before_the_message_that_it_becomes() -> None:
+    told = (ToolCallMessageEvent(message=call(1)), MessageStop(stop_reason="tool_use"), AssistantMessageEvent(message=ANSWER))
+    texts = RpcPeer().texts(frames(*told, ConversationEnd(reason="completed")))
+    assert [kind for kind, _ in heard(texts)] == ["message_stop", "assistant_message", "conversation_end"]
 
 
 def test_a_send_is_answered_after_the_last_event_of_its_turn_and_once() -> None:

@@ -23,6 +23,8 @@ class RpcClient:
     events: list[Any] = field(default_factory=list)
     answers: dict[object, Any] = field(default_factory=dict)
     number: int = 0
+    marks: dict[object, int] = field(default_factory=dict)
+    """How many events came before each request."""
 
     @property
     def types(self) -> list[str]:
@@ -59,6 +61,12 @@ class RpcClient:
                 if event["type"] == kind:
                     return event
             seen = len(self.events)
+            await self.read()
+
+    async def until(self, kind: str) -> None:
+        """Returns when an event of the type was told after the last request."""
+        start = max(self.marks.values(), default=0)
+        while kind not in self.types[start:]:
             await self.read()
 
     async def read(self) -> Any:

@@ -6,6 +6,7 @@ works in its own.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -153,8 +154,10 @@ async def image_run(context: Context, params: OfImage) -> object:
 
 @_method("image.stop")
 async def image_stop(context: Context, params: OfImage) -> object:
-    reply = await carry_out(context, image.ImageStop(image_id=await _image_id(context, params.image_id)))
-    return {"imageId": reply.image_id}
+    """Stops the instance of an image, if it has one; an image that does not exist has none."""
+    with suppress(ImageNotFound):
+        await carry_out(context, image.ImageStop(image_id=await _image_id(context, params.image_id)))
+    return {"imageId": params.image_id}
 
 
 @_method("image.messages")
@@ -210,6 +213,7 @@ async def instance_destroy_all(context: Context, params: Nothing) -> object:
 async def instance_interrupt(context: Context, params: Addressee) -> object:
     """An image without an instance has nothing to stop, and none is started for it."""
     image_id = await addressed_image(context, params)
+    await context.workspace.image(image_id)
     reply = await carry_out(context, agent.AgentInterrupt(image_id=image_id))
     return {"instanceId": None if reply.agent_id is None else instance_of(reply.agent_id)}
 

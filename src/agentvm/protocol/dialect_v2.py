@@ -47,6 +47,22 @@ _CATEGORIES: Final = {
 """Categories of events with the source `runtime` that differ from ours."""
 
 
+_WITHIN: Final = frozenset(
+    {
+        stream.TextDelta,
+        stream.ThinkingDelta,
+        stream.ToolUseStart,
+        stream.InputJsonDelta,
+        stream.ToolUseStop,
+        stream.MessageDelta,
+        stream.MessageStop,
+        state.ToolPlanned,
+        state.ToolExecuting,
+    }
+)
+"""Events of a model's answer while it is being made. They leave before the message that the answer becomes."""
+
+
 class _Context(Record):
     instance_id: str | None = None
     image_id: str | None = None
@@ -91,7 +107,7 @@ class FoldedMessage(Record):
 class FrameV2(Frame):
     """The notifications of one event. `part` is a message that calls may still be added to, or such a call."""
 
-    __slots__ = ("ended", "event", "part", "texts")
+    __slots__ = ("ended", "event", "is_within", "part", "texts")
 
     def __init__(self, event: Event, texts: Sequence[str], part: AssistantMessage | ToolCallMessage | None = None) -> None:
         super().__init__("".join(texts), event.scope.session_id, event.seq)
@@ -99,6 +115,8 @@ class FrameV2(Frame):
         self.texts = texts
         self.part = part
         data = event.data
+        self.is_within = type(data) in _WITHIN
+        """Whether a message that waits for its parts may wait longer."""
         self.ended: TurnId | None = data.turn_id if isinstance(data, turn.TurnResponse) else None
         """The turn whose last event this is."""
 

@@ -87,7 +87,7 @@ class RpcPeer:
                 texts.append(frame.bare)
                 continue
             held = self._held.get(frame.session_id)
-            if held is not None:
+            if held is not None and not frame.is_within:
                 if held.takes(frame):
                     continue
                 texts.append(self._held.pop(frame.session_id).text())

@@ -1,0 +1,96 @@
+"""The recorded conversations of an unmodified 2.9 client, played against our server."""
+
+import pytest
+from tests.support.replay_2x import TRANSCRIPTS, load, open_playing, order_of
+
+NO_REGISTRY = "providers are settings of the server: they are listed, and changed elsewhere"
+QUEUED = "T15: a message waits for the turn before it, it is not refused"
+TURN_FAILS = "T15, T16: a turn that fails says so by events; the request has been accepted"
+NO_BREAKER = "there is no breaker for each instance: providers have their own"
+WHOLE = "T21, T37, T38, T45: nothing of a turn is lost, so there is more in the history"
+NO_ZOMBIE = "T8, T9, T13: a stopped instance is gone, and none is started to be interrupted"
+NO_TOOL = "the recorded agents had a shell and files as tools"
+NO_MODEL = "the model is not configured here"
+NAMED = "params that are missing, or not an object, are named; those that can be left out can be"
+KEPT = "agents outlive the connection; the server was not restarted here"
+EARLIER = "names of earlier versions are known"
+
+# Which answers differ on purpose, by transcript: reason, then the requests.
+_REASONS: dict[str, dict[str, str]] = {
+    "01": {NO_REGISTRY: "llm.list 2"},
+    "02": {
+        "the operator does not allow the command of an MCP server": (
+            "image.create 1, image.get 6, image.update 12, image.update 13, image.update 15, image.get 17, image.messages 18"
+        ),
+        NAMED: "image.create 4, image.create 5, image.get 8",
+        "one image fewer, and T5: a container is never another's": "image.list 9, image.list 10, image.list 11, image.list 25",
+    },
+    "03": {NO_ZOMBIE: "instance.get 14"},
+    "05": {WHOLE: "image.messages 6"},
+    "06": {NO_TOOL: "os.list 5"},
+    "07": {WHOLE: "image.messages 4"},
+    "08": {WHOLE: "image.messages 3"},
+    "09": {NO_ZOMBIE: "instance.interrupt 17, instance.list 21"},
+    "10": {TURN_FAILS: "message.send 9", WHOLE: "image.messages 11"},
+    "12": {QUEUED: "message.send 4, image.messages 5", "T10: two sends start one instance": "instance.list 9"},
+    "13": {
+        TURN_FAILS: "message.send 2, message.send 3, message.send 4, message.send 5, message.send 6, message.send 11",
+        NO_BREAKER: "message.send 7, image.messages 8, image.messages 9",
+    },
+    "14": {NO_REGISTRY: "llm.create 5"},
+    "16": {KEPT: "instance.get 6, message.send 7", WHOLE: "image.messages 10"},
+    "17": {
+        QUEUED: "message.send 10",
+        WHOLE: "image.messages 14",
+        NO_TOOL: "os.list 13, os.list 18",
+        "T1 of clients: every image has a list of files": "os.list 22",
+    },
+    "18": {"a turn that is stopped by a rewind leaves nothing behind": "image.messages 15"},
+    "19": {"a folder that is not there has no files": "os.list 13"},
+    "20": {
+        NO_REGISTRY: (
+            "llm.list 1, llm.default 2, llm.create 3, llm.create 4, llm.create 5, llm.get 6, llm.list 8, llm.update 9, "
+            "llm.default 11, llm.default 12, llm.default 15, image.run 17, llm.delete 19, llm.delete 20, llm.list 21"
+        )
+    },
+    "21": {
+        "T5: a container is never another's": "instance.list 9",
+        NO_ZOMBIE: "instance.list 14, message.send 15, image.messages 20",
+    },
+    "22": {
+        NO_MODEL: "image.update 4, image.update 8, image.update 10, image.list 11, image.list 12",
+        "T12: an update does not end a running turn": "message.send 5, image.messages 9",
+    },
+    "23": {NAMED: "image.list 11, image.list 13", NO_REGISTRY: "llm.list 12"},
+    "24": {EARLIER: "agent.list 5, agent.destroyAll 7"},
+    "25": {TURN_FAILS: "message.send 6, message.send 7"},
+    "28": {WHOLE: "image.messages 7"},
+}
+NAMES = sorted(path.name for path in TRANSCRIPTS.glob("*.jsonl"))
+
+
+def differing(name: str) -> dict[str, str]:
+    """The reasons of a transcript, by request."""
+    return {request: why for why, requests in _REASONS.get(name[:2], {}).items() for request in requests.split(", ")}
+
+
+def test_all_28_transcripts_are_here() -> None:
+    assert len(NAMES) == 28
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_recorded_client_is_answered(name: str) -> None:
+    records = load(name)
+    async with open_playing(records, differing(name)) as playing:
+        await playing.play(records)
+    assert playing.problems == []
+    assert playing.used == set(differing(name))
+
+
+@pytest.mark.parametrize("name", ["04-message-two-turns.jsonl", "06-tool-turn.jsonl"])
+async def test_the_events_of_a_turn_come_in_the_recorded_order(name: str) -> None:
+    records = load(name)
+    async with open_playing(records, differing(name)) as playing:
+        await playing.play(records)
+        ours = order_of(playing.clients["A"].types)
+    assert ours == order_of(record["event"] for record in records if "event" in record)
