@@ -10,7 +10,6 @@ NO_BREAKER = "there is no breaker for each instance: providers have their own"
 WHOLE = "T21, T37, T38, T45: nothing of a turn is lost, so there is more in the history"
 NO_ZOMBIE = "T8, T9, T13: a stopped instance is gone, and none is started to be interrupted"
 NO_TOOL = "the recorded agents had a shell and files as tools"
-NO_MODEL = "the model is not configured here"
 NAMED = "params that are missing, or not an object, are named; those that can be left out can be"
 KEPT = "agents outlive the connection; the server was not restarted here"
 EARLIER = "names of earlier versions are known"
@@ -26,7 +25,7 @@ _REASONS: dict[str, dict[str, str]] = {
         "one image fewer, and T5: a container is never another's": "image.list 9, image.list 10, image.list 11, image.list 25",
     },
     "03": {NO_ZOMBIE: "instance.get 14"},
-    "05": {WHOLE: "image.messages 6"},
+    "05": {"an agent says what a message may choose, by default not its model": "message.send 3", WHOLE: "image.messages 6"},
     "06": {NO_TOOL: "os.list 5"},
     "07": {WHOLE: "image.messages 4"},
     "08": {WHOLE: "image.messages 3"},
@@ -58,7 +57,6 @@ _REASONS: dict[str, dict[str, str]] = {
         NO_ZOMBIE: "instance.list 14, message.send 15, image.messages 20",
     },
     "22": {
-        NO_MODEL: "image.update 4, image.update 8, image.update 10, image.list 11, image.list 12",
         "T12: an update does not end a running turn": "message.send 5, image.messages 9",
     },
     "23": {NAMED: "image.list 11, image.list 13", NO_REGISTRY: "llm.list 12"},

@@ -2,7 +2,8 @@ import anyio
 import pytest
 from tests.support.rpc_client import open_rpc_client
 
-from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.errors import AgentBusy, AgentVMError, ImageNotFound, InvalidInput, PermissionDenied, StoreFailed
 from agentvm.operations import rpc_dispatch
 from agentvm.operations.rpc_dispatch import problem_of
@@ -45,7 +46,8 @@ async def test_a_long_turn_is_answered_as_running_before_clients_give_up(monkeyp
         result = await client.ask("message.send", imageId=image_id, content="Hi")
         assert result["status"] == "running"
         await client.ask("instance.interrupt", imageId=image_id)
-        ended = await client.hear("turn_response")
+        await client.until("turn_response")
+        ended = next(event for event in client.events if event["type"] == "turn_response")
         assert ended["data"]["turnId"] == result["turnId"]
         assert "interrupted" in client.types
 
@@ -79,3 +81,22 @@ async def test_unknown_methods_and_wrong_params_are_named() -> None:
         assert (code, "imageId" in text) == (-32602, True)
         code, text = await client.refused("image.create", name=5)
         assert (code, "name" in text) == (-32602, True)
+
+
+async def test_a_message_may_choose_how_deep_its_turn_thinks_and_nothing_is_ignored() -> None:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> list[ScriptStep]:
+        asked.append(prompt)
+        return reply("Hello")
+
+    async with open_rpc_client(ScriptedDriver(script)) as (_, client):
+        image_id = (await client.ask("image.create"))["record"]["imageId"]
+        await client.ask("message.send", imageId=image_id, content="Hi", options={"thinking": "medium"})
+        assert asked[0].thinking == 10_000
+        budget = {"anthropic": {"thinking": {"type": "enabled", "budgetTokens": 2048}}}
+        await client.ask("message.send", imageId=image_id, content="Hi", options={"providerOptions": budget})
+        assert asked[1].thinking == 2_048
+        refused = {"providerOptions": {"anthropic": {"effort": "high"}}}
+        assert (await client.refused("message.send", imageId=image_id, content="Hi", options=refused))[0] == -32602
+        assert (await client.refused("message.send", imageId=image_id, content="Hi", options={"thinking": "much"}))[0] == -32602

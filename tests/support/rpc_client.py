@@ -64,9 +64,9 @@ class RpcClient:
             await self.read()
 
     async def until(self, kind: str) -> None:
-        """Returns when an event of the type was told after the last request."""
+        """Returns when an event of the type was told after the last request, or every request is answered."""
         start = max(self.marks.values(), default=0)
-        while kind not in self.types[start:]:
+        while kind not in self.types[start:] and (not self.marks or self.marks.keys() - self.answers.keys()):
             await self.read()
 
     async def read(self) -> Any:

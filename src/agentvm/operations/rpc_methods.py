@@ -17,6 +17,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import UserContent
+from agentvm.model.turn import TurnOptions
 from agentvm.operations import agent, branch, image, image_build, message
 from agentvm.operations.context import Context
 from agentvm.operations.dispatch import carry_out
@@ -235,8 +236,21 @@ async def send_message(context: Context, params: SendParams) -> message.MessageS
     """Accepts a message. The request is answered when its turn has ended: see `rpc_dispatch`."""
     if not params.content:
         raise InvalidInput("content is required: a text, or a list of parts")
-    image_id = await addressed_image(context, params)
-    return await carry_out(context, message.MessageSend(image_id=image_id, content=params.content))
+    image_id, options = await addressed_image(context, params), None
+    thinking = _budget(params.options.provider_options) or _tokens(params.options.thinking)
+    if params.options.model or thinking:
+        options = TurnOptions(model=params.options.model, thinking=thinking)
+    return await carry_out(context, message.MessageSend(image_id=image_id, content=params.content, options=options))
+
+
+def _budget(options: dict[str, Any] | None) -> int | None:
+    """The only option of a provider that is known here; a provider is asked in the same way whatever its name."""
+    if not options:
+        return None
+    match options:
+        case {"anthropic": {"thinking": {"type": "enabled", "budgetTokens": int(tokens)}}} if tokens > 0:
+            return tokens
+    raise InvalidInput("Of options.providerOptions only anthropic.thinking.budgetTokens is known; choose model and thinking")
 
 
 class RewindParams(Addressee):
