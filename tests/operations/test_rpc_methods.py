@@ -101,18 +101,6 @@ async def test_a_history_has_calls_in_their_message_and_a_rewind_keeps_them() ->
         assert (await client.refused("runtime.rewind", imageId=image_id, messageId="msg_none"))[0] == 404
 
 
-async def test_providers_are_shown_without_keys_and_are_changed_elsewhere() -> None:
-    async with open_rpc_client() as (_, client):
-        (provider,) = (await client.ask("llm.list"))["records"]
-        assert (provider["name"], provider["apiKey"], provider["isDefault"]) == ("scripted", "***", True)
-        assert (await client.ask("llm.get", id=provider["id"]))["record"] == provider
-        assert (await client.ask("llm.default"))["record"] == provider
-        for method in ("llm.create", "llm.update", "llm.delete"):
-            code, text = await client.refused(method, name="x", apiKey="sk-secret")
-            assert code == -32601
-            assert "sk-secret" not in text
-
-
 @pytest.mark.parametrize("older", ["agent.list", "workspace.list"])
 async def test_the_names_of_earlier_versions_are_known(older: str) -> None:
     async with open_rpc_client() as (_, client):

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
-from agentvm.errors import ImageNotFound, InvalidInput, NotAvailable, PermissionDenied
+from agentvm.errors import ImageNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId
 from agentvm.model.image import ImageConfig
@@ -22,6 +22,7 @@ from agentvm.operations import agent, branch, image, image_build, message
 from agentvm.operations.context import Context
 from agentvm.operations.dispatch import carry_out
 from agentvm.operations.rpc_files import list_files, read_file, write_file
+from agentvm.operations.rpc_providers import list_providers, refuse_change
 from agentvm.protocol.dialect_v2 import agent_of, fold_messages, instance_of, is_instance
 from agentvm.protocol.records import AgentRecord, ImageRecord
 
@@ -302,52 +303,25 @@ class OfProvider(Record):
 
 @_method("llm.list")
 async def llm_list(context: Context, params: Nothing) -> object:
-    return {"records": _providers(context)}
+    return {"records": list_providers(context)}
 
 
 @_method("llm.get")
 async def llm_get(context: Context, params: OfProvider) -> object:
-    return {"record": next((record for record in _providers(context) if record["id"] == params.id), None)}
+    return {"record": next((record for record in list_providers(context) if record["id"] == params.id), None)}
 
 
 @_method("llm.default")
 async def llm_default(context: Context, params: OfProvider) -> object:
     if params.id is not None:
-        _refuse_change(context)
-    return {"record": next((record for record in _providers(context) if record["isDefault"]), None)}
+        refuse_change(context)
+    return {"record": next((record for record in list_providers(context) if record["isDefault"]), None)}
 
 
 @_method("llm.create", "llm.update", "llm.delete")
 async def llm_change(context: Context, params: Nothing) -> object:
-    _refuse_change(context)
+    refuse_change(context)
     return None
-
-
-def _refuse_change(context: Context) -> None:
-    if not context.principal.may("config:write"):
-        raise PermissionDenied("config:write")
-    raise NotAvailable("Providers are settings of the server here: change them with avm config or PUT /v1/config")
-
-
-def _providers(context: Context) -> list[dict[str, object]]:
-    """The providers as 2.x lists them. Keys are never shown."""
-    if not context.principal.may("metrics:read"):
-        raise PermissionDenied("metrics:read")
-    return [
-        {
-            "id": f"llm_{health.name}",
-            "containerId": context.images.home(),
-            "name": health.name,
-            "vendor": health.driver,
-            "protocol": "anthropic" if health.driver == "anthropic" else "openai",
-            "apiKey": "***",
-            "model": health.default_model,
-            "isDefault": health.role == "default",
-            "createdAt": 0,
-            "updatedAt": 0,
-        }
-        for health in context.vm.runtime.models.health(context.tenant_id)
-    ]
 
 
 async def addressed_image(context: Context, params: Addressee) -> ImageId:
