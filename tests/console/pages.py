@@ -1,21 +1,23 @@
 """A server with something on every page of the console, and the way to each of them."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 
 from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.definition import Definition
-from agentvm.operations.session import SessionArchive
+from agentvm.operations.session import SessionArchive, SessionDelete
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server.local import RunningServer
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ENGLISH, CHINESE = "How does an answer go on after a lost network?", "断线之后，回答怎样继续？"
 ANSWER = """A turn belongs to the **server**, not to the connection:
 
@@ -84,6 +86,8 @@ async def filled_server() -> AsyncIterator[Filled]:
             addresses.append(f"{server.url}/c/{image.session_id}")
         put_away = await agentx.images.create(ImageConfig(definition="translator"))
         await agentx.ask(SessionArchive(session_id=put_away.session_id, archived=True))
+        gone = await agentx.images.create(ImageConfig(definition="translator"))
+        await agentx.ask(SessionDelete(session_id=gone.session_id))
         yield Filled(server, *addresses)
 
 
@@ -125,6 +129,65 @@ async def taken_back(page: Page, filled: Filled) -> None:
         await page.locator(".item-user .actions button").last.click()
     await page.locator(".taken summary").first.click()
     await expect(page.locator(".taken-item").first).to_be_visible()
+
+
+async def branches(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    if await page.locator(".branches").count() == 0:
+        await page.locator(".bill .actions button").last.click()
+        await expect(page).not_to_have_url(filled.long)
+    await page.locator("[popovertarget]").first.click()
+    await page.locator(".menu-item").nth(2).click()
+    await expect(page.locator(".tree [aria-current]")).to_be_visible()
+
+
+async def attached(page: Page, filled: Filled) -> None:
+    """A message with files and one that was refused, a draft of another device, and coloured code."""
+    await chat(page, filled)
+    data = "attachment:sha256:" + "0" * 64
+    picture = {"type": "image", "data": PIXEL, "mediaType": "image/png", "name": "plan.png"}
+    notes = {"type": "file", "data": data, "mediaType": "text/plain", "filename": "notes.txt"}
+
+    def connect(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def received(message: str | bytes) -> None:
+            frame = json.loads(message)
+            if frame.get("type") == "session_history_response":
+                question = next(one for one in frame["data"]["messages"] if one["subtype"] == "user")
+                question["content"] = [{"type": "text", "text": "What is on it?"}, picture, notes]
+            if frame.get("type") == "session_drafts_response":
+                draft = {
+                    "sessionId": "s",
+                    "containerId": "c",
+                    "imageId": "i",
+                    "text": "and then we",
+                    "updatedAt": 1,
+                    "device": "phone-1",
+                }
+                frame["data"]["drafts"] = [draft]
+            socket.send(json.dumps(frame))
+
+        def sent(message: str | bytes) -> None:
+            frame = json.loads(message)
+            if frame["type"] == "message_send_request":
+                about = {"requestId": frame["data"]["requestId"], "error": "The balance is 0", "errorCode": "wallet_empty"}
+                socket.send(
+                    json.dumps({"type": "message_send_response", "timestamp": 1, "category": "response", "data": about})
+                )
+            else:
+                server.send(message)
+
+        server.on_message(received)
+        socket.on_message(sent)
+
+    await page.route_web_socket("**/ws", connect)
+    await page.reload()
+    await expect(page.locator(".picture")).to_be_visible()
+    await expect(page.locator(".other-draft")).to_be_visible()
+    await page.locator(".composer textarea").fill("Go on")
+    await page.locator(".composer .btn-ink").click()
+    await expect(page.locator(".refusal .btn").first).to_be_visible()
 
 
 async def home(page: Page, filled: Filled) -> None:
@@ -190,6 +253,8 @@ PAGES: tuple[Visit, ...] = (
     menu,
     approval,
     taken_back,
+    branches,
+    attached,
     search,
     search_nothing,
     archive,
