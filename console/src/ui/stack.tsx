@@ -3,12 +3,9 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { peopleWords } from "../words/people/index.ts";
+import { niceCeiling } from "./scale.ts";
+import type { Series } from "./series.ts";
 import { Table } from "./table.tsx";
-
-export interface Series {
-  name: string;
-  values: readonly number[];
-}
 
 interface Props {
   title: string;
@@ -18,30 +15,14 @@ interface Props {
   format: (value: number) => string;
 }
 
-const [WIDTH, HEIGHT, COLOURS] = [600, 160, 5];
+const [WIDTH, HEIGHT] = [600, 160];
 const GAP = 0.25;
-
-/** The largest series by themselves, the others as one. */
-export function largest(series: readonly Series[], others: string): Series[] {
-  const sum = ({ values }: Series) => values.reduce((all, value) => all + value, 0);
-  const sorted = series.toSorted((a, b) => sum(b) - sum(a));
-  if (sorted.length <= COLOURS) return sorted;
-  const rest = sorted.slice(COLOURS - 1);
-  return [...sorted.slice(0, COLOURS - 1), { name: others, values: rest[0]!.values.map((_, step) => rest.reduce((all, one) => all + (one.values[step] ?? 0), 0)) }];
-}
-
-/** The next of 1, 2, 5, 10, … that is not smaller. */
-export function ceiling(value: number): number {
-  if (value <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return power * ([1, 2, 5].find((step) => step * power >= value) ?? 10);
-}
 
 export function Stack({ title, steps, series, format }: Props): JSX.Element {
   const [isTable, setTable] = useState(false);
   const [hovered, setHovered] = useState<number | undefined>(undefined);
   const sums = steps.map((_, step) => series.reduce((all, { values }) => all + (values[step] ?? 0), 0));
-  const top = ceiling(Math.max(0, ...sums));
+  const top = niceCeiling(Math.max(0, ...sums));
   const width = WIDTH / Math.max(1, steps.length);
   const place = (event: PointerEvent & { currentTarget: Element }) => {
     const box = event.currentTarget.getBoundingClientRect();

@@ -1,7 +1,8 @@
 import type { JSX } from "preact";
 import { useData, withQuery } from "../../state/data.ts";
 import { Empty, Shown } from "../../ui/shown.tsx";
-import { largest, type Series, Stack } from "../../ui/stack.tsx";
+import { largest, type Series } from "../../ui/series.ts";
+import { Stack } from "../../ui/stack.tsx";
 import { money } from "../../words/format.ts";
 import { peopleWords } from "../../words/people/index.ts";
 

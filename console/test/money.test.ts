@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { largest } from "../src/ui/series.ts";
+import { distance, exactMoney, money, short } from "../src/words/format.ts";
+
+test("money has as many digits as tell it from nothing, and the exact amount has all", () => {
+  assert.deepEqual([1, 12, 123_456, 3_812_000, 10_000_000, 500_000_000].map(money), ["$0.000000001", "$0.000000012", "$0.0001235", "$0.003812", "$0.01", "$0.50"]);
+  assert.deepEqual([1_000_000_000, 1_234_567_891_000_000, -1].map(money), ["$1.00", "$1,234,567.89", "−$0.000000001"]);
+  assert.deepEqual([0, 1, 1_500_000_000, -1_234_567_891_000_001].map(exactMoney), ["$0.00", "$0.000000001", "$1.50", "−$1,234,567.891000001"]);
+});
+
+test("counts and distances are short in both languages", () => {
+  assert.deepEqual([short(22_100_000, "en"), short(22_100_000, "zh")], ["22.1M", "2210万"]);
+  assert.equal(distance(0, "en", 120_000), "2 min. ago");
+  assert.equal(distance(6 * 3_600_000, "zh", 0), "6小时后");
+});
+
+test("small series are one", () => {
+  const series = [1, 2, 3, 4, 5, 6, 7].map((value) => ({ name: String(value), values: [value, 0] }));
+  assert.deepEqual(largest(series, "others").map(({ name, values }) => [name, values[0]]), [["7", 7], ["6", 6], ["5", 5], ["4", 4], ["others", 6]]);
+});
