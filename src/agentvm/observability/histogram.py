@@ -47,7 +47,8 @@ class Histogram:
 
     def after(self, counts: Sequence[int]) -> "Histogram":
         """Returns the durations since the buckets had these counts, without their sum. No counts: all durations."""
-        window = Histogram([bound // 1_000 for bound in self._bounds])
+        window = Histogram(())
+        window._bounds = self._bounds
         earlier = counts or [0] * len(self._counts)
         window._counts = [count - before for count, before in zip(self._counts, earlier, strict=True)]
         window._least, window._most = self._least, self._most

@@ -105,8 +105,9 @@ class SeriesRecorder:
             "model_calls": self._since_last("calls", sum(count.calls for count in models)),
             "price": self._since_last("price", sum(count.price for count in models)),
         }
-        values = (row[name] for name in SeriesColumns.__struct_fields__)
-        self._samples.append((self._clock(), array("d", (math.nan if value is None else value for value in values))))
+        values = [row[name] for name in SeriesColumns.__struct_fields__]
+        # Of a list, so that the array is no larger than it must be.
+        self._samples.append((self._clock(), array("d", [math.nan if value is None else value for value in values])))
 
     def read(self, since: int | None = None) -> MetricSeries:
         """Returns the samples, or those from `since` on."""
