@@ -166,6 +166,7 @@ async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
     given: dict[str, Any] = {
         "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
         "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
+        "mcp_servers": {"s": {"url": "http://localhost:1"}}, "client_data": {"colour": "red"},
     }  # fmt: skip
     assert set(given) == set(ImageUpdates.__struct_fields__)
     assert await images.update("img_1", **given) == IMAGE

@@ -61,3 +61,15 @@ async def test_a_client_that_leaves_during_its_turn_leaves_nothing_behind() -> N
             await client.hear("user_message")
             await socket.leave()
         assert vm.runtime.broadcaster.channels == ()
+
+
+async def test_a_silent_peer_whose_first_frame_is_noise_is_answered_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_module, "SILENCE_SECONDS", 0.0)
+    async with open_listener() as (_, listener), open_socket(listener.app) as one, open_socket(listener.app) as two:
+        speaker, silent = RpcClient(one), RpcClient(two)
+        await speaker.ask("image.create")
+        await silent.hear("image_created")
+        await two.send("no json")
+        assert (await two.read("system_error"))["data"]["code"] == "invalid_input"
+        await one.leave()
+        await two.leave()

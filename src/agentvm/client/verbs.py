@@ -191,6 +191,8 @@ class ImageManager(Verbs):
         temperature: float | None = None,
         max_tokens: int | None = None,
         thinking: int | None = None,
+        mcp_servers: dict[str, object] | None = None,
+        client_data: dict[str, object] | None = None,
     ) -> ImageRecord:
         """Changes the fields that are not None. All but the name and the description apply from the next turn on."""
         updates = ImageUpdates(
@@ -205,6 +207,8 @@ class ImageManager(Verbs):
             temperature=temperature,
             max_tokens=max_tokens,
             thinking=thinking,
+            mcp_servers=mcp_servers,
+            client_data=client_data,
         )
         return _warned(await self._link.ask(ImageUpdate(image_id=ImageId(image_id), updates=updates)))
 

@@ -55,9 +55,11 @@ class _Held:
 class RpcPeer:
     """The state of one connection that speaks JSON-RPC."""
 
-    __slots__ = ("_held", "_sends")
+    __slots__ = ("_held", "_sends", "is_presumed")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_presumed: bool = False) -> None:
+        self.is_presumed = is_presumed
+        """Whether the peer has not spoken yet, and is only taken for one of 2.x."""
         self._held: dict[SessionId | None, _Held] = {}
         self._sends: dict[TurnId, list[PendingSend]] = {}
 

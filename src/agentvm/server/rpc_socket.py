@@ -20,21 +20,22 @@ SILENCE_SECONDS: Final = 1.0
 """After this time a peer that has sent nothing is taken for one of 2.x."""
 
 
-def speak_rpc(peer: Peer, connection: PeerConnection) -> RpcPeer:
+def speak_rpc(peer: Peer, connection: PeerConnection, *, is_presumed: bool = False) -> RpcPeer:
     """From now on the peer is told everything in 2.x, of all the sessions of its container: 2.x has no subscriptions."""
     if connection.rpc is None:
-        connection.rpc = RpcPeer()
+        connection.rpc = RpcPeer(is_presumed=is_presumed)
         peer.channel.encode = encode_event_v2
         home = peer.principal.home
         if home is not None or peer.principal.containers is None:
             peer.join(home or DEFAULT_CONTAINER, follow=True)
+    connection.rpc.is_presumed = is_presumed
     return connection.rpc
 
 
 def presume_rpc(peer: Peer, connection: PeerConnection) -> None:
     """Called after a second: a peer that has sent nothing until now is taken for one of 2.x."""
     if not connection.has_spoken:
-        speak_rpc(peer, connection)
+        speak_rpc(peer, connection, is_presumed=True)
 
 
 def speak_events(peer: Peer, connection: PeerConnection) -> None:

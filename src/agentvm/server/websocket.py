@@ -306,7 +306,7 @@ async def _act(
             _follow(peer, container_id, Follow.NONE)
         case UnsubscribeReceived(session_id=str(session_id)):
             peer.vm.runtime.broadcaster.unsubscribe(peer.channel, session_id)
-        case NoiseReceived(error=error) if connection.rpc is not None:
+        case NoiseReceived(error=error) if connection.rpc is not None and not connection.rpc.is_presumed:
             refuse_noise(peer, error)
         case NoiseReceived(error=error):
             refuse(peer, error, None, EventScope(), Reply())
