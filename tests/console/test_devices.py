@@ -43,6 +43,10 @@ async def test_an_answer_is_unread_elsewhere_until_it_was_looked_at(open_page: O
         await say(desk, "Hello")
         await expect(desk.locator(".answer")).to_have_text("Hello")
         address = desk.url
+        other = await open_page(server.url)
+        await expect(other.locator(".row")).to_have_count(1)
+        # What is in sight for a second has been read.
+        await expect(other.locator(".row .count")).to_have_count(0)
         await desk.goto(server.url)
         image = (await server.agentx.images.list("default"))[0]
         agent = await server.agentx.images.run(image.image_id)
