@@ -13,7 +13,7 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest
-from agentvm.protocol.records import EffectiveConfig, ImageRecord, LockRecord
+from agentvm.protocol.records import DefinitionRecord, EffectiveConfig, ImageRecord, LockRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_recent
 
@@ -242,6 +242,7 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
 def image_record(context: Context, image: Image, *, with_config: bool = True) -> ImageRecord:
     agent = context.vm.runtime.agent_of(context.tenant_id, image)
     uris = {} if image.source is None else {item.place: item.uri for item in references(image.source, image.config)}
+    written = apply_config(image.source or image.definition, image.config)
     return record_from(
         ImageRecord,
         image,
@@ -253,6 +254,6 @@ def image_record(context: Context, image: Image, *, with_config: bool = True) ->
         tool_refs=tuple(uri for place, uri in uris.items() if place.startswith("tools.")) or None,
         lock=msgspec.convert(image.lock, tuple[LockRecord, ...], from_attributes=True) or None,
         config=_effective(context, image) if with_config else None,
-        written=apply_config(image.source or image.definition, image.config) if with_config else None,
+        written=record_from(DefinitionRecord, written) if with_config else None,
         client_data=image.config.client_data,
     )

@@ -70,7 +70,7 @@ class ImageRecord(Record):
     """Every version that its references came to, when it was built or last upgraded."""
     config: EffectiveConfig | None = None
     """The effective configuration; in replies about one image."""
-    written: Definition | None = None
+    written: DefinitionRecord | None = None
     """The definition with the config as written, references included; in replies about one image."""
     behind: int | None = None
     """How many of its references mean another version now; over HTTP."""
