@@ -27,6 +27,8 @@ from agentvm.gateways.turn_parts import PartReader
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TurnId
 from agentvm.operations.turn_stream import encode_sse
 from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v2 import encode_event_v2
+from agentvm.protocol.rpc_peer import RpcPeer
 from agentvm.server.streams import join_texts
 from bench.measure import raise_file_limit, table
 
@@ -51,6 +53,14 @@ def events(count: int) -> list[Event]:
 def agentx(told: list[Event]) -> None:
     for event in told:
         join_texts((encode_told(event).bare,))
+
+
+def agentx2(told: list[Event]) -> None:
+    peer = RpcPeer()
+    for event in told:
+        frame = encode_event_v2(event)
+        if frame is not None:
+            join_texts(peer.texts((frame,)))
 
 
 def plain(told: list[Event]) -> None:
@@ -141,7 +151,7 @@ def main() -> None:
     told = events(chosen.deltas)
     base = nanoseconds(agentx, told)
     rows = [["AgentX 1.x", f"{base:.0f} ns", "1.00"]]
-    for name, encode in (("plain HTTP", plain), ("OpenAI chat", chat)):
+    for name, encode in (("AgentX 2.x", agentx2), ("plain HTTP", plain), ("OpenAI chat", chat)):
         cost = nanoseconds(encode, told)
         rows.append([name, f"{cost:.0f} ns", f"{cost / base:.2f}"])
     print(table([["a delta as", "CPU", "of 1.x"], *rows]))

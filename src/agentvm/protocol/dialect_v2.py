@@ -6,12 +6,13 @@ each call is a message of its own, so `rpc_peer` puts them together before they 
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from agentvm.events import error, lifecycle, message, state, stream, turn
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventScope
 from agentvm.model.base import Record
 from agentvm.model.ids import AgentId, MessageId, TurnId
 from agentvm.model.message import AssistantMessage, AssistantPart, Message, ToolCall, ToolCallMessage
@@ -19,6 +20,9 @@ from agentvm.protocol.codec import Frame, encode
 from agentvm.protocol.rpc import RpcProblem
 
 _AGENT, _INSTANCE = "agent_", "inst_"
+AgentEvent = lifecycle.AgentRegistered | lifecycle.AgentUnregistered
+_AGENT_EVENTS: Final = (lifecycle.AgentRegistered, lifecycle.AgentUnregistered)
+"""Events that name the agent in their data and not in their scope."""
 
 _DROPPED: Final = frozenset(
     {
@@ -70,29 +74,6 @@ class _Context(Record):
     session_id: str | None = None
 
 
-class _Event(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    type: str
-    timestamp: int
-    source: str
-    category: str
-    data: object
-    context: _Context
-    request_id: str | None = None
-    intent: str = msgspec.field(default_factory=lambda: "notification")
-
-
-class _Params(msgspec.Struct, frozen=True, omit_defaults=True):
-    topic: str
-    event: _Event
-    seq: int = 0
-
-
-class _Notification(msgspec.Struct, frozen=True):
-    params: _Params
-    jsonrpc: str = "2.0"
-    method: str = "stream.event"
-
-
 class FoldedMessage(Record):
     """An assistant message with its calls as parts."""
 
@@ -110,7 +91,7 @@ class FrameV2(Frame):
     __slots__ = ("ended", "event", "is_within", "part", "texts")
 
     def __init__(self, event: Event, texts: Sequence[str], part: AssistantMessage | ToolCallMessage | None = None) -> None:
-        super().__init__("".join(texts), event.scope.session_id, event.seq)
+        super().__init__(texts[0] if len(texts) == 1 else "".join(texts), event.scope.session_id, event.seq)
         self.event = event
         self.texts = texts
         self.part = part
@@ -136,6 +117,8 @@ def is_instance(text: str) -> bool:
 def encode_event_v2(event: Event) -> Frame | None:
     """Returns the notifications of an event; None for one that clients of 2.x are not told of."""
     data = event.data
+    if isinstance(data, stream.StreamEvent):
+        return FrameV2(event, (_notification(event, data.type, "runtime", _CATEGORIES.get(type(data), "stream"), data),))
     if not data.told or type(data) in _DROPPED:
         return None
     if isinstance(data, message.AssistantMessageEvent | message.ToolCallMessageEvent):
@@ -158,8 +141,9 @@ def encode_folded(event: Event, parent: AssistantMessage | None, calls: Sequence
 def encode_send_error(problem: RpcProblem, code: str, image_id: str | None, instance_id: str | None, timestamp: int) -> Frame:
     """Returns the event of a message that was refused, for its sender: the clients show no other failure."""
     context = _Context(instance_id=instance_id, image_id=image_id)
-    told = _Event("error", timestamp, "runtime", "error", {"message": problem.message, "errorCode": code}, context)
-    return Frame(encode(_Notification(_Params("global", told))))
+    told = {"type": "error", "source": "runtime", "category": "error", "intent": "notification", "context": context}
+    event = {**told, "timestamp": timestamp, "data": {"message": problem.message, "errorCode": code}}
+    return Frame(encode({"jsonrpc": "2.0", "method": "stream.event", "params": {"topic": "global", "event": event}}))
 
 
 def fold_messages(messages: Iterable[Message]) -> list[object]:
@@ -199,8 +183,6 @@ def _shapes(event: Event) -> Sequence[Shape]:
             return [("user_message", "runtime", "message", data.message)]
         case message.MessageEvent():
             return [(data.type, "agent", "message", data.message)]
-        case stream.StreamEvent():
-            return [(data.type, "runtime", _CATEGORIES.get(type(data), "stream"), data)]
         case state.StateEvent():
             return [(data.type, "agent", "state", data)]
         case turn.TurnRequest():
@@ -220,7 +202,7 @@ def _shapes(event: Event) -> Sequence[Shape]:
             return [(data.type, data.source, data.category, data)]
 
 
-def _agent_shape(data: lifecycle.AgentRegistered | lifecycle.AgentUnregistered) -> Shape:
+def _agent_shape(data: AgentEvent) -> Shape:
     instance_id = instance_of(data.agent_id)
     if isinstance(data, lifecycle.AgentUnregistered):
         return ("agent_destroyed", "runtime", "lifecycle", {"instanceId": instance_id})
@@ -229,22 +211,32 @@ def _agent_shape(data: lifecycle.AgentRegistered | lifecycle.AgentUnregistered) 
 
 
 def _rewind(event: Event, data: lifecycle.SessionRewound) -> dict[str, object]:
-    return {"instanceId": _context(event).instance_id, "messageId": data.kept_id, "truncatedCount": data.folded}
+    return {"instanceId": _context(event.scope).instance_id, "messageId": data.kept_id, "truncatedCount": data.folded}
 
 
 def _notification(event: Event, kind: str, source: str, category: str, data: object) -> str:
-    turn_id = event.scope.turn_id
-    request_id = f"req_{turn_id.removeprefix('turn_')}" if turn_id is not None and source == "runtime" else None
-    context = _context(event)
-    told = _Event(kind, event.timestamp, source, category, data, context, request_id)
-    return encode(_Notification(_Params(context.session_id or "global", told, event.seq)))
+    about = event.data if isinstance(event.data, _AGENT_EVENTS) else None
+    head = _head(event.scope, kind, source, category, about)
+    seq = f',"seq":{event.seq}' if event.seq else ""
+    return f'{head}{event.timestamp},"data":{encode(data)}}}{seq}}}}}'
 
 
-def _context(event: Event) -> _Context:
-    scope, data = event.scope, event.data
+@lru_cache(maxsize=1_024)
+def _head(scope: EventScope, kind: str, source: str, category: str, about: AgentEvent | None) -> str:
+    """The beginning of a notification up to its time: the same for every delta of a turn."""
+    context = _context(scope, about)
+    event: dict[str, object] = {"type": kind, "source": source, "category": category, "intent": "notification"}
+    if scope.turn_id is not None and source == "runtime":
+        event["requestId"] = f"req_{scope.turn_id.removeprefix('turn_')}"
+    params = {"topic": context.session_id or "global", "event": event | {"context": context}}
+    text = encode({"jsonrpc": "2.0", "method": "stream.event", "params": params})
+    return f'{text[: -len("}}}")]},"timestamp":'
+
+
+def _context(scope: EventScope, about: AgentEvent | None = None) -> _Context:
     agent_id, image_id, session_id = scope.agent_id, scope.image_id, scope.session_id
-    if isinstance(data, lifecycle.AgentRegistered | lifecycle.AgentUnregistered):
-        agent_id, image_id = data.agent_id, data.image_id
+    if about is not None:
+        agent_id, image_id = about.agent_id, about.image_id
     instance_id = None if agent_id is None else instance_of(agent_id)
     if instance_id is None and session_id is not None:
         # No agent is in memory. An event without an instance would be taken for one of every conversation.

@@ -82,7 +82,7 @@ class RpcPeer:
         return None
 
     def texts(self, frames: Iterable[Frame]) -> list[str]:
-        """Returns the texts that leave for these frames, in order. Frames of another dialect are left out."""
+        """Returns the texts that leave for these frames, in order. A response is its own text."""
         texts: list[str] = []
         for frame in frames:
             if not isinstance(frame, FrameV2):
