@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import Unprocessable
+from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.model.definition import Definition
 from agentvm.model.turn import ClientTool, TurnOptions
 from agentvm.runtime.tools import ToolSet, client_tool
@@ -23,6 +23,14 @@ def test_a_sender_chooses_all_but_the_model_unless_the_definition_says_otherwise
         check_options(Definition(name="sealed", turn_options=()), TurnOptions(temperature=0))
     with pytest.raises(Unprocessable, match="same name"):
         check_options(PLAIN, TurnOptions(tools=(ClientTool(name="t"), ClientTool(name="t"))))
+
+
+@pytest.mark.parametrize(
+    "options", [TurnOptions(temperature=3), TurnOptions(max_tokens=0), TurnOptions(tools=(ClientTool(name="no name"),))]
+)
+def test_values_that_could_not_be_read_again_are_refused(options: TurnOptions) -> None:
+    with pytest.raises(InvalidInput, match="options are invalid"):
+        check_options(PLAIN, options)
 
 
 def test_what_is_not_chosen_stays_as_the_definition_says() -> None:

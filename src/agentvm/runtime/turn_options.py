@@ -3,7 +3,8 @@
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.errors import Unprocessable
+from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.errors.validation import explain
 from agentvm.model.definition import Definition
 from agentvm.model.turn import DEFAULT_OPTIONS, TurnOptions
 from agentvm.runtime.tools import Tool, ToolSet, client_tool
@@ -12,9 +13,14 @@ USER_INSTRUCTIONS = "Instructions of the user:"
 
 
 def check_options(definition: Definition, options: TurnOptions | None) -> None:
-    """`Unprocessable` for an option that the definition does not let a sender choose."""
+    """`Unprocessable` for an option that the definition does not let a sender choose, `InvalidInput` for a wrong value."""
     if options is None:
         return
+    try:
+        # Options that a gateway has put together were not decoded, and a turn with a wrong value could not be read again.
+        msgspec.convert(msgspec.to_builtins(options), TurnOptions)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"The options are invalid: {explain(error, TurnOptions)}") from None
     allowed: tuple[str, ...] = DEFAULT_OPTIONS if definition.turn_options is None else definition.turn_options
     for field in msgspec.structs.fields(TurnOptions):
         if getattr(options, field.name) not in (None, ()) and field.name not in allowed:

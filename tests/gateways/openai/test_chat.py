@@ -12,6 +12,13 @@ from agentvm.drivers.scripted import Pause, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
+
+
+def _called(arguments: str) -> dict[str, Any]:
+    """A message of the history with a call."""
+    return {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": arguments}}]}
+
+
 WEATHER: Any = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
@@ -213,6 +220,13 @@ async def test_a_repeated_request_with_a_key_begins_no_second_turn() -> None:
         ({"model": "sealed", "messages": [{"role": "system", "content": "x"}, *HI]}, 422, "unprocessable"),
         ({"model": "default", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, 400, "invalid_input"),
         ({"model": "default"}, 400, "invalid_input"),
+        ({"model": "default", "messages": HI, "temperature": -1}, 400, "invalid_input"),
+        ({"model": "default", "messages": HI, "max_tokens": -1}, 400, "invalid_input"),
+        ({"model": "default", "messages": HI, "stop": [""]}, 400, "invalid_input"),
+        ({"model": "default", "messages": HI, "tools": [{"function": {"name": "no name"}}]}, 400, "invalid_input"),
+        ({"model": "default", "messages": [*HI, _called("[" * 100_000), *HI]}, 413, "input_too_large"),
+        ({"model": "default", "messages": [*HI, _called(f"[{'{},' * 10_000}]"), *HI]}, 413, "input_too_large"),
+        ({"model": "default", "messages": HI * 2_002}, 400, "invalid_input"),
     ],
 )
 async def test_a_wrong_request_is_refused_in_the_words_of_the_dialect(body: dict[str, Any], status: int, code: str) -> None:
@@ -221,3 +235,4 @@ async def test_a_wrong_request_is_refused_in_the_words_of_the_dialect(body: dict
             await client.post("/chat/completions", body=body, cast_to=object)
         assert (failure.value.status_code, failure.value.code) == (status, code)
         assert served.model.prompts == []
+        assert (await management(client, served, "/v1/turns"))["items"] == []

@@ -20,7 +20,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import ToolCall
 from agentvm.model.session import Alias, Session
 from agentvm.operations.tool import ToolAnswer, ToolWaits
-from agentvm.sessions.seeding import SeedMessage
+from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage
 
 HISTORIES, REQUESTS = "openai.history", "openai.request"
 """The gateways of the aliases: digests of histories, and keys of requests."""
@@ -90,6 +90,8 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     if request.said.results:
         raise InvalidInput("The tool calls that these results answer are no longer waited for")
     seeds = () if request.named == NEW else request.said.history
+    if len(seeds) > SEEDS_MAX:
+        raise InvalidInput(f"A conversation that is not known here has at most {SEEDS_MAX:,} messages before the last")
     return await talk.open(request.image_id, repeated, seeds=seeds, archived=request.named is None), None
 
 

@@ -10,12 +10,16 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.errors.validation import explain
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
-from agentvm.model.turn import ClientTool, TurnOptions
+from agentvm.model.turn import TurnOptions
+from agentvm.protocol.bounds import Bound, check
 from agentvm.sessions.seeding import SeedMessage, text_of
 
 THINKING_TOKENS = {"low": 5_000, "medium": 10_000, "high": 32_000}
+ARGUMENTS_VALUES_MAX = 10_000
+"""Values in the arguments of one call of the history. They are JSON in a string, which the bound of the body does not count."""
 
 
 class ImageUrl(Lenient, frozen=True):
@@ -122,17 +126,18 @@ def read_options(body: ChatBody) -> TurnOptions | None:
     _refuse(body)
     said = [text_of(_content(message.content)) for message in body.messages if message.role in ("system", "developer")]
     tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
-    options = msgspec.convert(
-        {
-            "temperature": body.temperature,
-            "maxTokens": body.max_completion_tokens or body.max_tokens,
-            "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
-            "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
-            "instructions": "\n\n".join(filter(None, said)) or None,
-            "tools": tools,
-        },
-        TurnOptions,
-    )
+    chosen = {
+        "temperature": body.temperature,
+        "maxTokens": body.max_completion_tokens or body.max_tokens,
+        "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
+        "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
+        "instructions": "\n\n".join(filter(None, said)) or None,
+        "tools": tools,
+    }
+    try:
+        options = msgspec.convert(chosen, TurnOptions)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"The body is invalid: {explain(error, TurnOptions)}") from None
     return None if options == TurnOptions() else options
 
 
@@ -150,11 +155,11 @@ def _refuse(body: ChatBody) -> None:
             raise Unprocessable(f"{name} is not supported here; leave it out")
 
 
-def _tool(tool: ChatTool) -> ClientTool:
+def _tool(tool: ChatTool) -> dict[str, object]:
     if tool.type != "function" or tool.function is None:
         raise Unprocessable("Only tools of type function are supported here")
     spec = tool.function
-    return ClientTool(name=spec.name, description=spec.description or "", parameters=spec.parameters or {})
+    return {"name": spec.name, "description": spec.description or "", "parameters": spec.parameters or {}}
 
 
 def _seed(message: ChatMessage) -> SeedMessage:
@@ -172,6 +177,9 @@ def _seed(message: ChatMessage) -> SeedMessage:
 
 def _call(call: ChatToolCall) -> ToolCall:
     spec = call.function
+    if spec is not None:
+        arguments = spec.arguments.encode()
+        check(arguments, Bound(max_bytes=len(arguments), max_values=ARGUMENTS_VALUES_MAX), "The arguments of a call")
     try:
         given = msgspec.json.decode(spec.arguments or "{}") if spec is not None else {}
     except msgspec.DecodeError:
