@@ -4,7 +4,12 @@ import pytest
 from tests.server.fixtures import open_listener, open_socket
 from tests.support.rpc_client import RpcClient, open_rpc_client
 
+from agentvm.model.account import Quota
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.operations.context import Context
+from agentvm.operations.rpc_methods import METHODS, Nothing, RpcMethod
 from agentvm.server import websocket as socket_module
+from agentvm.vm import REVOKED
 
 
 async def test_two_clients_of_a_container_hear_the_same_turn() -> None:
@@ -73,3 +78,44 @@ async def test_a_silent_peer_whose_first_frame_is_noise_is_answered_as_before(mo
         assert (await two.read("system_error"))["data"]["code"] == "invalid_input"
         await one.leave()
         await two.leave()
+
+
+async def test_every_request_of_a_batch_is_counted() -> None:
+    async with open_rpc_client() as (vm, client):
+        await vm.tenancy.store.accounts(DEFAULT_TENANT).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        batch = [{"jsonrpc": "2.0", "id": number, "method": "image.list"} for number in range(100, 110)]
+        await client.socket.send(json.dumps(batch))
+        answers = [await client.answer(call["id"]) for call in batch]
+        assert ["result" in answer for answer in answers] == [True] * 3 + [False] * 7
+        assert answers[-1]["error"]["code"] == 429
+
+
+async def test_the_rest_of_a_batch_is_not_carried_out_once_the_peer_has_lost_its_rights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carried_out = 0
+    async with open_listener() as (vm, listener), open_socket(listener.app) as socket:
+
+        async def revoke(context: Context, params: Nothing) -> object:
+            nonlocal carried_out
+            carried_out += 1
+            for channel in vm.runtime.broadcaster.channels:
+                channel.close(REVOKED)
+            return {}
+
+        assert (await socket.from_server.receive())["type"] == "websocket.accept"
+        monkeypatch.setitem(METHODS, "image.list", RpcMethod(Nothing, revoke))
+        await socket.send(json.dumps([{"jsonrpc": "2.0", "id": number, "method": "image.list"} for number in range(9)]))
+        assert (await socket.read_close())["code"] == REVOKED.code
+        await socket.leave()
+    assert carried_out == 1
+
+
+async def test_a_message_of_more_parts_than_any_command_may_have_is_refused() -> None:
+    async with open_rpc_client() as (_, client):
+        image_id = (await client.ask("image.create"))["record"]["imageId"]
+        for parts in (25_000, 110_000):
+            content = [{"type": "text", "text": ""}] * parts
+            code, text = await client.refused("message.send", imageId=image_id, content=content)
+            assert (code, "values" in text) == (-32602, True)
+        assert (await client.ask("image.messages", imageId=image_id))["messages"] == []

@@ -29,6 +29,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import TurnId
 from agentvm.operations.context import Context, context_of
 from agentvm.operations.dispatch import attempt, request_name
+from agentvm.operations.message import MESSAGE_BOUND
 from agentvm.operations.rpc_methods import METHODS, SendParams, send_message
 from agentvm.protocol.bounds import check
 from agentvm.protocol.dialect_v2 import encode_send_error, instance_of
@@ -108,8 +109,7 @@ async def _answer(peer: Peer, rpc: RpcPeer, call: RpcCall, request_id: RpcId, co
 
 def _params(call: RpcCall, kind: type[Record]) -> Record:
     raw = bytes(call.params)
-    if call.method != SEND:
-        check(raw, REQUEST_BOUND, f"The params of {call.method}")
+    check(raw, MESSAGE_BOUND if call.method == SEND else REQUEST_BOUND, f"The params of {shorten(call.method)}")
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ The first frame of a peer tells its dialect. A peer of 2.x that comes back sends
 of 1.9 acknowledges the probe at once. So a peer that is silent for a second is taken for 2.x until its first frame.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from agentvm.errors import AgentVMError, InvalidInput
@@ -13,11 +14,15 @@ from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.dialect_v2 import encode_event_v2
 from agentvm.protocol.rpc import PARSE_ERROR_CODE, RpcProblem, encode_problem
 from agentvm.protocol.rpc_peer import RpcPeer
+from agentvm.runtime.channel import MAX_UNREAD_BYTES
 from agentvm.sessions.images import DEFAULT_CONTAINER
 from agentvm.vm import Peer
 
 SILENCE_SECONDS: Final = 1.0
 """After this time a peer that has sent nothing is taken for one of 2.x."""
+
+Count = Callable[[Peer], Awaitable[AgentVMError | None]]
+"""Counts a request; returns the quota error, if it is one too many."""
 
 
 def speak_rpc(peer: Peer, connection: PeerConnection, *, is_presumed: bool = False) -> RpcPeer:
@@ -50,9 +55,18 @@ def speak_events(peer: Peer, connection: PeerConnection) -> None:
             peer.join(peer.principal.home)
 
 
-async def answer_calls(peer: Peer, connection: PeerConnection, received: RpcReceived, refusal: AgentVMError | None) -> None:
+async def answer_calls(
+    peer: Peer, connection: PeerConnection, received: RpcReceived, refusal: AgentVMError | None, count: Count
+) -> None:
+    """Answers the requests of a frame one after another, as if each had come alone. The first is counted already."""
     rpc = speak_rpc(peer, connection)
-    for call in received.calls:
+    for number, call in enumerate(received.calls):
+        if number:
+            if peer.channel.unread > MAX_UNREAD_BYTES:
+                await peer.channel.read()
+            refusal = refusal or await count(peer)
+        if peer.channel.closing is not None:
+            return
         await answer_rpc(peer, rpc, call, refusal)
 
 

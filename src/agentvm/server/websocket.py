@@ -174,14 +174,14 @@ async def _converse(
             connection = PeerConnection(vm.new_id("conn"), CODEC, None if reader is None else reader.acks)
             await wire.send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         await _ensure_home(peer)
-        for received in kept:
-            refusal = await _count(peer)
-            if refusal is None or isinstance(received, RpcReceived):
-                await _act(peer, connection, reader, received, refusal)
         if reader is None and not connection.has_spoken:
             silence = asyncio.get_running_loop().call_later(SILENCE_SECONDS, presume_rpc, peer, connection)
         async with anyio.create_task_group() as tasks:
             with context.watch(peer, tasks), Writer(peer, connection, reader, wire, tasks, context.writing):
+                for received in kept:
+                    refusal = await _count(peer)
+                    if refusal is None or isinstance(received, RpcReceived):
+                        await _act(peer, connection, reader, received, refusal)
                 await _read(peer, connection, reader, receive)
                 ended = True
                 tasks.cancel_scope.cancel()
@@ -255,7 +255,10 @@ async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes)
         scan = await _scan(text.encode() if isinstance(text, str) else text)
     except InputTooLarge as problem:
         # A request gets a reply, unless it takes too long to find its id.
-        return connection.receive(text, refusal=error or problem) if len(text) <= NAMED_BYTES else NoiseReceived(problem), error
+        if len(text) > NAMED_BYTES:
+            return NoiseReceived(problem), error
+        received = connection.receive(text, refusal=error or problem)
+        return received, error or (problem if isinstance(received, RpcReceived) else None)
     except UnicodeError:
         return NoiseReceived(InvalidInput("Frame is not valid Unicode")), error
     return connection.receive(text, scan=scan, refusal=error), error
@@ -311,7 +314,7 @@ async def _act(
         case NoiseReceived(error=error):
             refuse(peer, error, None, EventScope(), Reply())
         case RpcReceived():
-            await answer_calls(peer, connection, received, refusal)
+            await answer_calls(peer, connection, received, refusal, _count)
         case Acked():
             if reader is not None:
                 reader.acknowledged()
