@@ -14,6 +14,7 @@ from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
 from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD_MS
 from agentvm.storage.sql.store import Store
 from tests.faults.invariants import check_events, check_messages, check_stops, check_texts
 from tests.simulation.device import Sent, User
@@ -32,6 +33,7 @@ async def check(world: World) -> None:
     assert not world.complaints, "\n".join(world.complaints)
     left = world.disk.query("SELECT entry, body FROM journal")
     assert not left, f"the journal is not empty: {left}"
+    await _purge(world)
     assert world.disk.query("SELECT turn_id FROM turns WHERE outcome IS NULL") == [], "turns have no end"
     repeated = {call_id: runs for call_id, runs in world.provider.runs.items() if runs > 1}
     assert not repeated, f"tools were run again: {repeated}"
@@ -42,6 +44,13 @@ async def check(world: World) -> None:
     world.people.check()
     for user in world.users:
         await _check_user(world, user)
+
+
+async def _purge(world: World) -> None:
+    """Drops what a crash has left of images that were deleted, as the server does every now and then."""
+    store = Store(SimulatedDatabase(world.disk))
+    while gone := await store.purge_sessions(FOR_GOOD_MS):
+        world.counts["purged"] += len(gone)
 
 
 LEDGER = "SELECT key, input_tokens, output_tokens, estimated, price FROM ledger"
