@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+import anyio
+import anyio.lowlevel
 from playwright.async_api import expect
 from tests.console.conftest import PHONE, Open
 from tests.console.test_journeys import IN_MEMORY, cut, driver, say
@@ -70,6 +72,10 @@ async def test_two_tabs_have_one_outbox_and_a_message_is_one_turn(open_page: Ope
         second = await first.context.new_page()
         await second.goto(first.url)
         await expect(second.locator(".answer")).to_have_count(1)
+        # The second page shows its copy of the conversation before it is connected.
+        with anyio.fail_after(60):
+            while len(server.server.vm.runtime.broadcaster.channels) < 2:
+                await anyio.lowlevel.checkpoint()
         await first.context.set_offline(True)
         cut(server)
         for page in (first, second):

@@ -268,3 +268,12 @@ async def test_a_message_written_before_the_connection_is_open_is_sent_when_it_i
         await expect(page.get_by_label("Message", exact=True)).to_have_value("")
         opens.set()
         await expect(page.locator(".answer")).to_have_text("Here I am.")
+
+
+async def test_a_session_that_nobody_has_used_is_not_listed(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await server.agentx.images.create(ImageConfig(name="Unused"))
+        await say(page, "Hello there")
+        await expect(page.locator(".bill")).to_be_visible()
+        await expect(page.locator(".list .row")).to_have_count(1)

@@ -12,8 +12,25 @@ import { ask, CommandError, leaveSession, onEvent, onOpen, openSession } from ".
 import { type Attached, partOf } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
 import {
-  type Conversation, edited, EMPTY, fold, fromMessages, type Item, itemOf, type OpenWait, type Rewind, type TurnRow, type UserItem, withDraft, withOlder,
-  without, withRefusal, withRewinds, withTurns, withWait,
+  type Conversation,
+  edited,
+  EMPTY,
+  fold,
+  fromMessages,
+  type Item,
+  itemOf,
+  type OpenWait,
+  type Rewind,
+  type TurnRow,
+  type UserItem,
+  withDraft,
+  withOlder,
+  without,
+  withRefusal,
+  withRewinds,
+  withTurns,
+  withWait,
+  lastStored,
 } from "./fold.ts";
 import { discard as discardOutgoing, type Outgoing, retry as retryOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
 
@@ -219,8 +236,11 @@ export class OpenConversation {
     return ask(command, { sessionId: this.sessionId, onBusy: "interrupt", ...data });
   }
 
+  /** Marks what is shown as read, and no message that comes while the mark is on its way. */
   markRead(): void {
-    if (this.#read && !document.hidden) ask("session_mark_read", { sessionId: this.sessionId }).catch(() => undefined);
+    const seen = lastStored(this.now.value);
+    if (seen === undefined || !this.#read || document.hidden) return;
+    ask("session_mark_read", { sessionId: this.sessionId, messageId: seen.id }).catch(() => undefined);
   }
 
   async send(text: string, files: Attached[] = [], containerId = this.about.value?.containerId): Promise<void> {

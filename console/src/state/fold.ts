@@ -164,6 +164,11 @@ export function lastQuestion(now: Conversation): UserItem | undefined {
   return now.items.findLast((item): item is UserItem => item.kind === "user" && item.clientKey === undefined);
 }
 
+/** The last message that the server has stored, as far as it is shown. */
+export function lastStored(now: Conversation): Item | undefined {
+  return now.items.findLast((item) => (item.kind === "user" ? item.clientKey === undefined : item.kind === "error" || (item.kind === "answer" && !item.live)));
+}
+
 /** The content of an edited question: the new text, with the files that were sent with the old one. */
 export const edited = (item: UserItem, text: string): string | Part[] => (item.files.length === 0 ? text : [...item.files, { type: "text", text }]);
 

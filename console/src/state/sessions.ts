@@ -59,10 +59,12 @@ function noticed(frame: EventFrame): void {
 
 export async function refresh(): Promise<void> {
   try {
-    const rows = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+    const all = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+    for (const { containerId } of all) followContainer(containerId);
+    // A client of the API may have built an agent whose first session nobody has used.
+    const rows = all.filter((row) => row.lastMessageAt !== undefined || row.title != null || row.pinnedAt !== undefined || row.forkedFrom !== undefined);
     // The same list draws nothing.
     if (JSON.stringify(rows) !== JSON.stringify(sessions.value)) sessions.value = rows;
-    for (const { containerId } of rows) followContainer(containerId);
     void keep(ownerName(), LIST, rows);
   } catch {
     // Read again when the connection is back.

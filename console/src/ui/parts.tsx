@@ -59,3 +59,8 @@ export function Section({ title, tools, children }: { title: string; tools?: Com
     </section>
   );
 }
+
+/** A sentence of the server, in which code stands between backticks. */
+export function Prose({ text }: { text: string }): JSX.Element {
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
+}

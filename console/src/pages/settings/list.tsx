@@ -4,7 +4,7 @@ import { useData, withQuery } from "../../state/data.ts";
 import { type ConfigView, groupOf, isChanged, type Setting, shown } from "../../state/settings.ts";
 import "../../style/activity.css";
 import { Page } from "../../ui/page.tsx";
-import { Section } from "../../ui/parts.tsx";
+import { Prose, Section } from "../../ui/parts.tsx";
 import { Empty, Shown } from "../../ui/shown.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { language, words } from "../../words/index.ts";
@@ -77,7 +77,7 @@ function Row({ setting, tenant }: { setting: Setting; tenant: string | undefined
     <li>
       <span class="setting-name">
         <a href={withQuery(`/settings/${encodeURIComponent(setting.key)}`, { tenant })}><code>{setting.key}</code></a>
-        <span class="hint">{settingDoc(setting.key, setting.doc)}</span>
+        <span class="hint"><Prose text={settingDoc(setting.key, setting.doc)} /></span>
       </span>
       <code class="setting-value" dir="auto">{setting.effective === undefined ? <span class="hint">{text.nothingSet}</span> : shown(setting.effective)}</code>
       <Provenance source={setting.source} setting={setting} />

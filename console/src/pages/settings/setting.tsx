@@ -7,7 +7,7 @@ import { type Changed, type ConfigView, type Kind, kindOf, type Outcome, type Se
 import "../../style/activity.css";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
-import { Section } from "../../ui/parts.tsx";
+import { Prose, Section } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
@@ -33,7 +33,7 @@ export default function SettingPage({ params, query, go }: PageProps): JSX.Eleme
       <Shown of={setting}>
         {(one) => (
           <>
-            <p>{settingDoc(one.key, one.doc)}</p>
+            <p><Prose text={settingDoc(one.key, one.doc)} /></p>
             <p class="hint">{text.applies[one.applies]} {text.tenantMay[one.tenant]}</p>
             <Sources setting={one} />
             {one.applies === "boot" ? (
