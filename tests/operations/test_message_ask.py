@@ -1,6 +1,8 @@
 import anyio
 from tests.server.http.fixtures import open_world
 
+from agentvm.model.account import Quota
+
 
 async def test_a_message_is_answered_when_its_turn_has_ended() -> None:
     async with open_world() as world:
@@ -40,6 +42,16 @@ async def test_a_message_needs_the_right_to_read_the_answer_and_one_address() ->
         assert (await world.ask("POST", "/v1/messages", nobody, key=world.acme.user)).code == "definition_not_found"
         chosen = {"content": "hi", "options": {"model": "scripted/other"}}
         assert (await world.ask("POST", "/v1/messages", chosen, key=world.acme.user)).code == "unprocessable"
+
+
+async def test_a_stream_for_which_there_is_no_room_begins_no_turn() -> None:
+    async with open_world() as world:
+        await world.vm.tenancy.store.accounts(world.acme.tenant_id).quotas.put(Quota(metric="connections", hard=0), 1)
+        said = {"content": "hi", "stream": True}
+        assert (await world.ask("POST", "/v1/messages", said, key=world.acme.user)).code == "quota_exceeded"
+        chat = {"model": "default", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        assert (await world.ask("POST", "/v1/chat/completions", chat, key=world.acme.user)).status == 429
+        assert (await world.ask("GET", "/v1/turns", key=world.acme.user)).items == []
 
 
 async def test_of_many_first_messages_of_a_thread_one_creates_its_session() -> None:

@@ -76,6 +76,8 @@ async def test_a_state_is_good_once_in_the_browser_that_began_and_for_ten_minute
         for wrong in (other, "avm_oidc=x", "a=b", cookie[:-4]):
             refused = await come_back(world, address, wrong)
             assert (refused.status, refused.headers["location"]) == (303, "/login?problem=state")
+        strange = await come_back(world, address.replace("state=", "state=%C3%A9"), cookie)
+        assert (strange.status, strange.headers["location"]) == (303, "/login?problem=state")
         assert "/token" not in provider.asked
         assert (await come_back(world, address, cookie)).headers["location"] == "/"
         replayed = await come_back(world, provider.agree(urlsplit(location).query), cookie)

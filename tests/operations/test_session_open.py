@@ -46,3 +46,12 @@ async def test_a_name_of_a_conversation_with_another_agent_is_refused() -> None:
         assert refused["errorCode"] == "conflict"
         gone = await desk.ask("session_open", imageId="img_nobody", gateway="chat", external="t1")
         assert gone["errorCode"] == "image_not_found"
+
+
+async def test_the_names_of_agents_are_for_the_server_alone() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image(systemPrompt="Mine")
+        taken = await desk.ask("session_open", imageId=image["imageId"], gateway="agents", external="default")
+        assert taken["errorCode"] == "invalid_input"
+        assert (await desk.ask("image_open", agent="default"))["record"]["imageId"] != image["imageId"]
+        assert (await desk.ask("image_get", imageId=image["imageId"]))["record"]["systemPrompt"] == "Mine"

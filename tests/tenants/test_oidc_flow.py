@@ -17,6 +17,7 @@ from agentvm.tenants.oidc_flow import own_page
         ("/x\r\nSet-Cookie: a=b", "/"),
         ("", "/"),
         ("/" + "x" * 2_000, "/"),
+        ("/search?q=中#%41", "/search?q=%E4%B8%AD#%41"),
     ],
 )
 def test_a_sign_in_ends_on_a_page_of_this_server(page: str, own: str) -> None:

@@ -4,11 +4,13 @@ from typing import Annotated
 
 import msgspec
 
+from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
 from agentvm.model.session import EXTERNAL_MAX, Alias, Session
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Request, SubscribingReply
+from agentvm.sessions.images import AGENTS
 from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage
 
 operation = OperationGroup("sessions")
@@ -45,6 +47,9 @@ async def open_named(context: Context, request: SessionOpen) -> SessionOpenReply
     `image_not_found`.
     """
     context.target, context.is_dry_run = request.image_id, True
+    if request.external is not None and request.gateway == AGENTS:
+        # These names decide which image is rebuilt when an agent has changed.
+        raise InvalidInput(f"{AGENTS} is no gateway: the server itself names images so")
     _, image = await context.workspace.image(request.image_id)
     context.join(image.container_id)
     alias = None if request.external is None else Alias(request.gateway, request.external)

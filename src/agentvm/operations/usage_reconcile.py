@@ -46,7 +46,7 @@ async def reconcile_usage(context: Context, request: UsageReconcile) -> Reconcil
     tenant compares the ledgers of all tenants, since the bill covers all of them.
     """
     try:
-        exported = read_export(context.http.body.decode("utf-8-sig"))
+        exported = await anyio.to_thread.run_sync(read_export, context.http.body.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput("The export is not UTF-8 text; save it as UTF-8") from None
     entries = [entry async for entry in _entries(context, *days_of(exported))]

@@ -56,6 +56,9 @@ ALIASES = {
 """The accepted names of each column."""
 
 ExportRow = Mapping[str, object]
+TOKENS_MAX = 10**15
+"""Tokens in one cell."""
+YEARS = range(1970, 3000)
 
 
 class Exported(Record):
@@ -100,12 +103,12 @@ def _read(place: str, row: ExportRow) -> Exported | None:
 def _csv_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
     header = text.splitlines()[0]
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
-    names = [_plain(name) for name in reader.fieldnames or ()]
-    reader.fieldnames = names
-    for column in ("day", "model", "input_tokens", "output_tokens"):
-        if not set(names) & set(ALIASES[column]):
-            raise InvalidInput(f"The export has no column {column}. {_accepted(column)}")
     try:
+        names = [_plain(name) for name in reader.fieldnames or ()]
+        reader.fieldnames = names
+        for column in ("day", "model", "input_tokens", "output_tokens"):
+            if not set(names) & set(ALIASES[column]):
+                raise InvalidInput(f"The export has no column {column}. {_accepted(column)}")
         for row in reader:
             yield f"Line {reader.line_num}", {name: value for name, value in row.items() if isinstance(name, str)}
     except csv.Error as error:
@@ -117,6 +120,8 @@ def _json_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise InvalidInput(f"The export is not valid JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("The export is nested too deep") from None
     if isinstance(body, dict):
         if body.get("has_more") is True:
             raise InvalidInput("The export is one page of several (has_more); put all pages into one list")
@@ -164,7 +169,8 @@ def _count(place: str, name: str, value: object) -> int:
         return 0
     try:
         number = Decimal(str(value).replace(",", "").strip())
-        count = int(number)
+        # Not before: an exponent of nine digits would be a number of a billion.
+        count = int(number) if 0 <= number <= TOKENS_MAX else -1
     except (InvalidOperation, ValueError, OverflowError):
         count, number = -1, Decimal(0)
     if isinstance(value, bool) or count != number or count < 0:
@@ -176,15 +182,22 @@ def _day(place: str, value: object) -> str:
     """ISO dates and times (UTC unless they say otherwise), and seconds or milliseconds since 1970."""
     text = str(value).strip()
     try:
-        if isinstance(value, int | float) or text.replace(".", "", 1).isdigit():
-            seconds = float(text)
-            return datetime.fromtimestamp(seconds / 1000 if seconds > 1e11 else seconds, UTC).date().isoformat()
-        if len(text) == len("2026-11-15"):
-            return date.fromisoformat(text).isoformat()
-        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).date().isoformat()
+        day = _date(text, is_number=isinstance(value, int | float))
     except (ValueError, OverflowError, OSError):
-        raise InvalidInput(f"{place}: {shorten(text)!r} is not a valid day; write it like 2026-11-15") from None
+        day = None
+    if day is None or day.year not in YEARS:
+        raise InvalidInput(f"{place}: {shorten(text)!r} is not a valid day; write it like 2026-11-15")
+    return day.isoformat()
+
+
+def _date(text: str, *, is_number: bool) -> date:
+    if is_number or text.replace(".", "", 1).isdigit():
+        seconds = float(text)
+        return datetime.fromtimestamp(seconds / 1000 if seconds > 1e11 else seconds, UTC).date()
+    if len(text) == len("2026-11-15"):
+        return date.fromisoformat(text)
+    moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).date()
 
 
 def _accepted(plain: str) -> str:

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
+import string
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ class OidcFlow:
         """Returns the person who comes back from the provider, or the reason to refuse them as one word."""
         begun = self._begun(cookie)
         now = self._clock()
-        if begun is None or begun.expires_at <= now or not hmac.compare_digest(begun.state, fields.get("state", "")):
+        if begun is None or begun.expires_at <= now or not _is_same(begun.state, fields.get("state", "")):
             return "state"
         if self._used.get(begun.state, now):
             return "state"
@@ -195,8 +196,15 @@ class OidcFlow:
         return None if identity.claims is None else await self._access.user_of_claims(identity.claims)
 
 
+def _is_same(state: str, given: str) -> bool:
+    return hmac.compare_digest(state.encode(), given.encode(errors="replace"))
+
+
 def own_page(page: str) -> str:
     """Returns a path of this server to go on with; `/` for anything that could lead elsewhere."""
     parts = urllib.parse.urlsplit(page if len(page) <= NEXT_MAX and page.isprintable() else "")
     is_own = page.startswith("/") and not page.startswith(("//", "/\\")) and not parts.netloc and "\\" not in page
-    return page if is_own and parts.path == page.partition("?")[0].partition("#")[0] else "/"
+    if not is_own or parts.path != page.partition("?")[0].partition("#")[0]:
+        return "/"
+    # A header holds no other letters.
+    return urllib.parse.quote(page, safe=string.printable)

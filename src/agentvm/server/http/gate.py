@@ -184,6 +184,9 @@ class HttpGate:
             else:
                 body = decode_body(content, face)
             del content
+            if getattr(body, "stream", False):
+                # Before the operation: what it begins for a stream that is refused then would be begun again by each attempt.
+                await self.admit_stream(context.principal)
             work = face.operation.function(context, face.request(path, query, body))
             return await (attended(request, work) if face.http.attended else work)
         except HttpError as error:
@@ -191,6 +194,11 @@ class HttpGate:
             raise
         finally:
             reservation.hold(0)
+
+    async def admit_stream(self, principal: Principal) -> None:
+        """`Refused` or `QuotaExceeded` when there is no room for another stream that follows a session."""
+        self.followers.check(principal.tenant_id)
+        await self.vm.admit(principal)
 
     async def stream(
         self,
@@ -212,9 +220,10 @@ class HttpGate:
             return (now.tenant_id, now.permissions, now.containers) == rights
 
         streams = self.followers if content.follows else self.streams
-        streams.check(principal.tenant_id)
         if content.follows:
-            await self.vm.admit(principal)
+            await self.admit_stream(principal)
+        else:
+            streams.check(principal.tenant_id)
         request.scope["state"][ENDLESS] = True
 
         async def run(write: Write) -> None:

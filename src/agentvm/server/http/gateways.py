@@ -76,6 +76,9 @@ class GatewayRoutes:
             query=parameters_of(request.scope["query_string"]),
             headers=request.headers,
         )
+        if getattr(ask.body, "stream", False):
+            # Before a turn begins: clients repeat by themselves what is refused, and each attempt would begin another.
+            await self._gate.admit_stream(principal)
         work = route.handler(ask, talk)
         return await self._response(await attended(request, work), principal, request, gateway)
 
