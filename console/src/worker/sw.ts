@@ -29,7 +29,7 @@ self.addEventListener("fetch", (event) => {
   else if (pathname.startsWith("/assets/") || pathname === "/icon.svg") (event as Fetching).respondWith(file(request));
 });
 
-const isApi = (path: string) => /^\/(v1|docs|openapi\.json|health|ws|metrics)(\/|$)/.test(path);
+const isApi = (path: string) => /^\/(v1|docs|openapi\.json|health|ws|metrics|answer)(\/|$)/.test(path);
 
 /** Keeps the page and the files that it names. */
 async function install(): Promise<void> {
@@ -46,7 +46,7 @@ async function page(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
   try {
     const response = await fetch(request);
-    if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) await cache.put(PAGE, response.clone());
+    if (isDocument(response)) await cache.put(PAGE, response.clone());
     return response;
   } catch (error) {
     const kept = await cache.match(PAGE);
@@ -54,6 +54,10 @@ async function page(request: Request): Promise<Response> {
     return kept;
   }
 }
+
+/** Whether it is the document of the console: other pages of this server hold what is meant for one person, and say so. */
+const isDocument = ({ ok, headers }: Response) =>
+  ok && headers.get("content-type")?.startsWith("text/html") === true && headers.get("cache-control")?.includes("no-store") !== true;
 
 /** The names of files hold their digests, so a file that is kept is the right one. */
 async function file(request: Request): Promise<Response> {
