@@ -15,7 +15,6 @@ from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.operations.user import NAME_MAX
 from agentvm.protocol.requests import Request
-from agentvm.tenants.invitations import LIFE_DAYS_MAX
 from agentvm.tenants.rights import check_may_assign
 
 operation = OperationGroup("invitations")
@@ -24,6 +23,7 @@ ADMIN = "tenants:admin"
 PAGE = "/invitations/accept"
 """The page of the console that an invited person opens."""
 BODY_MAX_BYTES = 4096
+LIFE_DAYS_MAX = 90
 
 _ALL, _ONE, _OWN = "/v1/invitations", "/v1/invitations/{invitation_id}", "/v1/auth/invitation"
 

@@ -10,7 +10,6 @@ from agentvm.model.ids import TenantId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
-from agentvm.storage.sql.store import Store
 from agentvm.tenants.exports import read_export
 from agentvm.tenants.reconcile import ReconcileReport, days_of, reconcile
 
@@ -62,7 +61,7 @@ async def reconcile_usage(context: Context, request: UsageReconcile) -> Reconcil
 
 async def _entries(context: Context, since: int, until: int) -> AsyncIterator[LedgerEntry]:
     store, count = context.tenancy.store, 0
-    for tenant_id in await _tenants(context, store):
+    for tenant_id in await _tenants(context):
         after = 0
         while page := await store.accounts(tenant_id).ledger.list(after=after, limit=_PAGE_MAX, since=since, until=until):
             count += len(page)
@@ -75,12 +74,12 @@ async def _entries(context: Context, since: int, until: int) -> AsyncIterator[Le
                 yield entry
 
 
-async def _tenants(context: Context, store: Store) -> Sequence[TenantId]:
+async def _tenants(context: Context) -> Sequence[TenantId]:
     if context.http.names_tenant or not context.principal.may("system:admin"):
         return [context.tenant_id]
     tenants: list[TenantId] = []
     slug: str | None = None
-    while page := await store.directory.list_tenants(after=slug):
+    while page := await context.tenancy.store.directory.list_tenants(after=slug):
         tenants += [tenant.tenant_id for tenant in page]
         slug = page[-1].slug
     return tenants

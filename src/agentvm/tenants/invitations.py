@@ -15,7 +15,6 @@ from agentvm.tenants.keys import RandomBits, random_text
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS, first_containers
 
 PREFIX = "avmin_"
-LIFE_DAYS_MAX = 90
 
 _SECRET_CHARACTERS = 43
 """62 ** 43 is more than 2 ** 256."""

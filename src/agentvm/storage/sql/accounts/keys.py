@@ -11,6 +11,9 @@ from agentvm.storage.sql.dialect import greater, lesser
 from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import refuse_deleted
 
+DROPPED_MAX = 100
+"""Keys that have ended that one commit deletes."""
+
 _KEY, _STORED = Columns(ApiKey, without=("tenant_id",)), Columns(ApiKey)
 HAS_OWNER = """
 NOT EXISTS (SELECT 1 FROM tenants AS t WHERE t.tenant_id = api_keys.tenant_id AND t.deleted_at IS NOT NULL)
@@ -37,7 +40,10 @@ _EXTEND = f"""
 UPDATE api_keys SET expires_at = {greater("expires_at", "?1")} WHERE tenant_id = ?2 AND key_id = ?3 AND revoked_at IS NULL
 """
 _DROP_ENDED = """
-DELETE FROM api_keys WHERE tenant_id = ? AND user_id = ? AND created_by = ? AND (revoked_at IS NOT NULL OR expires_at <= ?)
+DELETE FROM api_keys WHERE key_id IN (
+    SELECT key_id FROM api_keys
+    WHERE tenant_id = ? AND user_id = ? AND created_by = ? AND (revoked_at IS NOT NULL OR expires_at <= ?) LIMIT ?
+)
 """
 _TOUCH = f"""
 UPDATE api_keys SET last_used_at = {greater("coalesce(last_used_at, ?1)", "?1")} WHERE tenant_id = ?2 AND key_id = ?3
@@ -81,8 +87,8 @@ class KeyStore(TenantScope):
         return await self._execute(_EXTEND, (at, self._tenant_id, key_id))
 
     async def drop_ended(self, user_id: UserId, created_by: str, now: int) -> None:
-        """Deletes the keys of a user that were created so and have ended."""
-        await self._execute(_DROP_ENDED, (self._tenant_id, user_id, created_by, now))
+        """Deletes keys of a user that were created so and have ended, `DROPPED_MAX` at a time."""
+        await self._execute(_DROP_ENDED, (self._tenant_id, user_id, created_by, now, DROPPED_MAX))
 
     async def touch(self, used: Sequence[tuple[KeyId, int]]) -> None:
         """When keys were last used; for many at once, because it is not worth a commit each."""
