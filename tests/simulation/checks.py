@@ -31,9 +31,9 @@ Frame = dict[str, Any]
 async def check(world: World) -> None:
     """Raises AssertionError with what is wrong."""
     assert not world.complaints, "\n".join(world.complaints)
+    await _check_deleted(world)
     left = world.disk.query("SELECT entry, body FROM journal")
     assert not left, f"the journal is not empty: {left}"
-    await _purge(world)
     assert world.disk.query("SELECT turn_id FROM turns WHERE outcome IS NULL") == [], "turns have no end"
     repeated = {call_id: runs for call_id, runs in world.provider.runs.items() if runs > 1}
     assert not repeated, f"tools were run again: {repeated}"
@@ -46,11 +46,16 @@ async def check(world: World) -> None:
         await _check_user(world, user)
 
 
-async def _purge(world: World) -> None:
-    """Drops what a crash has left of images that were deleted, as the server does every now and then."""
-    store = Store(SimulatedDatabase(world.disk))
-    while gone := await store.purge_sessions(FOR_GOOD_MS):
-        world.counts["purged"] += len(gone)
+async def _check_deleted(world: World) -> None:
+    """A deletion that a crash cut short ends when the server is idle, and leaves nothing."""
+    ((unfinished,),) = world.disk.query("SELECT count(*) FROM sessions WHERE deleted_at = ?", (FOR_GOOD_MS,))
+    world.counts["deletions cut short"] += unfinished
+    await Store(SimulatedDatabase(world.disk)).purge_sessions(FOR_GOOD_MS)
+    left = world.disk.query("SELECT session_id FROM sessions WHERE deleted_at = ?", (FOR_GOOD_MS,))
+    assert not left, f"sessions were deleted for good and are there: {left}"
+    for table in ("turns", "waits", "all_messages", "log"):
+        orphans = world.disk.query(f"SELECT count(*) FROM {table} WHERE session_key NOT IN (SELECT session_key FROM sessions)")
+        assert orphans == [(0,)], f"{table} has {orphans} rows of sessions that are gone"
 
 
 LEDGER = "SELECT key, input_tokens, output_tokens, estimated, price FROM ledger"

@@ -69,6 +69,12 @@ def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
     assert not what
 
 
+@pytest.mark.parametrize("seed", [700895, 700937])
+def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
+    """In one the results of a call that waited are gone already, in the other its turn is parked and has no end."""
+    assert run_history(seed).counts["deletions cut short"] > 0
+
+
 class Forgetful:
     """A store that forgets the end of a turn: somebody will end it again."""
 
