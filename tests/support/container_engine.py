@@ -1,6 +1,6 @@
 """Container engine — a double of Docker's API over a real unix socket, written from its documentation.
 
-A container is a folder with `workspace` and `avm` in it; a program runs as a process of the host, with these two paths
+A container is a folder with `workspace`, `avm` and `in` in it; a program runs as a process of the host, with these paths
 replaced in its text. Requests that Docker refuses are refused here: unknown ids, a program in a container that does not run.
 """
 
@@ -171,7 +171,7 @@ class FakeEngine:
         root = str(container.folder)
 
         def placed(text: str) -> str:
-            return re.sub(r"/(workspace|avm)\b", rf"{root}/\1", text)
+            return re.sub(r"(?<![\w.])/(workspace|avm|in)\b", rf"{root}/\1", text)
 
         for file in (container.folder / "avm").glob("*"):
             file.write_text(placed(file.read_text()))

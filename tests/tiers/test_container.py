@@ -103,6 +103,23 @@ async def test_a_script_runs_with_its_input_and_files_and_its_container_is_gone(
     assert (offer.persistent, offer.egress, "gvisor" in offer.walls) == (True, False, False)
 
 
+async def test_attachments_are_copies_beside_the_workspace_and_the_next_job_sees_none(opened: ContainerTier) -> None:
+    script = 'cat /in/a.txt; echo " ${AVM_IN##*/}"; echo x > /in/more'
+    result = await run(opened, script, inputs={"a.txt": b"hello"}, keep="session")
+    assert (result.stdout, result.files, result.deleted) == (b"hello in\n", {}, ())
+    again = await run(opened, 'ls /in; echo "[$AVM_IN]"', keep="session")
+    assert again.stdout == b"[]\n"
+
+
+@pytest.mark.parametrize("about", [{"network": ("example.org",)}, {"functions": {"tell": ()}}, {"packages": ("numpy",)}])
+async def test_a_network_packages_and_calls_of_tools_are_refused_by_name(tmp_path: Path, about: dict[str, object]) -> None:
+    async with double(tmp_path) as (_, tier):
+        with pytest.raises(TierUnavailable, match="no network, no packages, and its programs call no tools"):
+            await run(tier, "true", **about)
+        offer = await tier.offer()
+        assert (offer.egress, offer.packages, offer.calls) == (False, False, False)
+
+
 async def test_a_program_that_hangs_or_floods_is_killed_with_its_container(opened: ContainerTier) -> None:
     result = await run(opened, "sleep 100", limits=JobLimits(wall_ms=2_000))
     assert (result.timed_out, result.signal, result.exit_code) == (True, "SIGKILL", None)

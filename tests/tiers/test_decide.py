@@ -24,6 +24,7 @@ needs = st.builds(
     walls=walls,
     tier=st.sampled_from((None, *TIERS)),
     persistent=st.booleans(),
+    calls=st.booleans(),
 )
 offers = st.builds(
     Offer,
@@ -34,6 +35,7 @@ offers = st.builds(
     egress=st.booleans(),
     packages=st.booleans(),
     persistent=st.booleans(),
+    calls=st.booleans(),
     max_disk_bytes=st.sampled_from((512, 2**20, 2**53)),
     free_slots=st.integers(0, 2),
     start_ms=st.sampled_from((0.0, 6.0, 500.0)),
@@ -79,6 +81,7 @@ def test_the_chosen_offer_gives_everything_that_is_needed(need: Need, choices: l
     assert need.tier is None or TIERS.index(chosen.tier) >= TIERS.index(need.tier)
     assert rule.allow is None or chosen.tier in rule.allow
     assert need.disk_bytes <= chosen.max_disk_bytes
+    assert chosen.calls or not need.calls
 
 
 @given(needs, needs, st.lists(offers, max_size=5), rules, rules)
@@ -95,6 +98,7 @@ def test_a_stronger_need_never_gets_what_a_weaker_one_was_refused(
         walls=need.walls | more.walls,
         tier=max((need.tier, more.tier), key=lambda tier: -1 if tier is None else TIERS.index(tier)),
         persistent=need.persistent or more.persistent,
+        calls=need.calls or more.calls,
     )
     for offer in choices:
         if not fault_of(stronger, offer, rule.narrowed(other), 100):
@@ -103,6 +107,15 @@ def test_a_stronger_need_never_gets_what_a_weaker_one_was_refused(
     if isinstance(strong, Placed):
         assert isinstance(weak, Placed)
         assert (weak.price * need.wall_seconds, weak.start_ms) <= (strong.price * need.wall_seconds, strong.start_ms)
+
+
+def test_a_program_that_calls_tools_goes_where_it_can_and_else_the_remedy_is_told() -> None:
+    need, process = Need(engine="python", calls=True), msgspec.structs.replace(PROCESS, calls=True, start_ms=900.0)
+    answer = decide(need, [process, CONTAINER])
+    assert (answer.why[0], answer.why[1][1]) == (("process", "chosen"), "its programs cannot call tools; those of process can")
+    refused = decide(msgspec.structs.replace(need, tier="container"), [process, CONTAINER])
+    assert isinstance(refused, Unplaced)
+    assert "those of process can" in refused.reason
 
 
 def test_the_cheapest_is_chosen_and_the_reasons_are_told() -> None:

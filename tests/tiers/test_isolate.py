@@ -77,11 +77,25 @@ async def test_a_program_that_wrote_a_file_fails_where_it_is(interpreters: Isola
 
 
 @installed
-async def test_a_program_that_calls_tools_is_left_before_it_begins(interpreters: IsolateTier) -> None:
+async def test_a_program_that_calls_tools_is_refused_before_it_begins(interpreters: IsolateTier) -> None:
     workers = interpreters.workers
-    with pytest.raises(EngineLacking):
+    with pytest.raises(TierUnavailable, match="call no tools"):
         await run(interpreters, "python-subset", "tools.tell()", functions={"tell": ()}, owner="caller")
     assert interpreters.workers == workers
+    assert not (await interpreters.offer()).calls
+
+
+@installed
+async def test_attachments_are_copies_in_their_own_folder_and_the_next_job_sees_none(interpreters: IsolateTier) -> None:
+    inputs = {"notes.txt": b"hello"}
+    shell = await run(interpreters, "shell-subset", 'cat /in/notes.txt; echo " $AVM_IN"; echo x > /in/more', inputs=inputs)
+    assert (shell.stdout, shell.files, shell.deleted) == (b"hello /in\n", {}, ())
+    assert (await run(interpreters, "shell-subset", "ls /in")).stdout == b""
+    python = await run(interpreters, "python-subset", "open('/in/notes.txt').read()", inputs=inputs)
+    assert (python.value, python.files) == ("hello", {})
+    refused = await run(interpreters, "python-subset", "open('/in/notes.txt', 'w').write('x')", inputs=inputs)
+    assert refused.exit_code == 1
+    assert (await run(interpreters, "python-subset", "open('/in/notes.txt').read()")).exit_code == 1
 
 
 @installed

@@ -50,6 +50,20 @@ async def test_leaving_the_tier_ends_the_launcher() -> None:
     assert not is_alive(launcher)
 
 
+async def test_attachments_can_be_read_and_not_changed_in_every_mode(any_tier: ProcessTier) -> None:
+    code = (
+        "import os\nfolder = os.environ['AVM_IN']\nheld = open(folder + '/notes.txt').read()\nfailed = 0\n"
+        "for name in ('notes.txt', 'more'):\n"
+        "    try:\n        open(f'{folder}/{name}', 'a')\n    except OSError:\n        failed += 1\n"
+        "for change in (lambda: os.chmod(folder + '/notes.txt', 0o777), lambda: os.remove(folder + '/notes.txt')):\n"
+        "    try:\n        change()\n        open(folder + '/notes.txt', 'a')\n    except OSError:\n        failed += 1\n"
+        "[held, os.listdir(folder), failed]"
+    )
+    result = await any_tier.run(Job(engine="python", code=code, inputs={"notes.txt": b"hello"}))
+    assert (result.value, result.files) == (["hello", ["notes.txt"], 4], {}), result.stderr
+    assert (await any_tier.run(Job(engine="python", code="import os\n'AVM_IN' in os.environ"))).value is False
+
+
 async def test_a_cancelled_job_is_dead_and_reaped_when_the_call_returns(any_tier: ProcessTier) -> None:
     code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        pass\ntime.sleep(1000)"
     job = Job(engine="python", code=code, limits=JobLimits(wall_ms=1_000_000))

@@ -71,7 +71,7 @@ class Job(Record):
     """The workspace, by relative paths."""
     executable: frozenset[str] = frozenset()
     inputs: Mapping[str, bytes] = field(default_factory=dict)
-    """Files in `/in`, by name, which the job cannot change; on a tier with private mounts only."""
+    """Files in `/in`, by name; no change of them is kept. AVM_IN names the folder, another where the host forbids mounts."""
     limits: JobLimits = JobLimits()
     network: tuple[str, ...] = ()
     """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""
@@ -147,6 +147,8 @@ class Need(Record):
     tier: TierName | None = None
     """The least tier; a weaker one never replaces it."""
     persistent: bool = False
+    calls: bool = False
+    """Whether the code calls functions of the server."""
 
 
 FULL_ENGINES: Mapping[str, str] = {"python-subset": "python", "shell-subset": "shell"}
@@ -169,6 +171,7 @@ class Offer(Record):
     egress: bool = False
     packages: bool = False
     persistent: bool = False
+    calls: bool = False
     max_disk_bytes: int = 2**53
     free_slots: int = 1
     """Slots that are free, and places in the queue for one."""

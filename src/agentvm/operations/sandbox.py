@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from agentvm.errors import InvalidInput, QuotaExceeded
+from agentvm.errors import InvalidInput, QuotaExceeded, shorten
 from agentvm.errors.bounds import ServerBusy
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
@@ -31,6 +31,7 @@ operation = OperationGroup("sandboxes")
 
 BODY_MAX_BYTES = 32 * 1024 * 1024
 VALUES_MAX = 100_000
+INPUTS_MAX = 100
 
 Argument = Annotated[str, msgspec.Meta(max_length=128 * 1024)]
 VariableName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -65,7 +66,7 @@ class SandboxOutcome(Record):
 
 
 class SandboxRun(Request[SandboxOutcome]):
-    """`code` of an `engine`, or the `argv` of a program. Files are text, or `{"data": base64}`.
+    """`code` of an `engine`, or the `argv` of a program. Files are text, or `{"data": base64}`; `inputs` are in `/in`.
 
     `sandbox` is the URI of a sandbox whose limits, files, variables and network hold; the request can only narrow them.
     """
@@ -78,6 +79,7 @@ class SandboxRun(Request[SandboxOutcome]):
     env: dict[VariableName, VariableText] = msgspec.field(default_factory=dict)
     files: dict[str, FileContent] = msgspec.field(default_factory=dict)
     executable: tuple[str, ...] = ()
+    inputs: Annotated[dict[str, FileContent], msgspec.Meta(max_length=INPUTS_MAX)] = msgspec.field(default_factory=dict)
     limits: SandboxLimits = SandboxLimits()
     sandbox: str | None = None
 
@@ -120,7 +122,11 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
     if name := next((name for name, text in request.env.items() if "\0" in text), None):
         raise InvalidInput(f"env.{name} holds a NUL, which no variable can")
     limits = limits_of(spec.limits, request.limits)
+    inputs = bytes_of(request.inputs)
     check_files(files, limits)
+    check_files(inputs, limits)
+    if path := next((path for path in inputs if "/" in path), None):
+        raise InvalidInput(f"inputs: {shorten(path)!r} is not the name of a file")
     return Job(
         engine=engine,
         code=request.code,
@@ -130,6 +136,7 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
         env={**request.env, **spec.env},
         files=files,
         executable=frozenset(request.executable),
+        inputs=inputs,
         limits=limits,
         network=spec.hosts,
     )

@@ -14,6 +14,7 @@ from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.resource import canonical
 from agentvm.resources.kind import check_json
+from agentvm.resources.plain_schema import fits_plainly
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -69,19 +70,23 @@ def misfits(member: str, schema: Mapping[str, object], value: object) -> list["M
 
 
 class SchemaCheck:
-    """A schema that many values are checked against: it is compiled once."""
+    """A schema that many values are checked against: it is compiled once, for the first value that is not plain."""
 
     __slots__ = ("_member", "_schema", "_validator")
 
     def __init__(self, member: str, schema: Mapping[str, object]) -> None:
         self._member = member
         self._schema = schema
-        self._validator = _compile(member, schema)
+        self._validator: Validator | None = None
 
     def misfits(self, value: object) -> list["Misfit"]:
         """Returns the faults of a value, at most `MISFITS_MAX`; empty if it fits."""
         check_json(value, "The value")
         _check_work(self._member, self._schema, value)
+        if fits_plainly(self._schema, value):
+            return []
+        if self._validator is None:
+            self._validator = _compile(self._member, self._schema)
         return [_misfit(error) for error in islice(self._validator.iter_errors(value), MISFITS_MAX)]
 
 

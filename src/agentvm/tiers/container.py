@@ -93,6 +93,8 @@ class ContainerTier:
         return self._offer
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
+        if job.network or job.functions or job.packages:
+            raise TierUnavailable("The tier container has no network, no packages, and its programs call no tools")
         image = self._image_of(job)
         program = program_of(job)
         began = anyio.current_time()
@@ -250,8 +252,10 @@ class ContainerTier:
     async def _execute(self, container: _Container, job: Job, program: ContainerProgram) -> JobResult:
         files = {f"workspace/{path}": data for path, data in job.files.items()}
         files |= {f"{FOLDER}/{path}": data for path, data in program.files.items()}
+        inputs = {f"in/{name}": data for name, data in job.inputs.items()}
         executable = {f"workspace/{path}" for path in job.executable}
-        await self._api.put_archive(container.id, await anyio.to_thread.run_sync(make_archive, files, executable))
+        archive = await anyio.to_thread.run_sync(make_archive, files | inputs, executable, (), inputs)
+        await self._api.put_archive(container.id, archive)
         status, output, truncated = await self._communicate(container, program, job.limits.output_bytes)
         if truncated:
             return JobResult(signal="SIGKILL", stdout=output[1], stderr=output[2], truncated=True)

@@ -16,7 +16,7 @@ FOLDER = "avm"
 VALUE = "value.json"
 HOLD = ("/bin/sh", "-c", "while :; do sleep 3600; done")
 """The first process of a container. It holds it open for the programs that are run in it."""
-CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/*")
+CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/* /in/*")
 
 _PYTHON = """\
 import asyncio, inspect, json, sys
@@ -65,6 +65,8 @@ def program_of(job: Job) -> ContainerProgram:
     given = b"{}" if job.input is None else msgspec.json.encode(job.input)
     files = {"input.json": given, "stdin": job.stdin or (b"" if job.input is None else given)}
     variables = {"HOME": "/workspace", "LANG": "C.UTF-8", **_arguments(job), **job.env}
+    if job.inputs:
+        variables["AVM_IN"] = "/in"
     if job.key:
         variables["AVM_CALL_KEY"] = job.key
     match job.engine:

@@ -52,6 +52,8 @@ def _engine(need: Need, offer: Offer, rules: TierRules) -> str:
         return f"lacks engine {need.engine}"
     if need.packages and not offer.packages:
         return f"lacks packages ({', '.join(need.packages)})"
+    if need.calls and not offer.calls:
+        return "its programs cannot call tools; those of process can"
     return "lacks persistent processes" if need.persistent and not offer.persistent else ""
 
 

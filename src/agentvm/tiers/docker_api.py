@@ -154,7 +154,12 @@ async def read_frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[OutputFrame
             del buffer[:end]
 
 
-def make_archive(files: Mapping[str, bytes], executable: Collection[str] = (), folders: Collection[str] = ()) -> bytes:
+def make_archive(
+    files: Mapping[str, bytes],
+    executable: Collection[str] = (),
+    folders: Collection[str] = (),
+    read_only: Collection[str] = (),
+) -> bytes:
     """A tar archive of folders, and of files with the folders above them; all are the program's own."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -162,7 +167,8 @@ def make_archive(files: Mapping[str, bytes], executable: Collection[str] = (), f
         for folder in sorted(above | set(folders)):
             archive.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
         for path, data in files.items():
-            entry = _entry(path, tarfile.REGTYPE, 0o755 if path in executable else 0o644)
+            mode = 0o755 if path in executable else 0o444 if path in read_only else 0o644
+            entry = _entry(path, tarfile.REGTYPE, mode)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return target.getvalue()

@@ -149,10 +149,8 @@ class IsolateTier:
         return isolate_offer(await self._jail.offer(), self._engines)
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
-        if job.engine not in self._engines or job.network:
-            raise TierUnavailable(f"The tier isolate offers no {job.engine} with this network")
-        if job.functions:
-            raise EngineLacking("programs that call tools need the whole engine")
+        if job.engine not in self._engines or job.network or job.functions:
+            raise TierUnavailable(f"The tier isolate offers no {job.engine} with this network, and its programs call no tools")
         began = anyio.current_time()
         worker = await self._acquire(job.owner, job.engine)
         finished = False
@@ -252,8 +250,9 @@ def _request(job: Job) -> dict[str, object]:
         "code": job.code,
         "input": job.input,
         "stdin": job.stdin.decode(errors="replace") or (msgspec.json.encode(job.input).decode() if job.input else ""),
-        "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
+        "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}) | ({"AVM_IN": "/in"} if job.inputs else {}),
         "files": {path: base64.b64encode(data).decode() for path, data in job.files.items()},
+        "inputs": {name: base64.b64encode(data).decode() for name, data in job.inputs.items()},
         "memory": job.limits.memory_bytes,
     }
 

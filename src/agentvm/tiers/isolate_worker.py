@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 WORKSPACE = "/workspace"
+INPUTS = "/in"
 MEMORY_BYTES = 128 * 1024 * 1024
 """Memory of the interpreter that is made ready beforehand."""
 _HEADER = struct.Struct("!I")
@@ -74,7 +75,8 @@ class ShellInterpreter:
     def run(self, request: Request) -> Reply:
         bash = self._next if request["memory"] >= MEMORY_BYTES else self._new(request["memory"])
         files = {path: base64.b64decode(data) for path, data in request["files"].items()}
-        _place_in(bash, files)
+        _place_in(bash, WORKSPACE, files)
+        _place_in(bash, INPUTS, {name: base64.b64decode(data) for name, data in request["inputs"].items()})
         code = request["code"]
         if request["stdin"]:
             bash.fs().write_file("/tmp/.stdin", request["stdin"].encode())
@@ -120,13 +122,13 @@ def _variables(arguments: Any) -> dict[str, str]:
     return {"ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): text for name, text in texts.items() if "\0" not in text}
 
 
-def _place_in(bash: Any, files: dict[str, bytes]) -> None:
+def _place_in(bash: Any, root: str, files: dict[str, bytes]) -> None:
     system = bash.fs()
-    system.mkdir(WORKSPACE, True)
+    system.mkdir(root, True)
     for path, data in files.items():
         if "/" in path:
-            system.mkdir(f"{WORKSPACE}/{path.rpartition('/')[0]}", True)
-        system.write_file(f"{WORKSPACE}/{path}", data)
+            system.mkdir(f"{root}/{path.rpartition('/')[0]}", True)
+        system.write_file(f"{root}/{path}", data)
 
 
 def _files_of(bash: Any) -> dict[str, bytes]:
@@ -235,16 +237,14 @@ class PythonInterpreter:
     def run(self, request: Request) -> Reply:
         monty = sys.modules["pydantic_monty"]
         files = {path: base64.b64decode(data) for path, data in request["files"].items()}
-        folder = tempfile.mkdtemp(dir="/tmp")
+        folder, inputs = tempfile.mkdtemp(dir="/tmp"), tempfile.mkdtemp(dir="/tmp")
         output: dict[str, list[str]] = {"stdout": [], "stderr": []}
         reply: Reply = {"exit": 0, "oom": False, "lacking": ""}
         try:
-            for path, data in files.items():
-                os.makedirs(os.path.dirname(f"{folder}/{path}"), exist_ok=True)
-                with open(f"{folder}/{path}", "wb") as file:
-                    file.write(data)
+            _write_folder(folder, files)
+            _write_folder(inputs, {name: base64.b64decode(data) for name, data in request["inputs"].items()})
             try:
-                reply["value"] = self._value(request, folder, lambda stream, text: output[stream].append(text))
+                reply["value"] = self._value(request, folder, inputs, lambda stream, text: output[stream].append(text))
             except monty.MontyError as error:
                 text = f"{error.__class__.__name__}: {error}" if isinstance(error, monty.MontySyntaxError) else str(error)
                 reply |= {"exit": 1, "oom": text.startswith("MemoryError"), "lacking": _lacking_of_python(error, text)}
@@ -252,14 +252,17 @@ class PythonInterpreter:
             changed, deleted = _collect(dict(_read_folder(folder)), files)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(inputs, ignore_errors=True)
         if changed or deleted:
             reply["lacking"] = ""
         return reply | {"files": changed, "deleted": deleted} | {stream: "".join(texts) for stream, texts in output.items()}
 
-    def _value(self, request: Request, folder: str, show: Callable[[str, str], None]) -> Any:
+    def _value(self, request: Request, folder: str, inputs: str, show: Callable[[str, str], None]) -> Any:
         monty = sys.modules["pydantic_monty"]
         arguments: dict[str, Any] = request["input"] or {}
-        mount = monty.MountDir(virtual_path=WORKSPACE, host_path=folder, mode="read-write")
+        mount = [monty.MountDir(virtual_path=WORKSPACE, host_path=folder, mode="read-write")]
+        if request["inputs"]:
+            mount.append(monty.MountDir(virtual_path=INPUTS, host_path=inputs, mode="read-only"))
         options = {"print_callback": show, "mount": mount, "cwd": WORKSPACE}
         code = request["code"] or base64.b64decode(request["files"]["main.py"]).decode()
         with self._pool.checkout(limits={"max_memory": request["memory"]}) as session:
@@ -286,6 +289,13 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _write_folder(folder: str, files: dict[str, bytes]) -> None:
+    for path, data in files.items():
+        os.makedirs(os.path.dirname(f"{folder}/{path}"), exist_ok=True)
+        with open(f"{folder}/{path}", "wb") as file:
+            file.write(data)
 
 
 def _read_folder(folder: str) -> Iterator[tuple[str, bytes]]:

@@ -19,6 +19,7 @@ from functools import cache
 
 from agentvm.tiers import kernel, landlock, mounts, seccomp
 from agentvm.tiers.frames import Bounds
+from agentvm.tiers.job_files import JobFiles
 from agentvm.tiers.kernel import Namespace, Prctl
 from agentvm.tiers.scratch import remove
 
@@ -82,6 +83,10 @@ class Jail:
             return mounts.WORKSPACE, mounts.TEMPORARY
         return f"{self.scratch}/{name}/workspace", f"{self.scratch}/{name}/tmp"
 
+    def inputs_folder(self, name: str) -> str:
+        """The folder of the files that the job can read and not change."""
+        return mounts.INPUTS if self.namespaces else f"{self.scratch}/{name}/in"
+
     def make_folders(self, name: str, uid: int | None) -> None:
         """Where there are no private mounts: folders, which `remove_folders` takes away. Called by the launcher."""
         for folder in () if self.namespaces else (f"{self.scratch}/{name}", *self.folders(name)):
@@ -101,15 +106,23 @@ class Jail:
         if not self.namespaces:
             kernel.prctl(Prctl.SET_SUBREAPER, 1)
 
-    def mount(self, bounds: Bounds, uid: int, layer: str, inputs: Mapping[str, bytes]) -> None:
+    def mount(self, bounds: Bounds, uid: int, layer: str) -> None:
         if self.namespaces:
             mounts.mount_workspace(bounds.disk_bytes, bounds.files, uid)
-            if inputs:
-                mounts.mount_inputs(inputs)
             if self.layers:
                 mounts.mount_layer(layer)
             if self.proc:
                 mounts.mount_processes()
+
+    def show_inputs(self, name: str, inputs: Mapping[str, bytes]) -> None:
+        """Places files that the job cannot change; where there are no private mounts, only its last walls keep them."""
+        if inputs and self.namespaces:
+            mounts.mount_inputs(inputs)
+        elif inputs:
+            folder = self.inputs_folder(name)
+            os.mkdir(folder, 0o755)
+            with JobFiles.open(folder) as files:
+                files.place(inputs, frozenset())
 
     def listen(self) -> socket.socket:
         """A listener for the server's proxy, on the only network that the job has."""
@@ -135,8 +148,8 @@ class Jail:
         # Last: each change above revokes it.
         kernel.die_with_parent(self.end_signal)
 
-    def close(self, bounds: Bounds, folders: tuple[str, str], *, network: bool, total_memory: bool, reserves: bool) -> None:
-        """The last walls, around the payload alone.
+    def close(self, bounds: Bounds, name: str, *, network: bool, total_memory: bool, reserves: bool) -> None:
+        """The last walls, around the payload of the named job alone.
 
         `total_memory`: a control group counts the memory. `reserves`: the engine reserves more addresses than it uses.
         """
@@ -151,8 +164,9 @@ class Jail:
         )
         if self.landlock:
             # A private root holds nothing else, and its /dev no other device.
-            readable, devices = (("/",), ("/dev",)) if self.namespaces else (self.readable, mounts.DEVICES)
-            landlock.restrict(readable, folders, devices, version=self.landlock, tcp=network)
+            alone = (*self.readable, self.inputs_folder(name))
+            readable, devices = (("/",), ("/dev",)) if self.namespaces else (alone, mounts.DEVICES)
+            landlock.restrict(readable, self.folders(name), devices, version=self.landlock, tcp=network)
         self.filter(network=network, shared=total_memory or not reserves).install()
 
     def filter(self, *, network: bool, shared: bool) -> seccomp.Filter:

@@ -44,7 +44,8 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
         work, _ = frames.receive(line)
         if isinstance(work, JobWork):
             step = "mounts"
-            jail.mount(work.bounds, os.getuid() if place.uid is None else place.uid, work.layer, work.inputs)
+            jail.mount(work.bounds, os.getuid() if place.uid is None else place.uid, work.layer)
+            jail.show_inputs(place.name, work.inputs)
             if work.network:
                 step = "network"
                 with jail.listen() as listener:
@@ -80,18 +81,18 @@ def _leave_unless_alive(launcher: int) -> None:
 
 
 def _run(line: socket.socket, streams: Sequence[int], jail: Jail, place: JobPlace, work: JobWork) -> NoReturn:
-    workspace, temporary = folders = jail.folders(place.name)
+    workspace, temporary = jail.folders(place.name)
     os.chdir(workspace)
     with JobFiles.open(workspace) as files:
         files.place(work.files, frozenset(work.executable))
         if script := roles.script_of(work):
             with JobFiles.open(temporary) as scripts:
                 scripts.place(script, frozenset())
-        variables = roles.environment(work, workspace, temporary)
+        variables = roles.environment(work, workspace, temporary, jail.inputs_folder(place.name))
         _take_streams(streams)
         memory_counted, reserves = place.group.counts_memory, work.role == "javascript"
         kernel.close_all_but({line.fileno(), files.folder})
-        jail.close(work.bounds, folders, network=work.network, total_memory=memory_counted, reserves=reserves)
+        jail.close(work.bounds, place.name, network=work.network, total_memory=memory_counted, reserves=reserves)
         frames.send(line, Begun(placed=files.placed), [files.folder])
     # The line is the only descriptor left besides the streams.
     roles.execute(work, temporary, variables, line)

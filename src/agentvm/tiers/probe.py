@@ -51,6 +51,7 @@ def offer_of(report: HostReport) -> Offer:
         ),
         egress=apart,
         packages=apart,
+        calls=True,
         max_disk_bytes=MAX_DISK_BYTES,
         start_ms=START_MS,
     )

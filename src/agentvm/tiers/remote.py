@@ -80,7 +80,7 @@ class RemoteTier:
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
         if job.network or job.functions or job.packages:
-            raise TierUnavailable("The tier remote has no network, no packages and no functions of this server")
+            raise TierUnavailable("The tier remote has no network, no packages, and its programs call no tools")
         body = msgspec.json.encode(_request(job))
         try:
             status, reply = await self._ask("POST", "/v1/sandboxes/run", body, job.limits.wall_ms / 1000 + GRACE_SECONDS)
@@ -147,8 +147,10 @@ def _request(job: Job) -> dict[str, object]:
         "input": job.input,
         "stdin": job.stdin.decode(errors="replace"),
         "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
-        "files": {path: {"data": base64.b64encode(data).decode()} for path, data in job.files.items()},
+        "files": _as_data(job.files),
         "executable": sorted(job.executable),
+        # A server that does not know the member runs all other jobs.
+        **({"inputs": _as_data(job.inputs)} if job.inputs else {}),
         "limits": {
             "timeoutMs": limits.wall_ms,
             "memoryBytes": limits.memory_bytes,
@@ -158,6 +160,10 @@ def _request(job: Job) -> dict[str, object]:
             "outputBytes": limits.output_bytes,
         },
     }
+
+
+def _as_data(files: Mapping[str, bytes]) -> dict[str, dict[str, str]]:
+    return {path: {"data": base64.b64encode(data).decode()} for path, data in files.items()}
 
 
 def _result(job: Job, outcome: RemoteOutcome) -> JobResult:

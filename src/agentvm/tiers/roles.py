@@ -66,9 +66,11 @@ def prepare() -> None:
     _LIBRARY[:] = [path for path in sys.path if path and "-packages" not in path]
 
 
-def environment(work: JobWork, workspace: str, temporary: str) -> dict[str, str]:
+def environment(work: JobWork, workspace: str, temporary: str, inputs: str) -> dict[str, str]:
     """All variables of a job: a few that programs cannot do without, its arguments, and those it states itself."""
     variables = {"PATH": PATH, "HOME": workspace, "TMPDIR": temporary, "LANG": "C.UTF-8"}
+    if work.inputs:
+        variables["AVM_IN"] = inputs
     if work.network:
         proxy = "http://127.0.0.1:3128"
         variables |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)

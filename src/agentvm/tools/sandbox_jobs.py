@@ -130,6 +130,7 @@ def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
         walls=frozenset(needs.walls),
         tier=None if spec.isolator is None else _ISOLATORS[spec.isolator],
         persistent=spec.persistent,
+        calls=bool(job.functions),
     )
 
 

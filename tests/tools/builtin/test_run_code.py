@@ -138,12 +138,24 @@ async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
     run_python, jobs = tool(RUN_PYTHON)
     told = programs_text(Others.tools)
     assert 'as functions: tools.look(n, far=…), tools["my-tool"](n, far=…).' in told
-    await run_python.run({"code": "1"}, replace(CONTEXT, others=Others()))
-    ((_, _, job),) = jobs.jobs
+    await run_python.run({"code": "tools.look(1)"}, replace(CONTEXT, others=Others()))
+    ((_, need, job),) = jobs.jobs
+    assert need.calls
     # Required parameters come first.
     assert job.functions == {"look": ("n", "far"), "my-tool": ("n", "far")}
     assert job.limits.wall_ms == 600_000
     assert jobs.heard == [["look", {"n": 1}]]
+
+
+@pytest.mark.parametrize("isolator", ["container", "remote"])
+async def test_on_tiers_that_pass_no_calls_on_code_is_told_of_no_tools(isolator: str) -> None:
+    run_python, jobs = tool(RUN_PYTHON)
+    stronger = run_python.within({"isolator": isolator})
+    assert not stronger.runs_programs
+    await stronger.run({"code": "tools.look(1)"}, replace(CONTEXT, others=Others()))
+    # And a program that names no tools runs anywhere.
+    await run_python.run({"code": "1"}, replace(CONTEXT, others=Others()))
+    assert [(need.calls, job.functions) for _, need, job in jobs.jobs] == [(False, {}), (False, {})]
 
 
 async def test_many_tools_are_told_in_part() -> None:

@@ -31,12 +31,12 @@ GRACE_SECONDS = 10.0
 
 _PYTHON = (
     "Runs a Python program and returns what it printed. The value of the last expression is returned as well. The program sees "
-    "the standard library, and begins in the folder /workspace. Files attached to the user's message are in /in, read-only. "
-    "Variables are not kept between two calls."
+    "the standard library, and begins in the folder /workspace. Files attached to the user's message are in /in, which the "
+    "variable AVM_IN names, read-only. Variables are not kept between two calls."
 )
 _SHELL = (
     "Runs a script with /bin/sh and returns what it printed. It begins in the folder /workspace. Files attached to the user's "
-    "message are in /in, read-only."
+    "message are in /in, which the variable AVM_IN names, read-only."
 )
 _TIMEOUT = {"type": "integer", "minimum": 1, "maximum": WALL_MAX_MS}
 
@@ -110,8 +110,11 @@ class RunCode:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the code may call tools. It may be run again, so it must not reach the network by itself."""
-        return self.engine == "python" and not self.sandbox.hosts
+        """Whether the code may call tools. It may be run again, so it must not reach the network by itself.
+
+        Only the tier process passes calls on.
+        """
+        return self.engine == "python" and not self.sandbox.hosts and self.sandbox.isolator in (None, "process")
 
     def within(self, rendered: Mapping[str, Any]) -> "RunCode":
         """Returns the tool in the sandbox of an image."""
@@ -125,10 +128,12 @@ class RunCode:
         """Runs the code. However it ends is a result: the model reads the exit code and what was written."""
         timeout_ms = input.get("timeout")
         own = SandboxLimits(timeout_ms=timeout_ms if isinstance(timeout_ms, int) else None)
-        others = context.others if self.runs_programs else None
+        code = _code(input)
+        # A program that does not name them runs on any tier.
+        others = context.others if self.runs_programs and "tools" in code else None
         job = Job(
             engine=self.engine,
-            code=_code(input),
+            code=code,
             script=True,
             env=self.sandbox.env,
             files=self.sandbox.files,
