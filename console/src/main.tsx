@@ -5,7 +5,7 @@ import { render } from "preact";
 import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
-import { identify, identifyOffline, identity, watchTabs } from "./link/who.ts";
+import { hasExpired, identify, identifyOffline, identity, watchTabs } from "./link/who.ts";
 import { startWorker, watchVersion } from "./link/worker.ts";
 import Login from "./pages/login.tsx";
 import { Shell } from "./shell.tsx";
@@ -28,9 +28,12 @@ function App() {
   }
   if (identity.value === null) return <Login />;
   return (
-    <LocationProvider>
-      <Shell />
-    </LocationProvider>
+    <>
+      {hasExpired.value && <Login />}
+      <LocationProvider>
+        <Shell />
+      </LocationProvider>
+    </>
   );
 }
 
@@ -52,7 +55,7 @@ async function start(): Promise<void> {
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
-  effect(() => (identity.value === null ? disconnect() : connect()));
+  effect(() => (identity.value === null || hasExpired.value ? disconnect() : connect()));
   effect(() => void (identity.value && loadPreferences().catch(() => undefined)));
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { useLocation } from "preact-iso/router";
 import { linkState } from "./link/socket.ts";
-import { identity, signOut } from "./link/who.ts";
+import { hasExpired, identity, signOut } from "./link/who.ts";
 import { Chat } from "./pages/chat.tsx";
 import { Forbidden, NotThere } from "./pages/not_there.tsx";
 import { SessionList } from "./pages/session_list.tsx";
@@ -58,7 +58,7 @@ export function Shell(): JSX.Element {
   }, [sessionId]);
 
   return (
-    <div class={`shell at-${place}`}>
+    <div class={`shell at-${place}`} hidden={hasExpired.value}>
       <a class="skip" href="#page">{words.value.skip}</a>
       <Rail path={path} tenant={query["tenant"]} onCommands={() => (overlay.value = "palette")} />
       {place !== "area" && <SessionList open={sessionId} onNew={() => route("/")} />}

@@ -10,7 +10,8 @@ from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, echo, last_user_text
-from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.account import User
+from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server.local import RunningServer
 
@@ -95,6 +96,39 @@ async def test_a_revoked_key_leads_to_the_sign_in_page_with_the_reason(open_page
         await sign_in(page, key.reveal())
         await expect(page.get_by_role("alert")).to_contain_text("This API key was revoked")
         await signed_in(page, first_key(server))
+
+
+async def test_what_was_typed_is_there_again_after_a_session_that_ran_out(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        access = server.server.vm.tenancy.access
+        operator = await access.authenticate(first_key(server))
+        ada = User(
+            user_id=UserId("user_ada"), tenant_id=DEFAULT_TENANT, external_id="ada", role="admin", created_at=1, updated_at=1
+        )
+        await access.add_user(ada)
+        keys = [
+            (await access.issue(DEFAULT_TENANT, name=name, granter=operator, user_id=ada.user_id))[1].reveal()
+            for name in ("old", "new")
+        ]
+        page = await open_page(f"{server.url}/agents/new")
+        await signed_in(page, keys[0])
+        await page.get_by_label("Name", exact=True).fill("Half an agent")
+        expired = {"error": {"code": "unauthenticated", "message": "x", "requestId": "r", "details": {"reason": "expired"}}}
+        await page.route("**/v1/auth/whoami", lambda route: route.fulfill(status=401, json=expired))
+        access.end(DEFAULT_TENANT, lambda principal: True)
+        await expect(page.locator(".notice")).to_contain_text("expired")
+        await expect(page.get_by_label("Name", exact=True)).to_be_hidden()
+        await page.unroute("**/v1/auth/whoami")
+        await signed_in(page, keys[1])
+        await expect(page.get_by_label("Name", exact=True)).to_have_value("Half an agent")
+        await expect(page.get_by_label("API key")).to_have_count(0)
+        # Somebody else finds nothing of it.
+        await page.route("**/v1/auth/whoami", lambda route: route.fulfill(status=401, json=expired))
+        access.end(DEFAULT_TENANT, lambda principal: True)
+        await expect(page.locator(".notice")).to_contain_text("expired")
+        await page.unroute("**/v1/auth/whoami")
+        await signed_in(page, first_key(server))
+        await expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
 async def test_signing_out_reaches_the_other_tabs_and_a_list_the_other_devices(open_page: Open) -> None:

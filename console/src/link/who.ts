@@ -30,6 +30,8 @@ type News = "signed-in" | "signed-out";
 export const identity = signal<Identity | null | undefined>(undefined);
 /** The reason why a session has ended, as the server names it; empty for a user who has signed out or never signed in. */
 export const endReason = signal("");
+/** Whether the session of the user has run out. What they have typed stays behind the sign-in page, until they are back. */
+export const hasExpired = signal(false);
 
 /** The identity of the last visit. It holds names and permissions, and nothing that opens a door. */
 const LAST = "avm.identity";
@@ -42,8 +44,10 @@ let tabs: BroadcastChannel | undefined;
 /** The name under which this browser keeps what belongs to the present user. */
 export function ownerName(): string {
   const who = identity.value;
-  return who ? JSON.stringify([who.tenantId, who.userId ?? who.keyId]) : "";
+  return who ? nameOf(who) : "";
 }
+
+const nameOf = (who: Identity) => JSON.stringify([who.tenantId, who.userId ?? who.keyId]);
 
 /** Follows the other tabs: who signs in or out in one does in all. */
 export function watchTabs(): void {
@@ -58,7 +62,9 @@ export async function identify(): Promise<void> {
   try {
     const next = await request<Identity>("GET", "/v1/auth/whoami");
     const owner = JSON.stringify([next.tenantId, next.userId, next.keyId]);
-    if (lastOwner !== undefined && lastOwner !== owner) {
+    // Whoever comes back after their key has run out has another one.
+    const isBack = hasExpired.value && nameOf(next) === ownerName();
+    if (lastOwner !== undefined && lastOwner !== owner && !isBack) {
       // Nothing of another user stays in memory.
       location.reload();
       return;
@@ -66,6 +72,7 @@ export async function identify(): Promise<void> {
     lastOwner = owner;
     localStorage.setItem(LAST, JSON.stringify(next));
     identity.value = next;
+    hasExpired.value = false;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
     leave(error.reason);
@@ -126,7 +133,9 @@ function leave(reason: string): void {
   localStorage.removeItem(LAST);
   void forget(ownerName());
   endReason.value = reason;
-  identity.value = null;
+  // A modal dialog would let nobody reach the sign-in page.
+  hasExpired.value = reason === "expired" && Boolean(identity.value) && document.querySelector("dialog[open]") === null;
+  if (!hasExpired.value) identity.value = null;
   // Drafts go; messages that wait for a connection are kept for their owner.
   sessionStorage.clear();
 }
