@@ -305,6 +305,7 @@ class GatewaySwitch(Group):
 class GatewaySettings(Group):
     """Protocols of other clients; see docs/gateways.md."""
 
+    mcp: GatewaySwitch = GatewaySwitch()
     openai: GatewaySwitch = GatewaySwitch()
 
 

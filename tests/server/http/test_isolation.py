@@ -7,9 +7,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from tests.gateways.mcp.fixtures import stateless
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
 from agentvm.gateways.routes import GatewayRoute, Lenient, NoBody
 from agentvm.model.ids import ContainerId, SessionId
@@ -224,8 +226,30 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
     NoBody: lambda names: {},
     ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
+    McpMessage: lambda names: mcp_body(names["image_id"], {"message": "x"}),
 }
 """A body of each kind that names something of a tenant."""
+
+
+def mcp_body(agent: str, arguments: dict[str, str]) -> dict[str, object]:
+    return stateless("tools/call", name=f"ask_{agent}", arguments=arguments)[0]
+
+
+def mcp_attempts(names: dict[str, str]) -> Iterator[dict[str, object]]:
+    """Yields each way to name something of a tenant in a message."""
+    yield stateless("tools/call", name="ask_default", arguments={"message": "x", "session_id": names["session_id"]})[0]
+    yield stateless("tools/call", name="read_session", arguments={"id": names["session_id"]})[0]
+    yield stateless("resources/read", uri=f"session://{names['session_id']}")[0]
+    yield stateless("resources/read", uri=names["uri"])[0]
+    yield stateless("prompts/get", name=f"{names['tenant']}/private")[0]
+
+
+def gateway_headers(body: object) -> list[tuple[bytes, bytes]]:
+    """The headers that repeat a message."""
+    if not isinstance(body, dict) or "jsonrpc" not in body:
+        return []
+    about = stateless(str(body["method"]), **{name: value for name, value in body["params"].items() if name != "_meta"})[1]
+    return [(name.encode(), value.encode()) for name, value in about.items()]
 
 
 def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, object, list[tuple[bytes, bytes]]]]:
@@ -239,7 +263,10 @@ def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, o
             filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
         body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
         if filled != path or body is not None:
-            yield path, method, filled, body, []
+            yield path, method, filled, body, gateway_headers(body)
+        if route.body is McpMessage:
+            for message in mcp_attempts(names):
+                yield path, method, filled.replace(names["image_id"], "default"), message, gateway_headers(message)
         if body is not None and "model" in body:
             header = (b"x-avm-session", names["session_id"].encode())
             yield path, method, filled, {**body, "model": "default"}, [header]
@@ -263,7 +290,7 @@ async def test_without_credentials_gateways_answer_nothing() -> None:
     async with open_world() as world:
         for method, path, route in gateway_routes():
             body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
-            reply = await world.ask(method, path, body, key="")
+            reply = await world.ask(method, path, body, key="", headers=gateway_headers(body))
             assert reply.status == 401, path
             assert reply.headers["www-authenticate"] == "Bearer"
 
@@ -273,7 +300,7 @@ async def test_too_few_permissions_are_refused_by_gateways() -> None:
         key = await world.key(world.acme.tenant_id, ["images:read"])
         for method, path, route in gateway_routes():
             body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
-            assert (await world.ask(method, path, body, key=key)).status == 403, path
+            assert (await world.ask(method, path, body, key=key, headers=gateway_headers(body))).status == 403, path
 
 
 async def test_another_tenant_is_refused_as_if_there_were_nothing() -> None:

@@ -8,6 +8,7 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.validation import explain
+from agentvm.gateways.mcp import MCP
 from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
@@ -21,7 +22,7 @@ from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 
-GATEWAYS: tuple[Gateway, ...] = (OPENAI,)
+GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP)
 """Every gateway of this server."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""
