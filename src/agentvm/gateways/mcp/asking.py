@@ -11,7 +11,7 @@ import msgspec
 
 from agentvm.errors import InvalidInput, NotFound, ToolNotFound
 from agentvm.gateways.agents import ListedAgent, find_agent, list_agents
-from agentvm.gateways.mcp.messages import Call, read
+from agentvm.gateways.mcp.messages import McpCall, read
 from agentvm.gateways.routes import GatewayReply, Lenient
 from agentvm.gateways.sse import MEDIA_TYPE, event, stream_parts
 from agentvm.gateways.talk import SentTurn, Talk
@@ -95,7 +95,14 @@ async def agent_of(talk: Talk, tool: str, container_id: ContainerId) -> str:
 
 
 async def ask_agent(
-    talk: Talk, call: Call, agent: str, arguments: dict[str, Any], container_id: ContainerId, key: str | None, *, streams: bool
+    talk: Talk,
+    call: McpCall,
+    agent: str,
+    arguments: dict[str, Any],
+    container_id: ContainerId,
+    key: str | None,
+    *,
+    streams: bool,
 ) -> GatewayReply:
     """Says a message, and answers with the turn. A client that leaves before its end stops the turn."""
     said = read(arguments, AskArguments, "arguments")
@@ -125,7 +132,7 @@ async def ask_agent(
 class AskStream:
     """Writes a turn as progress, if the client has asked for that, and its result. Also used for a result alone."""
 
-    def __init__(self, call: Call, sent: SentTurn, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, call: McpCall, sent: SentTurn, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._sent, self._clock = call, sent, clock
         self._token = call.progress_token
         self._texts: list[str] = []

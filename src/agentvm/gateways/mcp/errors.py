@@ -1,28 +1,39 @@
 """MCP errors — JSON-RPC errors: of the whole request as a status, of one message with its id."""
 
+from enum import IntEnum
 from typing import Any, Final
 
 import msgspec
 
 from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
-NOT_NOW: Final = -32000
-HEADER_MISMATCH: Final = -32020
-UNSUPPORTED_VERSION: Final = -32022
 
-_STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, NOT_NOW: 503}
+class McpCode(IntEnum):
+    """Codes of JSON-RPC and of MCP."""
+
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+    NOT_NOW = -32000
+    HEADER_MISMATCH = -32020
+    UNSUPPORTED_VERSION = -32022
+
+
+_STATUS: Final = {McpCode.METHOD_NOT_FOUND: 404, McpCode.INTERNAL_ERROR: 200, McpCode.NOT_NOW: 503}
 _FAULTS_OF_CALLER: Final = frozenset({400, 404, 409, 412, 413, 422})
-_REQUEST_CODES: Final = {400: INVALID_REQUEST, 404: METHOD_NOT_FOUND, 405: METHOD_NOT_FOUND, 413: INVALID_REQUEST}
+_REQUEST_CODES: Final = {
+    400: McpCode.INVALID_REQUEST,
+    404: McpCode.METHOD_NOT_FOUND,
+    405: McpCode.METHOD_NOT_FOUND,
+    413: McpCode.INVALID_REQUEST,
+}
 
 
 class MessageRefused(Exception):
     """A message that is refused for its form, before any operation is asked."""
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: McpCode, message: str, data: object = None) -> None:
         super().__init__(message)
         self.code, self.data = code, data
 
@@ -35,8 +46,8 @@ class MessageRefused(Exception):
 def code_of(status: int) -> int:
     """Returns the code of a failure that has this status elsewhere."""
     if status in _FAULTS_OF_CALLER:
-        return INVALID_PARAMS
-    return NOT_NOW if status == 503 else INTERNAL_ERROR
+        return McpCode.INVALID_PARAMS
+    return McpCode.NOT_NOW if status == 503 else McpCode.INTERNAL_ERROR
 
 
 def error_of(message_id: str | int | None, code: int, message: str, data: object = None) -> dict[str, Any]:

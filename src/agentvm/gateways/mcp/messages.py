@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.validation import explain
-from agentvm.gateways.mcp.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_VERSION, MessageRefused
+from agentvm.gateways.mcp.errors import McpCode, MessageRefused
 from agentvm.gateways.routes import Lenient
 from agentvm.version import VERSION
 
@@ -46,7 +46,7 @@ class McpMessage(Lenient, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class McpCall:
     """A request of a client, whichever era it is of."""
 
     id: str | int
@@ -81,36 +81,36 @@ def read(value: object, kind: type[P], where: str) -> P:
         raise InvalidInput(f"{where}: {explain(error, kind)}") from None
 
 
-def call_of(message: McpMessage, headers: Mapping[str, str]) -> Call | None:
+def call_of(message: McpMessage, headers: Mapping[str, str]) -> McpCall | None:
     """Returns the request in a message; None for one that wants no answer. `MessageRefused` for one of a wrong form."""
     if message.method is None or message.id is UNSET:
         if message.method is None and message.id is UNSET:
-            raise MessageRefused(INVALID_REQUEST, "A message has a method, an id, or both")
+            raise MessageRefused(McpCode.INVALID_REQUEST, "A message has a method, an id, or both")
         return None
     if message.id is None:
-        raise MessageRefused(INVALID_REQUEST, "The id of a request must not be null")
+        raise MessageRefused(McpCode.INVALID_REQUEST, "The id of a request must not be null")
     params, version = message.params or {}, headers.get(VERSION_HEADER)
     told = _meta(params).get(VERSION_MEMBER)
     if version in HANDSHAKE or (version is None and told is None):
-        return Call(message.id, message.method, params, is_stateless=False)
+        return McpCall(message.id, message.method, params, is_stateless=False)
     _check_envelope(message.method, params, headers)
-    return Call(message.id, message.method, params, is_stateless=True)
+    return McpCall(message.id, message.method, params, is_stateless=True)
 
 
 def _check_envelope(method: str, params: dict[str, Any], headers: Mapping[str, str]) -> None:
     meta = _meta(params)
     if missing := [name for name in (VERSION_MEMBER, CAPABILITIES_MEMBER) if name not in meta]:
-        raise MessageRefused(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
+        raise MessageRefused(McpCode.INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
     expected = {VERSION_HEADER: meta[VERSION_MEMBER], METHOD_HEADER: method}
     if (member := _NAMED_BY.get(method)) is not None and member in params:
         expected[NAME_HEADER] = params[member]
     for name, value in expected.items():
         if _decoded(headers.get(name)) != value:
-            raise MessageRefused(HEADER_MISMATCH, f"The header {name} is not what the body says")
+            raise MessageRefused(McpCode.HEADER_MISMATCH, f"The header {name} is not what the body says")
     if (version := meta[VERSION_MEMBER]) != STATELESS:
         supported = [STATELESS, *reversed(HANDSHAKE)]
         about = {"supported": supported, "requested": version}
-        raise MessageRefused(UNSUPPORTED_VERSION, "This version of the protocol is not spoken here", about)
+        raise MessageRefused(McpCode.UNSUPPORTED_VERSION, "This version of the protocol is not spoken here", about)
 
 
 def _meta(params: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any, Final
 from agentvm.errors import AgentVMError, ToolNotFound
 from agentvm.gateways.agents import find_agent, list_agents
 from agentvm.gateways.mcp.asking import agent_of, ask_agent, ask_tool, tool_name
-from agentvm.gateways.mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MessageRefused, code_of, error_of
+from agentvm.gateways.mcp.errors import McpCode, MessageRefused, code_of, error_of
 from agentvm.gateways.mcp.messages import (
     HANDSHAKE,
     LISTS_MS,
     SERVER_INFO,
     STATELESS,
-    Call,
+    McpCall,
     McpMessage,
     call_of,
     read,
@@ -67,7 +67,7 @@ async def answer(ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
         return GatewayReply(content=content, status=refused.status if call.is_stateless else 200)
     except AgentVMError as error:
         code = code_of(status_of(error))
-        if call.is_stateless and code != INVALID_PARAMS:
+        if call.is_stateless and code != McpCode.INVALID_PARAMS:
             # As a status, with its headers.
             raise
         return GatewayReply(
@@ -75,7 +75,7 @@ async def answer(ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
         )
 
 
-async def _answer(call: Call, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
+async def _answer(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
     if call.method == "tools/call":
         return await _call_tool(call, ask, talk)
     if call.method == "tools/list":
@@ -83,11 +83,11 @@ async def _answer(call: Call, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
     own = _STATELESS_METHODS if call.is_stateless else _HANDSHAKE_METHODS
     method = own.get(call.method) or _METHODS.get(call.method)
     if method is None:
-        raise MessageRefused(METHOD_NOT_FOUND, "There is no such method")
+        raise MessageRefused(McpCode.METHOD_NOT_FOUND, "There is no such method")
     return GatewayReply(content=await method(talk, call))
 
 
-async def _list_tools(call: Call, ask: Ask[McpMessage], talk: Talk) -> dict[str, Any]:
+async def _list_tools(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> dict[str, Any]:
     """Lists what this caller may call."""
     tools: list[dict[str, Any]] = []
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
@@ -101,7 +101,7 @@ async def _list_tools(call: Call, ask: Ask[McpMessage], talk: Talk) -> dict[str,
     return call.result({"tools": tools}, keeps_ms=LISTS_MS)
 
 
-async def _call_tool(call: Call, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
+async def _call_tool(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
     params, container = call.read(ToolParams), ask.headers.get(CONTAINER_HEADER)
     arguments = params.arguments or {}
     if params.name == SEARCH:
@@ -119,7 +119,7 @@ async def _call_tool(call: Call, ask: Ask[McpMessage], talk: Talk) -> GatewayRep
     return await ask_agent(talk, call, agent, arguments, container_id, ask.headers.get(KEY_HEADER), streams=streams)
 
 
-async def _discover(talk: Talk, call: Call) -> dict[str, Any]:
+async def _discover(talk: Talk, call: McpCall) -> dict[str, Any]:
     about = {
         "supportedVersions": [STATELESS, *reversed(HANDSHAKE)],
         "capabilities": _CAPABILITIES,
@@ -128,14 +128,14 @@ async def _discover(talk: Talk, call: Call) -> dict[str, Any]:
     return call.result(about, keeps_ms=LISTS_MS)
 
 
-async def _initialize(talk: Talk, call: Call) -> dict[str, Any]:
+async def _initialize(talk: Talk, call: McpCall) -> dict[str, Any]:
     asked = call.read(InitializeParams).protocolVersion
     version = asked if asked in HANDSHAKE else HANDSHAKE[-1]
     about = {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": SERVER_INFO, "instructions": INSTRUCTIONS}
     return call.result(about)
 
 
-async def _ping(talk: Talk, call: Call) -> dict[str, Any]:
+async def _ping(talk: Talk, call: McpCall) -> dict[str, Any]:
     return call.result({})
 
 
@@ -143,7 +143,7 @@ def _id(message: McpMessage) -> str | int | None:
     return message.id if isinstance(message.id, str | int) else None
 
 
-Method = Callable[[Talk, Call], Awaitable[dict[str, Any]]]
+Method = Callable[[Talk, McpCall], Awaitable[dict[str, Any]]]
 _METHODS: Final[dict[str, Method]] = {
     "resources/list": list_resources,
     "resources/templates/list": list_templates,

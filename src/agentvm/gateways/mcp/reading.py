@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentvm.gateways.mcp.messages import Call
+from agentvm.gateways.mcp.messages import McpCall
 from agentvm.gateways.routes import Lenient
 from agentvm.gateways.talk import Talk
 from agentvm.model.ids import SessionId
@@ -58,7 +58,7 @@ class ReadArguments(Lenient, frozen=True):
     cursor: str | None = None
 
 
-async def search_sessions(talk: Talk, call: Call, asked: SearchArguments, container: str | None) -> dict[str, Any]:
+async def search_sessions(talk: Talk, call: McpCall, asked: SearchArguments, container: str | None) -> dict[str, Any]:
     reply = await talk.ask(SessionSearch(q=asked.q, cursor=asked.cursor, container_id=container))
     matches = [
         {
@@ -77,7 +77,7 @@ async def search_sessions(talk: Talk, call: Call, asked: SearchArguments, contai
     return _result(call, "\n".join(lines) or "Nothing was found.", structured, reply.next_cursor)
 
 
-async def read_session(talk: Talk, call: Call, asked: ReadArguments) -> dict[str, Any]:
+async def read_session(talk: Talk, call: McpCall, asked: ReadArguments) -> dict[str, Any]:
     reply = await talk.ask(SessionHistory(session_id=SessionId(asked.id), cursor=asked.cursor))
     messages = [{"role": message.role, "at": message.timestamp, "text": _text(message)} for message in reply.messages]
     structured = {"sessionId": reply.session_id, "messages": messages, "total": reply.total}
@@ -109,7 +109,7 @@ def _text(message: Message) -> str:
             return result.output.text
 
 
-def _result(call: Call, text: str, structured: dict[str, Any], cursor: str | None) -> dict[str, Any]:
+def _result(call: McpCall, text: str, structured: dict[str, Any], cursor: str | None) -> dict[str, Any]:
     if cursor is not None:
         structured["nextCursor"] = cursor
         text = f"{text}\n\nThere is more: cursor {cursor}"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentvm.gateways.mcp.messages import LISTS_MS, Call
+from agentvm.gateways.mcp.messages import LISTS_MS, McpCall
 from agentvm.gateways.mcp.reading import SCHEME, session_content
 from agentvm.gateways.routes import Lenient
 from agentvm.gateways.talk import Talk
@@ -36,7 +36,7 @@ class PromptParams(Lenient, frozen=True):
     arguments: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-async def list_resources(talk: Talk, call: Call) -> dict[str, Any]:
+async def list_resources(talk: Talk, call: McpCall) -> dict[str, Any]:
     """Lists the resources of the centre; nothing to a caller who may not read them."""
     if not talk.principal.may(READ_RESOURCES):
         return call.result({"resources": []}, keeps_ms=LISTS_MS)
@@ -53,7 +53,7 @@ async def list_resources(talk: Talk, call: Call) -> dict[str, Any]:
     return call.result(_paged({"resources": listed}, reply.next_cursor), keeps_ms=LISTS_MS)
 
 
-async def list_templates(talk: Talk, call: Call) -> dict[str, Any]:
+async def list_templates(talk: Talk, call: McpCall) -> dict[str, Any]:
     templates = []
     if talk.principal.may(READ_SESSIONS):
         about = "The newest messages of a conversation"
@@ -61,7 +61,7 @@ async def list_templates(talk: Talk, call: Call) -> dict[str, Any]:
     return call.result({"resourceTemplates": templates}, keeps_ms=LISTS_MS)
 
 
-async def read_resource(talk: Talk, call: Call) -> dict[str, Any]:
+async def read_resource(talk: Talk, call: McpCall) -> dict[str, Any]:
     uri = call.read(ReadParams).uri
     if uri.startswith(SCHEME):
         return call.result({"contents": [await session_content(talk, uri)]}, keeps_ms=0)
@@ -71,7 +71,7 @@ async def read_resource(talk: Talk, call: Call) -> dict[str, Any]:
     return call.result({"contents": [{"uri": uri, "mimeType": _media_type(kind), "text": text}]}, keeps_ms=0)
 
 
-async def list_prompts(talk: Talk, call: Call) -> dict[str, Any]:
+async def list_prompts(talk: Talk, call: McpCall) -> dict[str, Any]:
     """Lists prompts with their arguments; nothing to a caller who may not read them."""
     if not talk.principal.may(READ_RESOURCES):
         return call.result({"prompts": []}, keeps_ms=LISTS_MS)
@@ -93,7 +93,7 @@ async def list_prompts(talk: Talk, call: Call) -> dict[str, Any]:
     return call.result(_paged({"prompts": prompts}, page.next), keeps_ms=LISTS_MS)
 
 
-async def get_prompt(talk: Talk, call: Call) -> dict[str, Any]:
+async def get_prompt(talk: Talk, call: McpCall) -> dict[str, Any]:
     """Renders a prompt. Arguments are texts here; one that the prompt declares as something else is read as JSON."""
     params = call.read(PromptParams)
     uri = f"{PROMPTS}{params.name}"
