@@ -44,6 +44,11 @@ class McpMessage(Lenient, frozen=True):
     method: str | None = None
     params: dict[str, Any] | None = None
 
+    @property
+    def stream(self) -> bool:
+        """Whether the answer may be a stream."""
+        return self.method == "tools/call"
+
 
 @dataclass(frozen=True, slots=True)
 class McpCall:
