@@ -74,5 +74,8 @@ export const mayOpen = ({ needs }: Route) => needs === undefined || needs.some(m
 /** The areas that the user sees in the navigation. */
 export const navigation = () => routes.filter((route) => route.icon !== undefined && mayOpen(route));
 
+/** Whether an address of a page is one that the user may open. Conversations are for everybody. */
+export const isOpenTo = (path: string) => path === "/" || (findPage(path) !== undefined && mayOpen(findPage(path)!.route));
+
 /** The pages of an area that stand beside each other. */
 export const tabsOf = (area: Area) => routes.filter((route) => route.area === area && !route.path.includes(":") && route.isApart !== true && mayOpen(route));

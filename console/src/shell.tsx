@@ -8,14 +8,14 @@ import { hasExpired, identity, signOut } from "./link/who.ts";
 import { Chat } from "./pages/chat.tsx";
 import { Forbidden, NotThere } from "./pages/not_there.tsx";
 import { SessionList } from "./pages/session_list.tsx";
-import { findPage, mayOpen, navigation } from "./routes.ts";
+import { findPage, isOpenTo, mayOpen, navigation } from "./routes.ts";
 import { withQuery } from "./state/data.ts";
 import { watchDrafts } from "./state/drafts.ts";
 import { chooseLanguage, chooseTheme } from "./state/preferences.ts";
 import { neighbour, watchSessions } from "./state/sessions.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
-import { commandOf, singleKeys } from "./ui/keys.ts";
+import { areaReader, commandOf, singleKeys } from "./ui/keys.ts";
 import { attempt, Toast, toast } from "./ui/toast.tsx";
 import { language, words } from "./words/index.ts";
 
@@ -24,6 +24,10 @@ const Search = lazy(() => import("./pages/search.tsx"));
 const Archive = lazy(() => import("./pages/archive.tsx"));
 const Palette = lazy(() => import("./pages/palette.tsx"));
 const KeyList = lazy(() => import("./pages/key_list.tsx"));
+const AreaSheet = lazy(() => import("./pages/area_sheet.tsx"));
+
+/** Controls in which a letter is a letter. */
+const WRITTEN_IN = "input, textarea, select";
 
 /** Pages beside the list of conversations. */
 const LISTED = new Set(["/search", "/archive"]);
@@ -32,7 +36,7 @@ const LISTED = new Set(["/search", "/archive"]);
 export function Shell(): JSX.Element {
   const { path, url, query, route } = useLocation();
   const named = useNamedMessage(url);
-  const overlay = useSignal<"palette" | "keys" | undefined>(undefined);
+  const overlay = useSignal<"palette" | "keys" | "areas" | undefined>(undefined);
   const sessionId = /^\/c\/([\w-]+)$/.exec(path)?.[1];
   const isChat = path === "/" || sessionId !== undefined;
   const place = path === "/" ? "home" : isChat ? "chat" : LISTED.has(path) ? "page" : "area";
@@ -40,8 +44,11 @@ export function Shell(): JSX.Element {
   useEffect(() => watchDrafts(), []);
 
   useEffect(() => {
+    const readArea = areaReader();
     function onKeyDown(event: KeyboardEvent): void {
-      const isWriting = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+      const isWriting = event.target instanceof HTMLElement && event.target.matches(WRITTEN_IN);
+      const area = overlay.value === undefined ? readArea(event, isWriting, singleKeys.get()) : undefined;
+      if (area !== undefined && isOpenTo(area)) route(area);
       const command = commandOf(event, isWriting, singleKeys.get());
       if (command === undefined) return;
       event.preventDefault();
@@ -60,7 +67,7 @@ export function Shell(): JSX.Element {
   return (
     <div class={`shell at-${place}`} hidden={hasExpired.value}>
       <a class="skip" href="#page">{words.value.skip}</a>
-      <Rail path={path} tenant={query["tenant"]} onCommands={() => (overlay.value = "palette")} />
+      <Rail path={path} tenant={query["tenant"]} onCommands={() => (overlay.value = "palette")} onAreas={() => (overlay.value = "areas")} />
       {place !== "area" && <SessionList open={sessionId} onNew={() => route("/")} />}
       <div class="page-holder" id="page" tabIndex={-1}>
         {linkState.value === "waiting" && <p class="banner" role="status">{words.value.offline}</p>}
@@ -80,6 +87,7 @@ export function Shell(): JSX.Element {
         {overlay.value === "palette" && (
           <Palette go={route} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "palette" ? undefined : overlay.value)} />
         )}
+        {overlay.value === "areas" && <AreaSheet path={path} tenant={query["tenant"]} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "areas" ? undefined : overlay.value)} />}
         {overlay.value === "keys" && <KeyList onClose={() => (overlay.value = undefined)} />}
       </ErrorBoundary>
       <Toast />
@@ -108,10 +116,19 @@ function useNamedMessage(url: string): string {
   return named === "page" ? "" : named;
 }
 
-function Rail({ path, tenant, onCommands }: { path: string; tenant: string | undefined; onCommands: () => void }): JSX.Element {
+interface RailProps {
+  path: string;
+  tenant: string | undefined;
+  onCommands: () => void;
+  onAreas: () => void;
+}
+
+/** The navigation. A phone has a bar of four, whose last opens the rest. */
+function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
   const [isListing, list] = useState(false);
   const other = language.value === "zh" ? "en" : "zh";
-  const isAt = (here: boolean) => (here ? "page" : undefined);
+  const here = findPage(path)?.route.area;
+  const isAt = (isHere: boolean) => (isHere ? "page" : undefined);
   return (
     <nav class="rail" aria-label="AgentVM">
       <a href="/" class="logo" aria-label="AgentVM"><img src="/icon.svg" alt="" width="26" height="26" /></a>
@@ -125,27 +142,34 @@ function Rail({ path, tenant, onCommands }: { path: string; tenant: string | und
         <a
           key={start}
           href={withQuery(start, { tenant })}
-          class={`btn-icon ${area === "me" ? "" : "only-wide"}`}
+          class="btn-icon only-wide"
           aria-label={words.value.pages[name]}
           title={words.value.pages[name]}
-          aria-current={isAt(findPage(path)?.route.area === area)}
+          aria-current={isAt(here === area)}
         >
           <Icon name={icon!} />
         </a>
       ))}
       <IconButton icon="command" label={words.value.commands} onClick={onCommands} />
+      <button type="button" class="btn-icon only-narrow" aria-label={words.value.areas} title={words.value.areas} aria-current={isAt(here !== undefined)} onClick={onAreas}>
+        <Icon name="more" />
+      </button>
       <span class="rail-space" />
-      <button type="button" class="btn-quiet" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => attempt(chooseLanguage(other))}>
+      <button type="button" class="btn-quiet only-wide" lang={other === "zh" ? "zh-CN" : "en"} onClick={() => attempt(chooseLanguage(other))}>
         {words.value.language}
       </button>
-      <IconButton icon="theme" label={words.value.theme} onClick={() => attempt(chooseTheme())} />
-      {identity.value?.auth === "on" && <IconButton icon="devices" label={words.value.devices} onClick={() => list(true)} />}
+      <span class="only-wide"><IconButton icon="theme" label={words.value.theme} onClick={() => attempt(chooseTheme())} /></span>
+      {identity.value?.auth === "on" && (
+        <>
+          <span class="only-wide"><IconButton icon="devices" label={words.value.devices} onClick={() => list(true)} /></span>
+          <span class="only-wide"><IconButton icon="out" label={words.value.signOut} onClick={() => void signOut().catch((error: Error) => toast(error.message))} /></span>
+        </>
+      )}
       {isListing && (
         <ErrorBoundary>
           <Devices onClose={() => list(false)} />
         </ErrorBoundary>
       )}
-      {identity.value?.auth === "on" && <IconButton icon="out" label={words.value.signOut} onClick={() => void signOut().catch((error: Error) => toast(error.message))} />}
     </nav>
   );
 }

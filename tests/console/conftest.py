@@ -7,6 +7,8 @@ from agentvm.server.console import DIRECTORY
 
 DEADLINE_MS = 60_000
 DESK, PHONE = ViewportSize(width=1180, height=760), ViewportSize(width=360, height=640)
+MAGNIFIED = ViewportSize(width=320, height=256)
+"""A window of 1280 by 1024 at 400 %."""
 
 expect.set_options(timeout=DEADLINE_MS)
 

@@ -33,7 +33,7 @@ ROUTES = (
         "/people/quotas",
         "/people/audit",
     ),
-    *("/people/usr_ada", "/tenants", "/tenants/acme", "/me", "/diagnose"),
+    *("/people/usr_ada", "/tenants", "/tenants/acme", "/me", "/me/clients", "/diagnose"),
 )
 
 

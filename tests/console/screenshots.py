@@ -5,47 +5,107 @@ python -m tests.console.screenshots DIRECTORY
 
 import argparse
 import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import anyio
-from playwright.async_api import Browser, ViewportSize, async_playwright
+from playwright.async_api import BrowserContext, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Error as PlaywrightError
 from tests.console.builder_pages import BUILDER_PAGES
+from tests.console.conftest import DEADLINE_MS
 from tests.console.operator_pages import OPERATOR_PAGES
-from tests.console.pages import PAGES, Filled, Visit, filled_server
+from tests.console.pages import PAGES, Filled, Visit, filled_server, offline
+from tests.console.people import ROUTES, PeopleServer, people_server
+from tests.console.people import visit as visit_people
 from tests.provision.chromium import FLAGS, chromium
 
 WIDTHS = (ViewportSize(width=360, height=640), ViewportSize(width=820, height=1100), ViewportSize(width=1440, height=900))
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 LANGUAGES = ("en", "zh-CN")
 
-
-async def take(browser: Browser, filled: Filled, visit: Visit, directory: Path) -> None:
-    for theme, language, size in product(THEMES, LANGUAGES, WIDTHS):
-        is_phone = size["width"] < 720
-        context = await browser.new_context(
-            viewport=size, locale=language, color_scheme=theme, has_touch=is_phone, is_mobile=is_phone, service_workers="block"
-        )
-        async with context:
-            page = await context.new_page()
-            await visit(page, filled)
-            await page.screenshot(path=directory / f"{visit.__name__}-{theme}-{language[:2]}-{size['width']}.png")
+Show = Callable[[Page], Awaitable[None]]
 
 
-async def run(directory: Path) -> None:
+async def take(context: BrowserContext, name: str, show: Show, directory: Path) -> None:
+    """Writes the picture of one page; as it is, if it does not show what it should."""
+    page = await context.new_page()
+    page.set_default_timeout(DEADLINE_MS)
+    try:
+        await show(page)
+    except (AssertionError, PlaywrightError, TimeoutError) as error:
+        sys.stdout.write(f"{name}: {type(error).__name__} {str(error)[:200]}\n")
+    await page.screenshot(path=directory / f"{name}.png")
+    await page.close()
+
+
+def shown_by(visit: Visit, filled: Filled) -> Show:
+    return lambda page: visit(page, filled)
+
+
+async def sign_in_operator(page: Page, people: PeopleServer) -> None:
+    await page.goto(people.url)
+    await page.locator("#key").fill(people.operator)
+    await page.locator(".login .btn-ink").click()
+    await expect(page.locator(".rail")).to_be_visible()
+
+
+async def show_invitation(page: Page, people: PeopleServer) -> None:
+    """Shows a link that invites somebody to the person who has got it."""
+    await visit_people(page, people, "/people/invitations")
+    await page.locator("main .btn-ink").first.click()
+    await page.locator("dialog input").first.fill("Grace")
+    await page.locator("dialog .btn-ink").click()
+    link = await page.locator("dialog .secret code").inner_text()
+    await page.context.clear_cookies()
+    await page.goto(link)
+    await expect(page.locator(".alone h1")).to_be_visible()
+
+
+def shows(filled: Filled, people: PeopleServer) -> Iterator[tuple[str, Show]]:
+    """Yields the name of every page and the way to it. Pages that change a conversation come after those that show it."""
+    for visit in (*OPERATOR_PAGES, *BUILDER_PAGES, *(visit for visit in PAGES if visit is not offline)):
+        yield visit.__name__, shown_by(visit, filled)
+    yield "signed_in", partial(sign_in_operator, people=people)
+    for route in ROUTES:
+        yield route.strip("/").replace("/", "_"), partial(visit_people, people=people, route=route)
+    yield "invitation", partial(show_invitation, people=people)
+
+
+async def run(directory: Path, chosen: str) -> None:
     program = chromium()
-    async with async_playwright() as playwright, filled_server() as filled:
+    async with async_playwright() as playwright:
         env: dict[str, str | float | bool] = {**os.environ, **program.env}
         browser = await playwright.chromium.launch(executable_path=program.executable, args=list(FLAGS), env=env)
         async with browser:
-            for visit in (*PAGES, *OPERATOR_PAGES, *BUILDER_PAGES):
-                await take(browser, filled, visit, directory)
+            for theme, language, size in product(THEMES, LANGUAGES, WIDTHS):
+                view = f"{theme}-{language[:2]}-{size['width']}"
+                is_phone = size["width"] < 720
+                new_context = partial(
+                    browser.new_context,
+                    viewport=size,
+                    locale=language,
+                    color_scheme=theme,
+                    has_touch=is_phone,
+                    is_mobile=is_phone,
+                    service_workers="block",
+                )
+                async with await new_context() as context, filled_server() as filled, people_server() as people:
+                    for name, show in shows(filled, people):
+                        if chosen in f"{name}-{view}":
+                            await take(context, f"{name}-{view}", show, directory)
+                async with await new_context() as context, filled_server() as filled:
+                    if chosen in f"offline-{view}":
+                        await take(context, f"offline-{view}", shown_by(offline, filled), directory)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
-    target = parser.parse_args().directory
-    target.mkdir(parents=True, exist_ok=True)
-    anyio.run(run, target)
+    parser.add_argument("--only", default="", help="pictures whose name has this text: people_keys, dark-zh-360")
+    arguments = parser.parse_args()
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    anyio.run(run, arguments.directory, arguments.only)

@@ -9,6 +9,7 @@ import anyio.lowlevel
 from playwright.async_api import Page, expect
 from tests.console.conftest import Open
 from tests.console.operator_pages import HOSTILE
+from tests.console.pages import filled_server
 from tests.console.test_journeys import IN_MEMORY, driver
 from tests.console.test_sign_in import GUARDED, first_key, sign_in, signed_in
 from tests.faults.test_fallback import claude, gpt, place, two
@@ -307,3 +308,22 @@ async def test_a_turn_tells_which_rule_decided_about_a_tool_and_its_result_is_re
         assert await page.locator("main img, main b, main script").count() == 0
         await page.locator(".events > summary").click()
         await expect(page.locator(".events li").filter(has_text="tool_use_start")).to_be_visible()
+
+
+async def test_a_turn_leads_to_its_neighbours_in_the_conversation(open_page: Open) -> None:
+    async with filled_server() as filled:
+        session_id = filled.long.rpartition("/")[2]
+        page = await open_page(filled.server.url)
+        newest, middle, oldest = [
+            row["turnId"] for row in (await get(page, filled.server, f"/v1/turns?session={session_id}"))["items"]
+        ]
+        await page.goto(f"{filled.server.url}/activity/turns/{newest}")
+        await expect(page.get_by_role("button", name="Next turn of the conversation")).to_be_disabled()
+        previous = page.get_by_role("link", name="Previous turn of the conversation")
+        for turn_id in (middle, oldest):
+            await previous.click()
+            await expect(page).to_have_url(f"{filled.server.url}/activity/turns/{turn_id}")
+            await expect(page.locator(".copyable").first).to_contain_text(turn_id)
+        await expect(page.get_by_role("button", name="Previous turn of the conversation")).to_be_disabled()
+        await page.get_by_role("link", name="Next turn of the conversation").click()
+        await expect(page.locator(".told .answer")).to_have_text("You said: A second question")

@@ -1,7 +1,7 @@
 """Agents to begin with, the command palette and the keys."""
 
 from playwright.async_api import expect
-from tests.console.conftest import Open
+from tests.console.conftest import PHONE, Open
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, driver, say
 
@@ -82,10 +82,41 @@ async def test_the_keys_are_listed_walk_the_conversations_and_can_be_switched_of
         await expect(page.get_by_label("Message", exact=True)).to_have_value("?")
         await page.locator(".log").focus()
         await page.keyboard.press("?")
-        keys = page.get_by_role("dialog", name="Keys")
+        keys = page.get_by_role("dialog", name="Keyboard shortcuts")
         await expect(keys).to_contain_text("List the keys")
         await keys.get_by_role("checkbox").uncheck()
         await keys.get_by_role("button", name="Close").click()
         await expect(page.locator(".log")).to_be_focused()
         await page.keyboard.press("?")
         await expect(keys).to_have_count(0)
+
+
+async def test_areas_are_reached_by_two_keys_and_on_a_phone_by_a_sheet(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        field = page.get_by_label("Message", exact=True)
+        await expect(field).to_be_focused()
+        await page.keyboard.type("ga")
+        await expect(field).to_have_value("ga")
+        await page.locator(".skip").focus()
+        for letter, name in (("a", "Agents"), ("y", "Activity"), ("m", "My account"), ("s", "Settings")):
+            await page.keyboard.press("g")
+            await page.keyboard.press(letter)
+            await expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog").locator("kbd").get_by_text("g", exact=True)).to_have_count(8)
+        phone = await open_page(server.url, viewport=PHONE)
+        bar = phone.get_by_role("navigation", name="AgentVM")
+        await expect(bar.get_by_role("link").or_(bar.get_by_role("button"))).to_have_count(4)
+        await bar.get_by_role("button", name="All areas").click()
+        sheet = phone.get_by_role("dialog", name="All areas")
+        await expect(sheet.get_by_role("link")).to_contain_text(
+            ["Agents", "Resources", "Activity", "Settings", "Usage", "People"]
+        )
+        await sheet.get_by_role("link", name="Settings").click()
+        await expect(phone.get_by_role("heading", name="Settings", exact=True)).to_be_visible()
+        await expect(sheet).to_have_count(0)
+        await bar.get_by_role("button", name="All areas").click()
+        await expect(sheet.get_by_role("link", name="Settings")).to_have_attribute("aria-current", "page")
+        await sheet.get_by_role("button", name="中文").click()
+        await expect(phone.get_by_role("heading", name="设置", exact=True)).to_be_visible()

@@ -2,10 +2,11 @@
 
 import anyio
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from tests.console.conftest import DEADLINE_MS, Open
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
+from tests.console.test_sign_in import GUARDED, first_key
 
 from agentvm import start_server
 from agentvm.drivers.scripted import reply
@@ -56,6 +57,45 @@ async def test_the_keyboard_is_enough(open_page: Open) -> None:
         await page.keyboard.type("archived")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Archived conversations")).to_be_visible()
+
+
+async def walk(page: Page, control: Locator, most: int = 60) -> None:
+    """Walks with the Tab key to a control."""
+    for _ in range(most):
+        if await control.evaluate("element => element === document.activeElement"):
+            return
+        await page.keyboard.press("Tab")
+    pytest.fail(f"{control} is not reached with the keyboard")
+
+
+async def test_a_user_signs_in_and_changes_a_setting_without_a_mouse(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await expect(page.get_by_label("API key")).to_be_focused()
+        await page.keyboard.type(first_key(server))
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("settings")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Settings", exact=True)).to_be_focused()
+        await walk(page, page.get_by_label("Search settings"))
+        await page.keyboard.type("limits.steps")
+        link = page.get_by_role("link", name="limits.steps", exact=True)
+        await expect(page.locator(".settings li")).to_have_count(1)
+        await walk(page, link)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="limits.steps", exact=True)).to_be_focused()
+        await walk(page, page.get_by_label("Value", exact=True))
+        await page.keyboard.press("Control+a")
+        await page.keyboard.type("9")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".preview")).to_be_visible()
+        assert await page.evaluate("document.activeElement !== document.body")
+        await walk(page, page.get_by_role("button", name="Save", exact=True))
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".effective")).to_contain_text("9")
+        assert await page.evaluate("document.activeElement !== document.body")
 
 
 async def test_a_reader_hears_that_an_answer_begins_and_ends_and_no_words_of_it(open_page: Open) -> None:

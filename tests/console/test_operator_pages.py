@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.async_api import Browser
-from tests.console.conftest import DEADLINE_MS, PHONE
+from tests.console.conftest import DEADLINE_MS, MAGNIFIED, PHONE
 from tests.console.operator_pages import OPERATOR_PAGES
 from tests.console.pages import filled_server
 from tests.console.test_access import OVERFLOW, THEMES, axe, violations
@@ -27,7 +27,7 @@ async def test_no_page_has_a_fault_in_either_theme(browser: Browser, axe: str, l
     assert {key: found for key, found in faults.items() if found} == {}
 
 
-async def test_no_page_scrolls_sideways_on_a_phone(browser: Browser) -> None:
+async def test_no_page_scrolls_sideways_on_a_phone_or_magnified(browser: Browser) -> None:
     if not (DIRECTORY / "index.html").exists():
         pytest.skip("console: it is not built; make console")
     async with filled_server() as filled:
@@ -39,4 +39,7 @@ async def test_no_page_scrolls_sideways_on_a_phone(browser: Browser) -> None:
             page.set_default_timeout(DEADLINE_MS)
             for visit in OPERATOR_PAGES:
                 await visit(page, filled)
-                assert await page.evaluate(OVERFLOW) == 0, visit.__name__
+                for size in (PHONE, MAGNIFIED):
+                    await page.set_viewport_size(size)
+                    assert await page.evaluate(OVERFLOW) == 0, (visit.__name__, size)
+                await page.set_viewport_size(PHONE)

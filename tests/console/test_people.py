@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from playwright.async_api import Browser, Page, expect
-from tests.console.conftest import DEADLINE_MS, DESK, PHONE, Open
+from tests.console.conftest import DEADLINE_MS, DESK, MAGNIFIED, PHONE, Open
 from tests.console.people import ACME, HOSTILE, ROUTES, PeopleServer, people_server, spend, visit
 from tests.console.test_access import OVERFLOW, THEMES, axe, violations
 from tests.console.test_journeys import driver
@@ -17,6 +17,7 @@ from tests.support.identity_provider import CLIENT_ID, identity_provider
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
+from agentvm.model.setting import ChangeRequest
 from agentvm.model.settings import OidcConfig
 from agentvm.tenants.rights import DEFAULT_PERMISSIONS
 
@@ -100,7 +101,9 @@ async def test_pages_of_people_fit_a_phone_and_show_hostile_names_as_text(open_p
         await signed_in(page, people.operator)
         for route in ROUTES:
             await visit(page, people, route)
-            assert await page.evaluate(OVERFLOW) == 0, route
+            for size in (MAGNIFIED, PHONE):
+                await page.set_viewport_size(size)
+                assert await page.evaluate(OVERFLOW) == 0, (route, size)
             assert await page.locator("main img").count() == 0
         await visit(page, people, "/people")
         await expect(page.get_by_role("link", name=HOSTILE)).to_be_visible()
@@ -296,3 +299,19 @@ async def test_the_connection_is_checked_and_the_fault_of_a_proxy_is_named(open_
         await page.get_by_role("button", name="Start").click()
         await expect(page.locator("[data-step=socket]")).to_have_attribute("data-state", "ok")
         await expect(page.locator("[data-step=idle]")).to_contain_text("was closed after 0 s of silence")
+
+
+async def test_clients_find_their_addresses_and_a_gateway_that_is_off_is_not_among_them(open_page: Open) -> None:
+    async with people_server() as people:
+        page = await open_signed_in(open_page, people, people.member)
+        await visit(page, people, "/me", tenant=None)
+        await page.get_by_role("link", name="Connect a client").click()
+        main = page.locator("main")
+        for address in (f"{people.url.replace('http', 'ws')}/ws", f"{people.url}/v1", f"{people.url}/v1/messages"):
+            await expect(main.get_by_text(address, exact=True)).to_be_visible()
+        await expect(main).to_contain_text("Authorization: Bearer $AVM_KEY")
+        request = ChangeRequest(actor="operator", request_id="req_1", note="")
+        await people.server.server.vm.settings.change(None, {"gateways.openai.enabled": "off"}, request)
+        await page.reload()
+        await expect(main.get_by_text(f"{people.url}/v1/messages", exact=True)).to_be_visible()
+        await expect(main.get_by_text(f"{people.url}/v1", exact=True)).to_have_count(0)

@@ -38,7 +38,7 @@ async def sign_in(page: Page, key: str, *, keep: bool = False) -> None:
 
 async def signed_in(page: Page, key: str, *, keep: bool = False) -> None:
     await sign_in(page, key, keep=keep)
-    await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    await expect(page.locator(".rail")).to_be_visible()
 
 
 def first_key(server: RunningServer) -> str:

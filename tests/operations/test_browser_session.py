@@ -239,6 +239,8 @@ async def test_everybody_may_ask_how_to_sign_in() -> None:
         reply = await world.ask("GET", "/v1/auth/methods", key="")
         assert (reply.status, reply.body["auth"], reply.body["methods"]) == (200, "on", ["key"])
         assert reply.body["version"] == (await world.ask("GET", "/health")).body["version"]
+        assert {"name": "openai", "prefixes": ["/openai/v1", "/v1"]} in reply.body["gateways"]
+        assert "publicUrl" not in reply.body
 
 
 async def test_a_session_cannot_outlive_a_deleted_tenant() -> None:

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Device, listDevices, signOutDevice } from "../link/who.ts";
 import { Button } from "../ui/button.tsx";
 import { clock, when } from "../words/format.ts";
+import { deviceName } from "../words/device.ts";
 import { language, words } from "../words/index.ts";
 
 /** The browsers that are signed in as the same user, each with its own way out. */
@@ -29,7 +30,7 @@ export default function Devices({ onClose }: { onClose: () => void }): JSX.Eleme
       <ul>
         {devices.map((device) => (
           <li key={device.browserSessionId}>
-            <span class="device">{device.userAgent || words.value.unknownDevice}</span>
+            <span class="device" title={device.userAgent}>{deviceName(device.userAgent) || words.value.unknownDevice}</span>
             <span class="hint">{device.current ? words.value.thisDevice : words.value.lastUsed(shown(device.lastUsedAt))}</span>
             <Button onClick={() => end(device)}>{words.value.signOut}</Button>
           </li>

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
+import { isOpenTo, routes } from "../routes.ts";
 import { Button } from "../ui/button.tsx";
-import { KEYS, singleKeys } from "../ui/keys.ts";
+import { AREA_KEYS, KEYS, singleKeys } from "../ui/keys.ts";
 import { Modal } from "../ui/modal.tsx";
 import { words } from "../words/index.ts";
 
@@ -10,7 +11,7 @@ export default function KeyList({ onClose }: { onClose: () => void }): JSX.Eleme
     <Modal label={words.value.keys} onClose={onClose}>
       {(close) => (
         <>
-          <h2>{words.value.keys}</h2>
+          <h2 tabIndex={-1} autofocus>{words.value.keys}</h2>
           <dl class="keys">
             {KEYS.map(([keys, word]) => (
               <div key={keys}>
@@ -18,6 +19,14 @@ export default function KeyList({ onClose }: { onClose: () => void }): JSX.Eleme
                   <kbd>{keys}</kbd>
                 </dt>
                 <dd>{words.value[word]}</dd>
+              </div>
+            ))}
+            {Object.entries(AREA_KEYS).filter(([, path]) => isOpenTo(path)).map(([letter, path]) => (
+              <div key={path}>
+                <dt>
+                  <kbd>g</kbd> <kbd>{letter}</kbd>
+                </dt>
+                <dd>{words.value.pages[routes.find((route) => route.path === path)?.name ?? "home"]}</dd>
               </div>
             ))}
           </dl>

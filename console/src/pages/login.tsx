@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../link/http.ts";
 import { endReason, loadMethods, offered, oidcStart, signIn } from "../link/who.ts";
 import { words } from "../words/index.ts";
@@ -12,6 +12,7 @@ export default function Login(): JSX.Element {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const [keep, setKeep] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
   useEffect(() => void loadMethods().catch(() => undefined), []);
   const oidcProblem = new URLSearchParams(location.search).get("problem");
 
@@ -30,6 +31,7 @@ export default function Login(): JSX.Element {
     }
   }
 
+  useEffect(() => field.current?.focus(), []);
   return (
     <main class="login">
       <form onSubmit={(event) => void submit(event)}>
@@ -38,7 +40,7 @@ export default function Login(): JSX.Element {
           {(location.pathname === "/login" && oidcProblem !== null ? words.value.oidcProblems[oidcProblem] : undefined) ?? words.value.ended[endReason.value] ?? ""}
         </p>
         <label for="key">{words.value.keyLabel}</label>
-        <input id="key" name="key" type="password" autocomplete="current-password" required aria-describedby="key-hint" />
+        <input ref={field} id="key" name="key" type="password" autocomplete="current-password" required aria-describedby="key-hint" />
         <p id="key-hint" class="hint">{words.value.keyHint}</p>
         <label class="check"><input name="keep" type="checkbox" checked={keep} onChange={(event) => setKeep(event.currentTarget.checked)} /> {words.value.keepSignedIn}</label>
         <p role="alert" class="problem">{problem}</p>

@@ -97,7 +97,7 @@ function commandsOf({ go, onKeys }: Props): Command[] {
     ...routes
       .filter((route) => !route.path.includes(":") && mayOpen(route))
       .map((route) => command(route.path, route.icon ?? "list", words.value.pages[route.name], () => go(route.path))),
-    command("language", "list", words.value.language, () => attempt(chooseLanguage(other))),
+    command("language", "language", words.value.language, () => attempt(chooseLanguage(other))),
     command("theme", "theme", words.value.theme, () => attempt(chooseTheme())),
     command("keys", "keys", words.value.keys, onKeys),
     ...(identity.value?.auth === "on" ? [command("out", "out", words.value.signOut, () => void signOut())] : []),

@@ -35,6 +35,10 @@ const PATHS = {
   before: "M6 5v10m8-10-6 5 6 5z",
   after: "M14 5v10M6 5l6 5-6 5z",
   settings: "M4 6h7m4 0h1M4 14h1m4 0h7M13 4v4M7 12v4",
+  left: "m12 5-5 5 5 5",
+  right: "m8 5 5 5-5 5",
+  language: "M10 3a7 7 0 1 1 0 14 7 7 0 0 1 0-14zM3 10h14M10 3c-5 5-5 9 0 14 5-5 5-9 0-14z",
+  plug: "M7 3v4m6-4v4M5 7h10v3a5 5 0 0 1-10 0zm5 8v3",
   me: "M10 4a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM4 17c0-7 12-7 12 0",
 } as const;
 

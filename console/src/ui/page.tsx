@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso/router";
-import { findPage, tabsOf } from "../routes.ts";
+import { findPage, type Route, tabsOf } from "../routes.ts";
 import { withQuery } from "../state/data.ts";
 import { words } from "../words/index.ts";
 
@@ -16,7 +16,9 @@ interface Props {
 export function Page({ title, tools, children }: Props): JSX.Element {
   const { path, query } = useLocation();
   const heading = useRef<HTMLHeadingElement>(null);
+  const strip = useRef<HTMLElement>(null);
   const tabs = tabsOf(findPage(path)?.route.area ?? "me");
+  const here = tabOf(tabs, path);
   useEffect(() => {
     document.title = `${title} · AgentVM`;
     return () => (document.title = "AgentVM");
@@ -26,6 +28,7 @@ export function Page({ title, tools, children }: Props): JSX.Element {
     if (active !== document.body && active?.closest("main") !== null) return;
     heading.current?.focus();
   }, [path]);
+  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here]);
   return (
     <main class="main page">
       <header class="page-head">
@@ -33,9 +36,9 @@ export function Page({ title, tools, children }: Props): JSX.Element {
         {tools}
       </header>
       {tabs.length > 1 && (
-        <nav class="tabs" aria-label={title}>
+        <nav class="tabs" aria-label={title} ref={strip}>
           {tabs.map((tab) => (
-            <a key={tab.path} href={withQuery(tab.path, { tenant: query["tenant"] })} aria-current={tab.path === path ? "page" : undefined}>
+            <a key={tab.path} href={withQuery(tab.path, { tenant: query["tenant"] })} aria-current={tab !== here ? undefined : tab.path === path ? "page" : "true"}>
               {words.value.pages[tab.name]}
             </a>
           ))}
@@ -45,3 +48,7 @@ export function Page({ title, tools, children }: Props): JSX.Element {
     </main>
   );
 }
+
+/** The tab of an address: its own, or the one that it is below. */
+const tabOf = (tabs: readonly Route[], path: string) =>
+  tabs.filter((tab) => tab.path === path || path.startsWith(`${tab.path}/`)).toSorted((a, b) => b.path.length - a.path.length)[0];

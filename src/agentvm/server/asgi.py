@@ -22,9 +22,9 @@ from agentvm.server.http import FACES, documents
 from agentvm.server.http.answer_page import answer_routes
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
-from agentvm.server.http.gateways import GatewayRoutes
+from agentvm.server.http.gateways import GatewayRoutes, served_gateways
 from agentvm.server.http.mcp_callback import callback_routes
-from agentvm.server.http.openapi import AuthMethods
+from agentvm.server.http.openapi import AuthMethods, ServedGateway
 from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
@@ -154,6 +154,8 @@ def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
             methods=() if not is_on else ("key",) if flow is None else ("key", "oidc"),
             version=VERSION,
             oidc=UNSET if flow is None else flow.client.name,
+            gateways=tuple(ServedGateway(name=one.name, prefixes=one.prefixes) for one in served_gateways(vm.config.gateways)),
+            public_url=vm.config.system.public_url or UNSET,
         )
         return HttpResponse(content=msgspec.json.encode(content), headers={"Cache-Control": "no-store"})
 

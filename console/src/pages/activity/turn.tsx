@@ -1,10 +1,12 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
-import { useData, withQuery } from "../../state/data.ts";
+import { useData, useList, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
 import type { Timeline } from "../../state/timeline.ts";
 import "../../style/activity.css";
+import { IconButton } from "../../ui/button.tsx";
+import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Copyable, Figures, Section } from "../../ui/parts.tsx";
 import { Field, Form } from "../../ui/form.tsx";
@@ -15,12 +17,13 @@ import { duration, money } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { EventList } from "./events.tsx";
-import { Outcome } from "./lists.tsx";
+import { Outcome, type TurnRow } from "./lists.tsx";
 import { ReplayView } from "./replay.tsx";
 import { Bars, Moments, Stages } from "./timeline.tsx";
 
 const REFRESH_MS = 3_000;
 const REASON_MAX = 150;
+const NEIGHBOURS_MAX = 200;
 
 /** One turn: where its time and money went, and a replay of what it said. */
 export default function TurnPage({ params, query, go }: PageProps): JSX.Element {
@@ -31,7 +34,7 @@ export default function TurnPage({ params, query, go }: PageProps): JSX.Element 
   const [reason, setReason] = useState<string | undefined>(isForeign(tenant) ? undefined : "");
   useRefresh(() => turn.data !== undefined && turn.data.outcome === undefined && turn.reload(), REFRESH_MS);
   return (
-    <Page title={words.value.pages.turn}>
+    <Page title={words.value.pages.turn} tools={<Neighbours key={turn.data?.sessionId ?? ""} turnId={turnId} sessionId={turn.data?.sessionId} tenant={tenant} />}>
       <Shown of={turn}>
         {(line) => (
           <>
@@ -50,6 +53,28 @@ export default function TurnPage({ params, query, go }: PageProps): JSX.Element 
         )}
       </Shown>
     </Page>
+  );
+}
+
+/** The ways to the turns before and after this one in its conversation. */
+function Neighbours({ turnId, sessionId, tenant }: { turnId: string; sessionId: string | undefined; tenant: string | undefined }): JSX.Element | null {
+  const turns = useList<TurnRow>(sessionId === undefined ? undefined : withQuery("/v1/turns", { session: sessionId, tenant, limit: NEIGHBOURS_MAX }));
+  const { data: rows = [], more } = turns;
+  const place = rows.findIndex((row) => row.turnId === turnId);
+  // The newest come first: further ones are read until the turn and the one before it are among them.
+  useEffect(() => void ((place < 0 || place === rows.length - 1) && more?.()), [rows.length, place]);
+  if (place < 0 || rows.length < 2) return null;
+  const way = (row: TurnRow | undefined, label: string, icon: IconName) =>
+    row === undefined ? (
+      <IconButton icon={icon} label={label} disabled onClick={() => undefined} />
+    ) : (
+      <a class="btn-icon" href={withQuery(`/activity/turns/${row.turnId}`, { tenant })} aria-label={label} title={label}><Icon name={icon} /></a>
+    );
+  return (
+    <span class="neighbours">
+      {way(rows[place + 1], activityWords.value.previousTurn, "left")}
+      {way(rows[place - 1], activityWords.value.nextTurn, "right")}
+    </span>
   );
 }
 

@@ -86,7 +86,7 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
               </>
             ) : (
               <>
-                <nav class="resource-tabs" aria-label={content.resource.name}>
+                <nav class="tabs resource-tabs" aria-label={content.resource.name}>
                   {tabs.map((name) => (
                     <a key={name} href={here({ tab: name === "content" ? undefined : name, with: undefined, edit: undefined })} aria-current={name === tab ? "page" : undefined}>
                       {t.tabs[name]}{name === "versions" && versions.data !== undefined && ` ${versions.data.items.length}`}

@@ -12,6 +12,7 @@ import { Page } from "../../ui/page.tsx";
 import { Figures, Section } from "../../ui/parts.tsx";
 import type { Quota } from "../../ui/quota_bar.tsx";
 import { attempt } from "../../ui/toast.tsx";
+import { deviceName } from "../../words/device.ts";
 import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
@@ -91,7 +92,7 @@ function Devices(): JSX.Element {
       <ul class="lines">
         {devices.map((device) => (
           <li key={device.browserSessionId}>
-            <span class="device">{device.userAgent || words.value.unknownDevice}</span>
+            <span class="device" title={device.userAgent}>{deviceName(device.userAgent) || words.value.unknownDevice}</span>
             <span class="hint">{device.current ? words.value.thisDevice : words.value.lastUsed(moment(device.lastUsedAt, language.value))}</span>
             <Button onClick={() => attempt(signOutDevice(device).then(() => (device.current ? undefined : load())))}>{words.value.signOut}</Button>
           </li>

@@ -12,7 +12,7 @@ import { Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { toast } from "../../ui/toast.tsx";
-import { language } from "../../words/index.ts";
+import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { settingDoc } from "../../words/settings/docs.ts";
 import { settingsWords } from "../../words/settings/index.ts";
@@ -29,7 +29,7 @@ export default function SettingPage({ params, query, go }: PageProps): JSX.Eleme
   const config = useData<Pick<ConfigView, "revision">>(withQuery("/v1/config", { tenant }));
   return (
     <Page title={key} tools={<TenantChoice whole={text.ofServer} go={go} />}>
-      <p><a href={withQuery("/settings", { tenant, q: key.split(".")[0] })}>← {text.setting}</a></p>
+      <p><a href={withQuery("/settings", { tenant, q: key.split(".")[0] })}>← {words.value.pages.settings}</a></p>
       <Shown of={setting}>
         {(one) => (
           <>
@@ -150,9 +150,12 @@ function Editor({ setting, path, tenant, seen, onSaved }: EditorProps): JSX.Elem
           {(control) => <ValueInput control={{ ...control, disabled: isRemoved }} kind={kind} isSecret={setting.secret ?? false} value={value} onInput={setValue} />}
         </Field>
         {(setting.layers ?? []).some(({ layer }) => layer === ownLayer) && (
-          <label class="check">
-            <input type="checkbox" checked={isRemoved} onChange={(event) => setRemoved(event.currentTarget.checked)} /> {text.dropOverride} <span class="hint">{text.dropOverrideHint}</span>
-          </label>
+          <div>
+            <label class="check">
+              <input type="checkbox" checked={isRemoved} onChange={(event) => setRemoved(event.currentTarget.checked)} /> {text.dropOverride}
+            </label>
+            <p class="hint">{text.dropOverrideHint}</p>
+          </div>
         )}
         <Field label={text.note} hint={text.noteHint}>
           {(control) => <input {...control} type="text" maxLength={2_000} value={note} onInput={(event) => setNote(event.currentTarget.value)} />}

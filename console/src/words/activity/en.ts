@@ -92,6 +92,8 @@ export const en = {
   placed: "Placed",
   placedWhy: "Why there",
   play: "Play",
+  nextTurn: "Next turn of the conversation",
+  previousTurn: "Previous turn of the conversation",
   price: "Price",
   provider: "Provider",
   providers: "Providers",

@@ -102,6 +102,8 @@ export const zh: ActivityWords = {
   placed: "运行位置",
   placedWhy: "选择理由",
   play: "播放",
+  nextTurn: "对话的下一轮",
+  previousTurn: "对话的上一轮",
   price: "费用",
   provider: "模型服务",
   providers: "模型服务",

@@ -13,6 +13,7 @@ from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.model.principal import Principal
+from agentvm.model.settings import GatewaySettings
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server import paths
 from agentvm.server.errors import request_id_of
@@ -31,6 +32,11 @@ SHARED = "/v1"
 def gateway_of(path: str) -> Gateway | None:
     """Returns the gateway that a path belongs to, whether or not there is such a route."""
     return next((gateway for place, gateway in places() if path == place or path.startswith(f"{place}/")), None)
+
+
+def served_gateways(settings: GatewaySettings) -> tuple[Gateway, ...]:
+    """Returns the gateways that the operator has not switched off."""
+    return tuple(gateway for gateway in GATEWAYS if getattr(settings, gateway.name).enabled == "on")
 
 
 @functools.cache

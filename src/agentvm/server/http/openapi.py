@@ -58,14 +58,24 @@ class Health(Liveness):
     version: str
 
 
+class ServedGateway(Record, omit_defaults=False):
+    """A protocol of other clients that is served now, and the paths below which it is."""
+
+    name: str
+    prefixes: tuple[str, ...]
+
+
 class AuthMethods(Record, omit_defaults=False):
-    """How callers sign in."""
+    """How callers sign in, and which clients connect."""
 
     auth: Literal["on", "off"]
     methods: tuple[Literal["key", "oidc"], ...]
     version: str
     oidc: str | UnsetType = UNSET
     """The name of the identity provider."""
+    gateways: tuple[ServedGateway, ...] = ()
+    public_url: str | UnsetType = UNSET
+    """The address that the operator has given to this server."""
 
 
 def document(faces: Iterable[HttpFace]) -> Json:
