@@ -135,7 +135,7 @@ function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
       <a href="/" class="btn-icon" aria-label={words.value.chat} title={words.value.chat} aria-current={isAt(path === "/" || path.startsWith("/c/"))}>
         <Icon name="chat" />
       </a>
-      <a href="/search" class="btn-icon" aria-label={words.value.search} title={words.value.search} aria-current={isAt(path === "/search")}>
+      <a href="/search" class="btn-icon" data-short={words.value.searchShort} aria-label={words.value.search} title={words.value.search} aria-current={isAt(path === "/search")}>
         <Icon name="search" />
       </a>
       {navigation().map(({ path: start, name, icon, area }) => (

@@ -26,7 +26,7 @@ const PATHS = {
   keys: "M3 5h14v10H3zM6 8h.01M10 8h.01M14 8h.01M7 12h6",
   command: "M7 7h6v6H7zM7 7H5a2 2 0 1 1 2-2zm6 0V5a2 2 0 1 1 2 2zm0 6h2a2 2 0 1 1-2 2zm-6 0v2a2 2 0 1 1-2-2z",
   tool: "M12 4a4 4 0 0 0-4 5l-4 4 3 3 4-4a4 4 0 0 0 5-5l-2 2-3-3z",
-  agents: "M10 3a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM4 17a6 6 0 0 1 12 0z",
+  agents: "M4 8h12v8H4zM10 8V4m-3 7v1m6-1v1m-4 2h2M2.5 11v2m15-2v2",
   resources: "M4 4h5v5H4zm7 0h5v5h-5zM4 11h5v5H4zm7 0h5v5h-5z",
   activity: "M3 10h3l2-6 4 12 2-6h3",
   usage: "M4 16V9m4 7V5m4 11v-5m4 5V7",

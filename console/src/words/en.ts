@@ -167,6 +167,7 @@ export const en = {
   running: "Running",
   search: "Search messages",
   searchFor: (text: string) => `Search messages for “${text}”`,
+  searchShort: "Search",
   searchNothing: "Nothing has these words. Every word must be in one message.",
   send: "Send",
   showInLogs: "Show in the logs",

@@ -165,6 +165,7 @@ export const zh: Words = {
   running: "运行中",
   search: "搜索消息",
   searchFor: (text: string) => `在消息中搜索“${text}”`,
+  searchShort: "搜索",
   searchNothing: "没有同时包含这些词的消息。",
   send: "发送",
   showInLogs: "在日志中查看",

@@ -38,7 +38,7 @@ export default function SettingList({ query, go }: PageProps): JSX.Element {
         >
           <input type="search" name="q" key={q} defaultValue={q} aria-label={text.search} placeholder={text.search} />
         </form>
-        <nav class="segments" aria-label={text.search}>
+        <nav class="segments" aria-label={text.changed}>
           <a href={here({ only: undefined })} aria-current={only === undefined ? "true" : undefined}>{text.allSettings}</a>
           <a href={here({ only: "changed" })} aria-current={only === "changed" ? "true" : undefined}>{text.changedOnly}</a>
         </nav>

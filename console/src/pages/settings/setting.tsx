@@ -68,7 +68,7 @@ function Sources({ setting }: { setting: Setting }): JSX.Element {
         <span class="hint">{text.effective}</span> <code dir="auto">{setting.effective === undefined ? text.nothingSet : shown(setting.effective)}</code>
         {setting.restartPending && <span class="chip warn">{text.restartPending}</span>}
       </p>
-      <p class="hint" lang="en" dir="auto">{setting.why}</p>
+      {language.value === "en" && <p class="hint" dir="auto">{setting.why}</p>}
       <Section title={text.layersTitle}>
         <Table
           label={text.layersTitle}
