@@ -1,6 +1,6 @@
 """Messages beside a turn that waits: those that answer it, end it, wait for it, or are refused."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,9 @@ from tests.operations.fixtures import Desk, open_desk
 from tests.runtime.fixtures import open_world
 from tests.runtime.test_parking import Hammer, answer, asked_for, open_waits
 
-from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
+from agentvm.app import open_agentvm
+from agentvm.config import ServerConfig, SystemSettings
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, in_turn, reply, tool_calls
 from agentvm.model.definition import Definition
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.operations.text_answer import TextAnswer, parse_answer
@@ -64,6 +66,30 @@ async def waiting(allowed: Literal["on", "off"] = "on") -> AsyncIterator[tuple[D
 )
 def test_only_exact_words_are_an_answer(text: str, parsed: TextAnswer | None) -> None:
     assert parse_answer(text) == parsed
+
+
+async def test_words_answer_a_call_that_has_waited_since_before_a_restart(tmp_path: Path) -> None:
+    struck.clear()
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path)), tools=ToolSettings(answer_by_text="on"))
+    definition = Definition(name="smith", tools=("hammer",))
+
+    @asynccontextmanager
+    async def run(*steps: Sequence[ScriptStep]) -> AsyncIterator[Desk]:
+        drivers = {"scripted": ScriptedDriver(in_turn(*steps))}
+        async with open_agentvm(config, drivers=drivers, tools=[hammer], definitions=[definition]) as vm:
+            yield Desk(vm, vm.attach())
+
+    async with run(tool_calls(("c1", "hammer", {"n": 7}))) as desk:
+        image = await desk.create_image(definition="smith")
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("turn_parked")
+    async with run(reply("done")) as desk:
+        sent = await desk.ask("message_send", imageId=image["imageId"], content="/approve")
+        assert "messageId" not in sent
+        await desk.hear("turn_response")
+        assert struck == [7]
+        told = (await desk.ask("session_messages", sessionId=image["sessionId"]))["messages"]
+        assert [message["content"] for message in told if message["role"] == "user"] == ["go"]
 
 
 async def test_words_answer_one_call_after_the_other_and_are_audited() -> None:

@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.runtime.test_calls import CALL, wait
 
-from agentvm.model.wait import WaitAnswer, WaitDecision, WaitKind
-from agentvm.runtime.calls import LOST, Held, Run, ToolOutcome, resume
+from agentvm.model.policy import Decision, PolicyRule
+from agentvm.model.tool import Effect, World
+from agentvm.model.wait import ToolWait, WaitAnswer, WaitDecision, WaitKind
+from agentvm.runtime.calls import LOST, Held, Run, ToolOutcome, begin, resume
+from agentvm.runtime.policy import CallFacts, PolicyLayer, decide
 
 ALLOWED: dict[WaitKind, tuple[WaitDecision, ...]] = {
     "approval": ("approve", "edit", "deny", "expired", "superseded"),
@@ -19,28 +22,66 @@ REFUSALS = ("deny", "expired", "superseded")
 
 
 class CallLife(RuleBasedStateMachine):
-    """One call that has to wait. The row of its wait is what a crash leaves."""
+    """One call, from the decision about it. The row of its wait, or that it was started without one, is what a crash leaves."""
 
-    @initialize(kind=st.sampled_from(["approval", "client", "elicitation", "consent"]), repeatable=st.booleans())
-    def plan(self, kind: WaitKind, repeatable: bool) -> None:
-        self.repeatable = repeatable
-        self.row = wait(kind=kind)
-        self.runs = False
+    @initialize(
+        do=st.sampled_from(["allow", "ask", "deny", None]),
+        effect=st.sampled_from(["read", "write", "destructive"]),
+        world=st.sampled_from(["closed", "open"]),
+        unattended=st.booleans(),
+        asks=st.booleans(),
+        waits_for=st.sampled_from([None, "client"]),
+        repeatable=st.booleans(),
+    )
+    def plan(
+        self, do: Decision | None, effect: Effect, world: World, unattended: bool, asks: bool,
+        waits_for: WaitKind | None, repeatable: bool,
+    ) -> None:  # fmt: skip
+        facts = CallFacts(tool="hammer", runtime="http", effect=effect, world=world, unattended=unattended, asks=asks)
+        layers = [] if do is None else [PolicyLayer("tenant", [PolicyRule(do=do)])]
+        self.repeatable, self.runs = repeatable, False
+        self.row: ToolWait | None = None
         self.made = 0
         """Times that the call was made in this round."""
         self.results: list[ToolOutcome] = []
+        verdict = decide(facts, layers)
+        match begin(CALL, verdict, waits_for):
+            case ToolOutcome() as outcome:
+                assert (outcome.is_denied, verdict.do) == (True, "deny")
+                assert do == "deny" or unattended
+                self.results.append(outcome)
+            case Run(call=call, wait=None):
+                # Nothing runs that is to be asked about: a rule, the author, or the server's own rules.
+                assert (call, verdict.do, asks, waits_for) == (CALL, "allow", False, None)
+                assert do == "allow" or (do is None and effect != "destructive" and (effect, world) != ("write", "open"))
+                self.made, self.runs = 1, True
+            case kind:
+                assert kind == (waits_for or "approval")
+                assert verdict.do == "ask" or waits_for
+                self.row = wait(kind=kind)
 
-    @precondition(lambda self: not self.results and self.row.answer is None)
+    @precondition(lambda self: self.row is None and not self.results and not self.runs)
+    @rule()
+    def recover(self) -> None:
+        """A call that was started without a wait, after a crash."""
+        if self.repeatable:
+            self.made, self.runs = self.made + 1, True
+        else:
+            self.results.append(ToolOutcome(LOST, True))
+
+    @precondition(lambda self: self.row is not None and not self.results and self.row.answer is None)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
+        assert self.row is not None
         decision = data.draw(st.sampled_from(ALLOWED[self.row.kind]))
         given = {"input": {"n": 2}} if decision == "edit" else {"result": {}} if decision == "answer" else {}
         self.row = msgspec.structs.replace(self.row, answer=WaitAnswer(decision=decision, **given))  # type: ignore[arg-type]
 
-    @precondition(lambda self: not self.results and not self.runs)
+    @precondition(lambda self: self.row is not None and not self.results and not self.runs)
     @rule()
     def look(self) -> None:
         """The turn looks what is to be done, now or after a restart."""
+        assert self.row is not None
         before, answer = self.row, self.row.answer
         match resume(CALL, self.row, repeatable=self.repeatable):
             case Held(wait=held):
@@ -74,11 +115,11 @@ class CallLife(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(["elicitation", "consent"]))
     def ask(self, kind: WaitKind) -> None:
         """The tool needs a person: it waits in the next round, with the input that people have left it."""
-        answer = self.row.answer
-        edited = None if answer is None else answer.input
+        before = self.row or wait(kind=kind)
+        edited = None if before.answer is None else before.answer.input
         self.row = msgspec.structs.replace(
-            wait(kind=kind), round=self.row.round + 1, input=self.row.input if edited is None else edited,
-            is_edited=self.row.is_edited or edited is not None,
+            wait(kind=kind), round=before.round + 1, input=before.input if edited is None else edited,
+            is_edited=before.is_edited or edited is not None,
         )  # fmt: skip
         self.runs, self.made = False, 0
 
@@ -100,13 +141,15 @@ class CallLife(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whoever answers in the end, the call comes to its result."""
-        if not hasattr(self, "row"):
+        if not hasattr(self, "results"):
             return
         if self.runs:
             self.crash()
-        if not self.results and self.row.answer is None:
+        if self.row is None and not self.results:
+            self.recover()
+        if self.row is not None and not self.results and self.row.answer is None:
             self.row = msgspec.structs.replace(self.row, answer=WaitAnswer(decision="expired"))
-        if not self.results:
+        if self.row is not None and not self.results:
             self.look()
         if self.runs:
             self.finish(False)

@@ -8,10 +8,10 @@ import anyio
 from tests.runtime.fixtures import World, open_world, tool
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply, tool_calls
-from agentvm.runtime.tool_task import CANCEL_SECONDS
 from agentvm.tools.base import CallContext, CallProgress, CallResult
 
 GOAL_SECONDS = 0.2
+SAMPLES = 100
 
 
 class Slow:
@@ -58,30 +58,34 @@ async def moments() -> list[str]:
 
 
 async def control() -> float:
-    """The seconds that this machine takes to stop a turn without tools, and is late with a timer."""
+    """The seconds that this machine takes to stop a turn without tools."""
     gate = anyio.Event()
     async with open_world(ScriptedDriver(lambda prompt: [*reply("Hello")[:3], Pause(gate), *reply("Hello")[3:]])) as world:
         await world.say(world.start(), "go")
         await world.hear("text_delta")
-        took = await stop(world)
-    before = anyio.current_time()
-    await anyio.sleep(CANCEL_SECONDS)
-    return took + anyio.current_time() - before - CANCEL_SECONDS
+        return await stop(world)
 
 
 async def test_a_turn_with_tools_is_over_within_200_ms_of_a_stop_at_any_event() -> None:
     kinds = await moments()
     assert {"tool_executing", "tool_started", "tool_progress", "tool_call_message"} <= set(kinds)
-    for kind in kinds:
-        # A busy machine only ever adds to the time, so the best of a few is what stopping takes.
-        late = [await _late(kind)]
-        while min(late) > 0 and len(late) < 4:
-            late.append(await _late(kind))
-        assert min(late) <= 0, kind
+    took: list[float] = []
+    floor: list[float] = []
+    # Side by side, so that both meet the same load of the machine.
+    while len(took) < SAMPLES:
+        took += [await _stop_at(kind) for kind in kinds]
+        floor += [await control() for _ in kinds[::3]]
+    # Whatever the machine adds to the slowest stop without tools, it may add to one with tools.
+    assert p99(took) <= GOAL_SECONDS + 2 * p99(floor), (p99(took), p99(floor))
+    assert sorted(took)[len(took) // 2] <= GOAL_SECONDS / 2 + 2 * sorted(floor)[len(floor) // 2]
 
 
-async def _late(kind: str) -> float:
-    """Stops a turn at an event; returns how much later than allowed it was over, beyond what the machine needs anyway."""
+def p99(seconds: list[float]) -> float:
+    return sorted(seconds)[round(0.99 * (len(seconds) - 1))]
+
+
+async def _stop_at(kind: str) -> float:
+    """Stops a turn at an event; returns the seconds until it was over."""
     slow = Slow()
     async with world_of(slow) as world:
         await world.say(world.start(), "go")
@@ -89,4 +93,4 @@ async def _late(kind: str) -> float:
         took = await stop(world)
         assert slow.running == 0
         assert world.heard[-1]["data"]["outcome"] == "interrupted"
-    return took - GOAL_SECONDS - 3 * await control()
+    return took

@@ -25,6 +25,7 @@ from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.registry import NewVersion
 from agentvm.server.serving import Listener
+from agentvm.sessions import consents
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.consent import TokenScope
@@ -147,6 +148,18 @@ async def test_a_call_waits_for_the_consent_and_goes_on_when_the_page_is_confirm
         assert site.answers() == ["ada"]
         status, page, _ = await browse(site.vm, "POST", back)
         assert (status, "was used already" in page) == (400, True)
+
+
+async def test_a_consent_is_found_behind_as_many_waits_as_a_page_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consents, "WAITS_MAX", 1)
+    async with scene(tmp_path) as site:
+        waiting, _ = await site.begin(BOB)
+        desk, asked = await site.begin(ALICE)
+        assert (await browse(site.vm, "POST", consented(site, asked["url"], "ada")))[0] == 200
+        await desk.hear("turn_response")
+        assert site.answers() == ["ada"]
+        # Bob's call waits on.
+        assert len((await waiting.ask("tool_waits", state="open"))["waits"]) == 1
 
 
 async def test_a_consent_survives_a_restart(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from agentvm.model.message import (
     ToolOutput,
 )
 from agentvm.model.session_file import FileChange
-from agentvm.model.wait import QuestionAnswer, ToolWait
+from agentvm.model.wait import QuestionAnswer, ToolWait, WaitKind
+from agentvm.runtime.policy import Verdict
 from agentvm.tools.base import Resumption
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
@@ -96,6 +97,15 @@ class Held:
 
 Action = Run | ToolOutcome | Held
 """The next step of a call; an outcome when it is not made: it was denied, or its answer is the result."""
+
+
+def begin(call: ToolCall, verdict: Verdict, waits_for: WaitKind | None) -> Run | ToolOutcome | WaitKind:
+    """Returns what is to be done about a call that was just planned: the kind of its wait, if it has to wait."""
+    if verdict.do == "deny":
+        return ToolOutcome(denied(verdict.why), True, is_denied=True)
+    if waits_for is not None:
+        return waits_for
+    return Run(call) if verdict.do == "allow" else "approval"
 
 
 def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:

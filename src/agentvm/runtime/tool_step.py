@@ -107,11 +107,10 @@ class CallRunner:
             return Run(call)
         verdict = await self._verdict(facts)
         self._policy[call.id] = verdict.why
-        if verdict.do == "deny":
-            return ToolOutcome(calls.denied(verdict.why), True, is_denied=True)
-        if (kind := self._tools.waits_for(call.name)) is not None:
-            return self._hold(call, facts, kind, verdict, self._tools.timeout_seconds(call.name))
-        return Run(call) if verdict.do == "allow" else self._hold(call, facts, "approval", verdict)
+        first = calls.begin(call, verdict, self._tools.waits_for(call.name))
+        if isinstance(first, Run | ToolOutcome):
+            return first
+        return self._hold(call, facts, first, verdict, None if first == "approval" else self._tools.timeout_seconds(call.name))
 
     def _hold(self, call: ToolCall, facts: CallFacts, kind: WaitKind, verdict: Verdict, seconds: float | None = None) -> Held:
         wait_id, at = self._ports.new_id("wait"), self._ports.clock()
