@@ -87,11 +87,13 @@ class WatchedMetering(Metering):
     """Notes calls that are admitted although the ledger has nothing left for them."""
 
     provider: Provider
+    is_alive: Callable[[], bool]
+    """A process that has crashed sends nothing, whatever its tasks still do in memory."""
 
     async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
         balance = self.provider.balance()
         hold = await super().admit(planned, force=force)
-        self.provider.overdrawn += not force and balance is not None and balance <= 0
+        self.provider.overdrawn += self.is_alive() and not force and balance is not None and balance <= 0
         return hold
 
 
@@ -178,6 +180,7 @@ class Process:
         own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
         meter = WatchedMetering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
         meter.provider = hardware.provider
+        meter.is_alive = lambda: self._alive
         calls = BackgroundCalls(store, hardware.clock, choose=own_keys.choose, meter=meter)
         compactor = Compactor(store, hardware.clock, hardware.new_id, calls, settings=lambda tenant_id: SETTINGS)
         async with open_runtime(

@@ -75,6 +75,10 @@ def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
     assert run_history(seed).counts["deletions cut short"] > 0
 
 
+def test_a_call_that_a_crashed_process_admits_in_its_memory_costs_nobody_anything() -> None:
+    assert run_history(710859).counts["crashes"] > 0
+
+
 class Forgetful:
     """A store that forgets the end of a turn: somebody will end it again."""
 
