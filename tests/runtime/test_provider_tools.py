@@ -1,18 +1,25 @@
 """Tools that the model's provider runs: over real HTTP, in a whole server."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from tests.drivers.fixtures import settings
 from tests.operations.fixtures import Desk, open_desk
 from tests.support import answers
 from tests.support.provider import Answer, ScriptedProvider, Stall, open_provider
 
+from agentvm.app import open_agentvm
+from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.anthropic import open_driver
 from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.policy import Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
 
@@ -107,6 +114,37 @@ async def test_a_search_that_is_cut_off_has_a_result_and_is_not_sent_back() -> N
         failed = [event["data"] for event in heard if event["type"] == "tool_failed"]
         assert [data["toolId"] for data in failed] == ["srvtoolu_1"]
         await send(desk, image, "again", 2)
+        assert "srvtoolu_1" not in json.dumps(sent(provider))
+
+
+async def test_a_crash_in_the_middle_of_a_search_is_recovered_from_and_each_call_is_billed_once(tmp_path: Path) -> None:
+    def config(folder: str) -> ServerConfig:
+        return ServerConfig(system=SystemSettings(data_dir=str(tmp_path / folder)))
+
+    async with open_provider() as provider, open_driver(settings(provider)) as driver:
+        begun = answers.search_blocks(0, "srvtoolu_1", "a?", FOUND)[:4]
+        provider.play(answers.stream([answers.message_start(), *begun, Stall()]), answers.anthropic_text("ok"))
+        async with open_agentvm(config("before"), drivers={"anthropic": driver}) as vm:
+            desk = Desk(vm, vm.attach())
+            await desk.publish("tools", "search", SEARCH)
+            image = await desk.create_image(tools=["resource://tools/search"])
+            turn_id = (await desk.ask("message_send", imageId=image["imageId"], content="go"))["turnId"]
+            await desk.hear("tool_use_stop")
+            # Whatever the disk holds now is what a crash leaves.
+            shutil.copytree(tmp_path / "before", tmp_path / "after")
+        with anyio.fail_after(60):
+            async with open_agentvm(config("after"), drivers={"anthropic": driver}) as vm:
+                turns = vm.store.tenant(DEFAULT_TENANT)
+                while (turn := await turns.find_turn(turn_id)) is None or turn.outcome is None:
+                    await anyio.lowlevel.checkpoint()
+                asked = {"sessionId": image["sessionId"]}
+                messages = (await Desk(vm, vm.attach()).ask("session_messages", **asked))["messages"]
+                entries = await vm.store.accounts(DEFAULT_TENANT).ledger.of_turn(turn_id)
+        assert turn.outcome == "completed"
+        results = [message["toolCallId"] for message in messages if message["role"] == "tool"]
+        assert results == ["srvtoolu_1"]
+        # The call that was cut off, and the one that was made after the crash: the search itself is not sent back.
+        assert len({entry.key for entry in entries}) == len(entries) == len(provider.requests) == 2
         assert "srvtoolu_1" not in json.dumps(sent(provider))
 
 
