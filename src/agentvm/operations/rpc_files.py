@@ -14,6 +14,8 @@ from agentvm.operations.table import BY_NAME
 
 LISTED_MAX = 1_000
 """Files of one folder, with those below it."""
+READ_MAX_BYTES = 1024 * 1024
+"""A file is in memory several times while it becomes one frame."""
 _LIST, _DOWNLOAD, _PUT = BY_NAME["file.list"], BY_NAME["file.download"], BY_NAME["file.put"]
 
 
@@ -31,9 +33,11 @@ async def list_files(context: Context, session_id: SessionId, path: str) -> list
 
 
 async def read_file(context: Context, session_id: SessionId, path: str) -> str:
-    reply = await carry_out(_DOWNLOAD, context, FileDownload(session_id=session_id, path=_inside(path)))
-    content = cast(HttpReply[AsyncIterator[bytes] | None], reply).content
-    data = b"".join([piece async for piece in content]) if content is not None else b""
+    download = await carry_out(_DOWNLOAD, context, FileDownload(session_id=session_id, path=_inside(path)))
+    reply = cast(HttpReply[AsyncIterator[bytes] | None], download)
+    if int(reply.headers["Content-Length"]) > READ_MAX_BYTES:
+        raise InvalidInput(f"{path} has more than {READ_MAX_BYTES:,} bytes; download it over HTTP")
+    data = b"".join([piece async for piece in reply.content]) if reply.content is not None else b""
     try:
         return data.decode()
     except UnicodeDecodeError:

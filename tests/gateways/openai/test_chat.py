@@ -207,6 +207,25 @@ async def test_a_repeated_request_with_a_key_begins_no_second_turn() -> None:
         assert len(served.model.prompts) == 1
 
 
+async def test_a_turn_with_a_key_goes_on_for_whoever_repeats_the_request() -> None:
+    gate = anyio.Event()
+    async with talking(lambda prompt: [*reply("one ", "two")[:3], Pause(gate), *reply("one ", "two")[3:]]) as (client, served):
+        key = {"Idempotency-Key": "k1"}
+        stream = await client.chat.completions.create(model="default", messages=HI, stream=True, extra_headers=key)
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        await stream.close()
+        for _ in range(20):
+            # The server has time to notice it.
+            (turn,) = (await management(client, served, "/v1/turns"))["items"]
+            assert "outcome" not in turn
+        gate.set()
+        again = await client.chat.completions.create(model="default", messages=HI, extra_headers=key)
+        assert again.choices[0].message.content == "one two"
+        assert len(served.model.prompts) == 1
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

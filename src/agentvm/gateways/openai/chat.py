@@ -121,7 +121,8 @@ async def _reply(request: _Request, sent: SentTurn, *, shows_tools: bool) -> Gat
     async def name_history() -> None:
         await _name(request, sent.session_id, chunks)
 
-    interrupts = request.named is None
+    # Whoever gives a key comes back for the answer; half of one would be no answer.
+    interrupts = request.named is None and request.key is None
     if body.stream:
         streamed = stream_parts(talk, sent, chunks, on_end=name_history, interrupts=interrupts)
         return GatewayReply(content=streamed, media_type=MEDIA_TYPE, headers=headers)
