@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.tiers import as_nobody
@@ -46,3 +47,12 @@ async def any_tier(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncI
         if offer.missing or ("mount" in offer.walls) != request.param.startswith("namespaces"):
             pytest.skip(f"this host does not have the mode {request.param}: {offer.missing}")
         yield tier
+
+
+@pytest.fixture
+def readable_folder() -> Iterator[Path]:
+    """A folder that every user of the machine may read. Each run of pytest closes the folder above `tmp_path` to others."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder

@@ -96,14 +96,11 @@ async def test_a_job_sees_its_own_packages_only_and_cannot_change_them(index: Pa
         assert b"words.py" in (await tier.run(shell)).stdout
 
 
-async def test_an_ordinary_user_has_packages_as_well(index: PackageIndex, tmp_path: Path) -> None:
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.getuid() and len(path.parts) > 2:
-            path.chmod(path.stat().st_mode | 0o055)
+async def test_an_ordinary_user_has_packages_as_well(index: PackageIndex, readable_folder: Path) -> None:
     # The interpreter may lie where this user cannot read, and pip with it.
-    async with opened(tmp_path, index) as tier:
+    async with opened(readable_folder, index) as tier:
         await tier.run(GREET)
-    async with opened(tmp_path, index, settings=settings_of("namespaces-nobody")) as tier:
+    async with opened(readable_folder, index, settings=settings_of("namespaces-nobody")) as tier:
         assert (await tier.run(GREET)).value == "hello"
 
 
