@@ -12,7 +12,7 @@ from agentvm.drivers.conversation import (
     split_data_url,
 )
 from agentvm.drivers.weighing import most_input
-from agentvm.model.message import FilePart, ImagePart, TextPart
+from agentvm.model.message import FilePart, ImagePart, Message, TextPart, ToolCallMessage
 
 
 def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() -> None:
@@ -20,13 +20,29 @@ def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() ->
     assert share_window(4_000, 4_096, 500) == (2_000, 1_500)
 
 
+def with_call(*, by_provider: bool) -> list[Message]:
+    return [
+        msgspec.structs.replace(message, tool_call=msgspec.structs.replace(message.tool_call, by_provider=by_provider))
+        if isinstance(message, ToolCallMessage)
+        else message
+        for message in EVERY_KIND
+    ]
+
+
 def test_an_exchange_is_told_with_its_calls_beside_their_results() -> None:
-    first, second, said, answers = conversation_of(EVERY_KIND)
+    first, second, said, answers = conversation_of(with_call(by_provider=False))
     assert isinstance(first, UserEntry)
     assert isinstance(second, UserEntry)
     assert isinstance(said, AssistantEntry)
     assert isinstance(answers, ToolResultsEntry)
     assert [one.id for one in said.tool_calls] == [one.id for one in answers.results] == ["c"]
+
+
+def test_a_call_that_its_provider_ran_is_told_with_the_content_of_the_provider_alone() -> None:
+    *_, said = conversation_of(with_call(by_provider=True))
+    assert isinstance(said, AssistantEntry)
+    assert said.tool_calls == ()
+    assert said.provider_content is not None
 
 
 def test_what_is_told_has_a_weight_and_never_more_tokens_than_that_allows() -> None:

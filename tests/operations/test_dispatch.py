@@ -45,6 +45,10 @@ class Broken:
         return self
 
     @property
+    def aliases(self) -> "Broken":
+        return self
+
+    @property
     def attachments(self) -> "Broken":
         return self
 

@@ -147,8 +147,7 @@ class OidcConfig(Group):
     client_id: Annotated[
         Text | None,
         setting(
-            "Name of this server at the issuer, with which browsers sign in there; a secret `oidc.clientSecret` of the tenant "
-            "`default` is its password.",
+            "Name of this server at the issuer; its password is the secret `oidc.clientSecret` of the tenant `default`.",
             "restart",
             variable="AVM_OIDC_CLIENT_ID",
             unset="browsers sign in with keys only",
