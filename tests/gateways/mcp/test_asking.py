@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import anyio
@@ -7,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCResponse, TextContent
+from mcp_types.jsonrpc import jsonrpc_message_adapter
 from tests.gateways.mcp.fixtures import ERAS, calling, handshake, management, tools_of
 from tests.support.examples import examples
 from tests.support.serving import Play
@@ -16,7 +18,13 @@ from agentvm import Definition
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, reply
 from agentvm.errors import ProviderOverloaded
-from agentvm.gateways.mcp.asking import NAME_MAX, tool_name
+from agentvm.gateways.mcp.asking import ASK_OUTPUT, NAME_MAX, PROGRESS_SECONDS, AskStream, tool_name
+from agentvm.gateways.mcp.messages import McpCall
+from agentvm.gateways.talk import SentTurn
+from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.turn import Turn
+from agentvm.model.wait import WaitId
 
 
 def text_of(result: CallToolResult) -> str:
@@ -156,3 +164,41 @@ def test_names_of_tools_are_short_plain_and_different(first: str, second: str) -
         assert len(name) <= NAME_MAX
         assert all(character.isascii() and (character.isalnum() or character in "_-") for character in name)
     assert (names[0] == names[1]) == (first == second)
+
+
+texts = st.text(max_size=5)
+turn_parts: st.SearchStrategy[TurnPart] = st.one_of(
+    st.builds(SaidText, texts),
+    st.builds(CallMade, texts, st.just("f"), st.just({})),
+    st.builds(CallWaits, texts, st.just("f"), st.just({}), st.just("approval"), st.just(WaitId("w")), texts),
+    st.just(TurnWaits((WaitId("w"),))),
+    st.builds(TurnEnded, st.sampled_from(["completed", "interrupted", "failed"]), st.just("end_turn")),
+)
+
+
+@given(st.lists(turn_parts, max_size=12), st.one_of(st.none(), st.just("token")), st.booleans())
+@settings(max_examples=examples(100, 5000))
+def test_any_order_of_parts_is_progress_that_grows_and_one_result(
+    told: list[TurnPart], token: str | None, is_stateless: bool
+) -> None:
+    now = itertools.count()
+    call = McpCall(7, "tools/call", {"_meta": {"progressToken": token}} if token else {}, is_stateless)
+    turn = Turn(
+        turn_id=TurnId("turn_1"), session_id=SessionId("sess_1"), container_id=ContainerId("c1"), image_id=ImageId("img_1"),
+        message_id=MessageId("msg_1"), accepted_at=0,
+    )  # fmt: skip
+    stream = AskStream(call, SentTurn(turn, 0), lambda: next(now) * PROGRESS_SECONDS)
+    raw = stream.begin() + b"".join(stream.write(part, 0) for part in told)
+    messages = [
+        jsonrpc_message_adapter.validate_json(piece.split("data: ", 1)[1], by_name=False)
+        for piece in raw.decode().split("\n\n")
+        if piece
+    ]
+    steps = [message.params["progress"] for message in messages if isinstance(message, JSONRPCNotification) and message.params]
+    assert steps == sorted(set(steps))
+    assert not steps or token
+    results = [message for message in messages if isinstance(message, JSONRPCResponse)]
+    assert len(results) == int(stream.is_done) == int(any(isinstance(part, TurnWaits | TurnEnded) for part in told))
+    for result in results:
+        assert messages[-1] is result
+        assert set(ASK_OUTPUT["required"]) <= set(CallToolResult.model_validate(result.result).structured_content)
