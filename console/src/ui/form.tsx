@@ -62,7 +62,8 @@ export function Form({ submit, onSubmit, onCancel, disabled, isDanger, children 
       {children}
       {error !== undefined && <Failure error={error} />}
       <div class="form-end">
-        <button type="submit" class={isDanger ? "btn btn-bad" : "btn btn-ink"} disabled={disabled || isBusy}>{submit}</button>
+        {/* A button that is disabled loses the focus, so a busy one only says that it is. */}
+        <button type="submit" class={isDanger ? "btn btn-bad" : "btn btn-ink"} disabled={disabled} aria-disabled={isBusy}>{submit}</button>
         {onCancel !== undefined && <button type="button" class="btn" onClick={onCancel}>{words.value.cancel}</button>}
       </div>
     </form>
