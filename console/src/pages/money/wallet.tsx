@@ -70,7 +70,7 @@ export default function WalletPage({ query, go }: PageProps): JSX.Element {
                 rows={lines}
                 keyOf={({ kind, reference }) => `${kind} ${reference}`}
                 columns={[
-                  { head: text.dayUtc, cell: ({ at }) => new Date(at).toISOString().slice(0, 10) },
+                  { head: text.dayUtc, cell: ({ at }) => <time>{new Date(at).toISOString().slice(0, 10)}</time> },
                   { head: text.reference, cell: (line) => (line.kind === "usage" ? words.value.pages.usage : <bdi>{line.reference}</bdi>) },
                   { head: text.note, cell: ({ note }) => <bdi>{note ?? ""}</bdi> },
                   { head: text.price, isFigure: true, cell: ({ amount }) => <Money nano={amount} /> },

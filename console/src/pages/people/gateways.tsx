@@ -49,7 +49,7 @@ function Client({ title, about, addresses, example }: { title: string; about: st
       <dl class="facts facts-middle">
         {addresses.map((address) => (
           <>
-            <dt>{peopleWords.value.addressOf}</dt>
+            <dt>{peopleWords.value.gateways.address}</dt>
             <dd><Copyable text={address} /></dd>
           </>
         ))}

@@ -68,6 +68,7 @@ export const en = {
       a2a: "Agents of others, by A2A.",
       anthropic: "The SDKs of Anthropic, and what is built on them.",
     } as Record<string, string>,
+    address: "Address",
     agentx: "Apps with agentxjs 1.x or 2.x. The server tells them apart by itself.",
     example: "Example",
     http: "Everything that speaks HTTP: send a message, and await or stream the answer.",

@@ -68,6 +68,7 @@ export const zh: PeopleWords = {
       a2a: "通过 A2A 对接其他智能体。",
       anthropic: "Anthropic 官方 SDK 以及基于它的程序。",
     },
+    address: "地址",
     agentx: "使用 agentxjs 1.x 或 2.x 的应用，服务器会自动识别版本。",
     example: "示例",
     http: "任何能发 HTTP 请求的程序：发送一条消息，等待回答或流式接收。",
