@@ -23,6 +23,7 @@ from agentvm.drivers.scripted import Pause, reply
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
 from agentvm.gateways.openai.chat_chunks import ChatChunks
+from agentvm.gateways.openai.response_events import ResponseEvents
 from agentvm.gateways.turn_parts import PartReader
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TurnId
 from agentvm.operations.turn_stream import encode_sse
@@ -74,6 +75,15 @@ def chat(told: list[Event]) -> None:
         part = reader.read(event)
         if part is not None:
             chunks.write(part, event.seq)
+
+
+def responses(told: list[Event]) -> None:
+    reader, stream = PartReader(), ResponseEvents({"id": "resp_turn_mwjd3wtq_xvglun2593y7"})
+    stream.begin()
+    for event in told:
+        part = reader.read(event)
+        if part is not None:
+            stream.write(part, event.seq)
 
 
 def nanoseconds(encode: Callable[[list[Event]], None], told: list[Event]) -> float:
@@ -151,7 +161,12 @@ def main() -> None:
     told = events(chosen.deltas)
     base = nanoseconds(agentx, told)
     rows = [["AgentX 1.x", f"{base:.0f} ns", "1.00"]]
-    for name, encode in (("AgentX 2.x", agentx2), ("plain HTTP", plain), ("OpenAI chat", chat)):
+    for name, encode in (
+        ("AgentX 2.x", agentx2),
+        ("plain HTTP", plain),
+        ("OpenAI chat", chat),
+        ("OpenAI responses", responses),
+    ):
         cost = nanoseconds(encode, told)
         rows.append([name, f"{cost:.0f} ns", f"{cost / base:.2f}"])
     print(table([["a delta as", "CPU", "of 1.x"], *rows]))

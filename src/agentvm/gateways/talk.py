@@ -24,7 +24,9 @@ from agentvm.operations.session_open import SessionOpen
 from agentvm.protocol.records import ImageRecord
 from agentvm.protocol.requests import R_co, Request
 from agentvm.runtime.follow import TurnFollower
+from agentvm.runtime.turn_log import TurnLog
 from agentvm.sessions.seeding import SeedMessage
+from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.aliases import AliasStore
 from agentvm.vm import LISTEN_PERMISSION, AgentVM
 
@@ -121,6 +123,12 @@ class Talk:
             raise NotFound("There is no such turn")
         return turn
 
+    async def turns(self, session: Session, limit: int) -> tuple[Turn, ...]:
+        """Returns the newest turns of a session within reach."""
+        self.principal.require(LISTEN_PERMISSION)
+        query = TurnQuery(session_id=session.session_id, now=self.vm.clock(), limit=limit)
+        return (await self.context().store.sessions((session.container_id,)).turns(query)).items
+
     async def say(
         self,
         session_id: SessionId,
@@ -163,10 +171,16 @@ class Talk:
                     if (part := reader.read(event)) is not None:
                         yield part
 
+    async def told(self, turn: Turn) -> tuple[list[TurnPart], bool]:
+        """Returns the parts of the turn so far, and whether the log still holds all of them."""
+        runtime, reader = self.vm.runtime, PartReader()
+        events, is_complete = await TurnLog(self.vm.store, runtime.replay, self.principal.tenant_id, turn).read_all()
+        return [part for event in events if (part := reader.read(event)) is not None], is_complete
+
     async def stop(self, sent: SentTurn) -> None:
         """Interrupts the turn, whoever waits for it; shielded, because the caller is being cancelled."""
         with anyio.move_on_after(STOP_SECONDS, shield=True):
-            await self.ask(AgentInterrupt(session_id=sent.session_id))
+            await self.ask(AgentInterrupt(session_id=sent.session_id, turn_id=sent.turn_id))
 
 
 def _is_bound(principal: Principal) -> bool:

@@ -22,6 +22,7 @@ DEFAULT_OPTIONS: tuple[TurnOption, ...] = ("temperature", "max_tokens", "thinkin
 STOPS_MAX = 16
 INSTRUCTIONS_MAX = 256 * 1024
 CLIENT_TOOLS_MAX = 128
+CLIENT_DATA_MAX = 32 * 1024
 
 
 class ClientTool(Record):
@@ -49,6 +50,8 @@ class TurnOptions(Record):
     """Added to the system prompt, as instructions of the user."""
     tools: Annotated[tuple[ClientTool, ...], msgspec.Meta(max_length=CLIENT_TOOLS_MAX)] = ()
     """Tools that the sender runs, besides those of the image; one of the same name takes its place."""
+    client_data: Annotated[str, msgspec.Meta(max_length=CLIENT_DATA_MAX)] | None = None
+    """A text of the client's own about the turn: kept with it, read by nothing here, and allowed by every definition."""
 
 
 class Turn(Record):

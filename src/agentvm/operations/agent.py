@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentvm.errors import InvalidInput
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId
 from agentvm.operations.container import ContainerIdReply
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.records import AgentRecord, AgentStateName
@@ -120,11 +120,15 @@ class AgentInterruptReply(Reply):
 
 
 class AgentInterrupt(Request[AgentInterruptReply]):
-    """`sessionId` names a session of the image; by default it is the default session."""
+    """`sessionId` names a session of the image; by default it is the default session.
+
+    With `turnId` that turn is stopped, also one that is queued, and no other.
+    """
 
     image_id: ImageId | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
+    turn_id: TurnId | None = None
 
     def refused(self) -> Reply:
         return AgentInterruptReply(image_id=self.image_id, agent_id=self.agent_id)
@@ -141,7 +145,7 @@ async def interrupt(context: Context, request: AgentInterrupt) -> AgentInterrupt
     if agent is None:
         return AgentInterruptReply(image_id=request.image_id)
     with agent.in_use():
-        current = await agent.interrupt()
+        current = await agent.interrupt(request.turn_id)
     context.after.append(lambda: agent.cancel(current))
     return AgentInterruptReply(image_id=agent.image_id, agent_id=agent.agent_id)
 

@@ -205,12 +205,13 @@ class Agent:
         self._rested = anyio.Event()
         self.ports.tasks.start_soon(self._run)
 
-    async def interrupt(self) -> Accepted | None:
-        """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
+    async def interrupt(self, turn_id: TurnId | None = None) -> Accepted | None:
+        """Tells everybody that the current turn, or the one of that id, is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
-        current = self._running or next((first for first in [*self.inbox][:1] if first.released or first.resumed), None)
+        first = next((first for first in [*self.inbox][:1] if first.released or first.resumed), None)
+        current = self._running or first if turn_id is None else self.find(turn_id)
         if current is None:
-            await end_parked(self)
+            await end_parked(self, turn_id=turn_id)
         turn_id = current.state.turn_id if current else None
         told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
         await self.writer.tell((told,))

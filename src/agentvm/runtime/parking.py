@@ -177,8 +177,8 @@ async def clear_way(agent: "Agent") -> Literal["clear", "changed", "parked"]:
     return "changed"
 
 
-async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
-    """Ends the turn that waits for answers, if there is one: its user does not wait any more.
+async def end_parked(agent: "Agent", choose: Choose | None = None, *, turn_id: TurnId | None = None) -> None:
+    """Ends the turn that waits for answers, if there is one, and it is the one of that id: its user does not wait any more.
 
     Not for a change of the history that is refused (`choose` raises): that must not cost anybody the turn.
     """
@@ -188,7 +188,7 @@ async def end_parked(agent: "Agent", choose: Choose | None = None) -> None:
         async with agent.ports.rewrites:
             select(choose, *await agent.container.list_recent_messages(agent.session_id, REWRITE_MAX_BYTES))
     left = await agent.container.log(agent.session_id).find_parked()
-    if left is None or agent.find(left.turn_id) is not None:
+    if left is None or agent.find(left.turn_id) is not None or turn_id not in (None, left.turn_id):
         return
     if agent.ports.journal.failing:
         raise StoreFailed("The store refuses writes, so the turn that waits for answers is not ended; try again later")

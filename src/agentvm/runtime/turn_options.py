@@ -9,6 +9,8 @@ from agentvm.model.definition import Definition
 from agentvm.model.turn import DEFAULT_OPTIONS, TurnOptions
 from agentvm.runtime.tools import Tool, ToolSet, client_tool
 
+UNREAD = "client_data"
+"""The member of the options that changes nothing of the turn."""
 USER_INSTRUCTIONS = "Instructions of the user:"
 
 
@@ -22,6 +24,7 @@ def check_options(definition: Definition, options: TurnOptions | None) -> None:
     except msgspec.ValidationError as error:
         raise InvalidInput(f"The options are invalid: {explain(error, TurnOptions)}") from None
     allowed: tuple[str, ...] = DEFAULT_OPTIONS if definition.turn_options is None else definition.turn_options
+    allowed = (*allowed, UNREAD)
     for field in msgspec.structs.fields(TurnOptions):
         if getattr(options, field.name) not in (None, ()) and field.name not in allowed:
             raise Unprocessable(f"This agent does not let a message choose {field.encode_name} (turnOptions of its definition)")

@@ -13,6 +13,8 @@ from tests.server.http.fixtures import Account, Reply, World
 
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
+from agentvm.gateways.openai.conversations import ConversationBody
+from agentvm.gateways.openai.response_body import ResponseBody
 from agentvm.gateways.routes import GatewayRoute, Lenient, NoBody
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.operations.http_face import HttpFace
@@ -108,7 +110,8 @@ def named(account: Account | None) -> dict[str, str]:
             "invitation_id": account.invitation_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
-    return {**names, "uri": uri, "depends_on": uri}
+    gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}"}
+    return {**names, **gateway, "uri": uri, "depends_on": uri}
 
 
 PLAIN = {
@@ -227,6 +230,8 @@ GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]
     NoBody: lambda names: {},
     ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
     McpMessage: lambda names: mcp_body(names["image_id"], {"message": "x"}),
+    ResponseBody: lambda names: {"model": names["image_id"], "input": "x", "previous_response_id": names["response_id"]},
+    ConversationBody: lambda names: {},
 }
 """A body of each kind that names something of a tenant."""
 
@@ -262,8 +267,11 @@ def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, o
         for name, meaning in route.names.items():
             filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
         body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
-        if filled != path or body is not None:
+        if filled != path or body:
             yield path, method, filled, body, gateway_headers(body)
+        if body is not None and "previous_response_id" in body:
+            about: dict[str, object] = {"model": "default", "input": "x", "conversation": names["conversation_id"]}
+            yield path, method, filled, about, []
         if route.body is McpMessage:
             for message in mcp_attempts(names):
                 yield path, method, filled.replace(names["image_id"], "default"), message, gateway_headers(message)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
+from agentvm.gateways.openai.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.errors import about
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute
@@ -19,7 +20,6 @@ from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import ToolCall
 from agentvm.model.session import Alias, Session
-from agentvm.operations.tool import ToolAnswer, ToolWaits
 from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage
 
 HISTORIES, REQUESTS = "openai.history", "openai.request"
@@ -88,7 +88,7 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
                 await aliases.put(repeated, session_id, talk.vm.clock())
             return await talk.session(session_id), history
     if request.said.results:
-        raise InvalidInput("The tool calls that these results answer are no longer waited for")
+        raise InvalidInput(NOT_AWAITED)
     seeds = () if request.named == NEW else request.said.history
     if len(seeds) > SEEDS_MAX:
         raise InvalidInput(f"A conversation that is not known here has at most {SEEDS_MAX:,} messages before the last")
@@ -98,17 +98,10 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
 async def _answer(request: _Request, session: Session) -> SentTurn:
     """Answers the calls that wait for the caller, whose turn goes on."""
     talk = request.talk
-    waits = (await talk.ask(ToolWaits(session_id=session.session_id, state="open"))).waits
-    by_call = {wait.call_id: wait for wait in waits if wait.kind == "client"}
-    results = [(by_call.get(result.tool_call_id or ""), result) for result in request.said.results]
-    waiting = [(wait, result) for wait, result in results if wait is not None]
-    if not waiting:
-        raise InvalidInput("The tool calls that these results answer are no longer waited for")
+    waits = await client_waits(talk, session_id=session.session_id)
     cursor = await talk.cursor(session)
-    for wait, result in waiting:
-        answer = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision="answer", result=str(result.content))
-        await talk.ask(answer)
-    return SentTurn(await talk.turn(waiting[0][0].turn_id), cursor)
+    results = {result.tool_call_id or "": str(result.content) for result in request.said.results}
+    return SentTurn(await talk.turn(await answer_calls(talk, waits, results)), cursor)
 
 
 async def _reply(request: _Request, sent: SentTurn, *, shows_tools: bool) -> GatewayReply:

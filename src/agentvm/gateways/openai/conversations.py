@@ -1,0 +1,83 @@
+"""Conversations — sessions that a caller creates before it talks in them."""
+
+from contextlib import suppress
+
+from agentvm.errors import NotFound
+from agentvm.gateways.openai.models import CONTAINER_HEADER
+from agentvm.gateways.openai.response_body import InputItem, read_items
+from agentvm.gateways.openai.response_items import items_of, page_of
+from agentvm.gateways.openai.response_turns import CONVERSATION_PREFIX, client_tools, find_conversation, session_messages
+from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient, NoBody
+from agentvm.gateways.talk import Talk
+from agentvm.model.session import Session
+from agentvm.operations.message_ask import DEFAULT_AGENT
+from agentvm.operations.session import SessionDelete
+
+AGENT_HEADER = "x-avm-agent"
+TURNS_MAX = 100
+"""Turns whose tools are looked at to tell the caller's calls from the agent's."""
+
+
+class ConversationBody(Lenient, frozen=True):
+    items: tuple[InputItem, ...] | None = None
+    metadata: dict[str, str] | None = None
+
+
+async def create_conversation(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
+    """Creates a conversation with these items. Its agent is the one of the first response in it."""
+    container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
+    image = await talk.agent(ask.headers.get(AGENT_HEADER, DEFAULT_AGENT), container_id)
+    seeds, _ = read_items(ask.body.items or ())
+    session = await talk.open(image.image_id, None, seeds=seeds, title=(ask.body.metadata or {}).get("title"))
+    return GatewayReply(content=_shown(session, f"{CONVERSATION_PREFIX}{session.session_id}"))
+
+
+async def show_conversation(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    return GatewayReply(content=_shown(await _find(ask, talk), ask.path["conversation_id"]))
+
+
+async def delete_conversation(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    named, session = ask.path["conversation_id"], await _find(ask, talk)
+    await talk.ask(SessionDelete(session_id=session.session_id))
+    if named != f"{CONVERSATION_PREFIX}{session.session_id}":
+        # It has gone on with another agent; its beginning is another session.
+        with suppress(NotFound):
+            await talk.ask(SessionDelete(session_id=(await _find(ask, talk)).session_id))
+    return GatewayReply(content={"id": named, "object": "conversation.deleted", "deleted": True})
+
+
+async def list_items(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Lists the messages, calls and results of a conversation."""
+    session = await _find(ask, talk)
+    turns = await talk.turns(session, TURNS_MAX)
+    tools = frozenset[str]().union(*(client_tools(turn) for turn in turns))
+    return GatewayReply(content=page_of(items_of(await session_messages(talk, session), tools), ask.query))
+
+
+async def _find(ask: Ask[NoBody], talk: Talk) -> Session:
+    talk.principal.require("agent:use")
+    container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
+    return await find_conversation(talk, ask.path["conversation_id"], container_id)
+
+
+def _shown(session: Session, named: str) -> dict[str, object]:
+    metadata = {} if session.title is None else {"title": session.title}
+    return {"id": named, "object": "conversation", "created_at": session.created_at // 1000, "metadata": metadata}
+
+
+CONVERSATION_ROUTES = (
+    GatewayRoute(method="POST", path="/conversations", handler=create_conversation, body=ConversationBody),
+    *(
+        GatewayRoute(
+            method=method,
+            path=f"/conversations/{{conversation_id}}{path}",
+            handler=handler,
+            names={"conversation_id": "conversation_id"},
+        )
+        for method, path, handler in (
+            ("GET", "", show_conversation),
+            ("DELETE", "", delete_conversation),
+            ("GET", "/items", list_items),
+        )
+    ),
+)

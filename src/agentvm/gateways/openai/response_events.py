@@ -1,0 +1,230 @@
+"""Response events — the parts of a turn as the events of a response, or as one object. Pure.
+
+Theory of operation. A response is the part of a turn between two answers of its caller: the first ends where calls wait for the
+caller, the next begins there, and the last ends with the turn. All of a turn is read for any of them, so that the numbers of
+events, the ids of items and the items themselves are functions of the log: a stream that is replayed is the same stream.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agentvm.gateways.openai.response_outputs import CallItem, SaidItem
+from agentvm.gateways.sse import event
+from agentvm.gateways.turn_parts import (
+    CallBegun,
+    CallEnded,
+    CallInput,
+    CallMade,
+    CallWaits,
+    SaidText,
+    SaidThinking,
+    TurnEnded,
+    TurnPart,
+    TurnWaits,
+)
+from agentvm.model.usage import Usage
+
+INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
+_DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","content_index":0,"logprobs":[],'
+
+_encode = msgspec.json.Encoder().encode
+
+
+def response_usage(usage: Usage) -> dict[str, Any]:
+    """Returns the tokens in the words of responses, where those of the cache are part of the input."""
+    given = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
+        "total_tokens": given + usage.output_tokens,
+    }
+
+
+def times_asked(parts: Iterable[TurnPart]) -> int:
+    """Returns how often the caller was asked for results of its tools."""
+    times, waiting = 0, False
+    for part in parts:
+        waiting = waiting or (isinstance(part, CallWaits) and part.kind == "client")
+        if isinstance(part, TurnWaits) and waiting:
+            times, waiting = times + 1, False
+    return times
+
+
+class ResponseEvents:
+    """Writes a response as events, and remembers its items. `number` is its place in the turn, from 1.
+
+    `head` has the members of the response that do not change. Events up to the number `after` are not written: the caller has
+    them.
+    """
+
+    def __init__(self, head: dict[str, Any], *, client_tools: frozenset[str] = frozenset(), number: int = 1, after: int = -1):
+        self._head, self._client_tools, self._number, self._after = head, client_tools, number, after
+        self._key = str(head["id"]).removeprefix("resp_")
+        self._place = 1
+        """The response of the turn that is being read."""
+        self._next = 0
+        self._items: list[dict[str, Any]] = []
+        self._said: SaidItem | None = None
+        self._text = b""
+        self._calls: dict[str, CallItem] = {}
+        self._earlier: dict[str, CallMade] = {}
+        self._waiting = False
+        """Whether the caller has been asked for a result since its last answer."""
+        self._status = "in_progress"
+        self._usage: dict[str, Any] | None = None
+        self._error: dict[str, str] | None = None
+        self._reason: str | None = None
+        self.ended: TurnEnded | None = None
+        self.is_done = False
+
+    @property
+    def has_begun(self) -> bool:
+        return self._place >= self._number
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response as it is now."""
+        return {
+            **self._head,
+            "status": self._status,
+            "output": self._items,
+            "usage": self._usage,
+            "error": self._error,
+            "incomplete_details": None if self._reason is None else {"reason": self._reason},
+        }
+
+    def begin(self) -> bytes:
+        return self._begin() if self._number == 1 else b""
+
+    def write(self, part: TurnPart, cursor: int) -> bytes:
+        if self.is_done:
+            return b""
+        if isinstance(part, SaidText) and self._text:
+            assert self._said is not None
+            self._said.pieces.append(part.text)
+            number, self._next = self._next, self._next + 1
+            return b"" if number <= self._after else b'%b%d,"delta":%b}\n\n' % (self._text, number, _encode(part.text))
+        written = self._write(part) if self._place == self._number else b""
+        if isinstance(part, CallMade):
+            self._earlier[part.call_id] = part
+        if isinstance(part, CallWaits) and part.kind == "client":
+            self._waiting = True
+        if isinstance(part, TurnWaits) and self._waiting:
+            return written + self._end_part()
+        if isinstance(part, TurnEnded):
+            return written + self._end_turn(part)
+        return written
+
+    def _end_part(self) -> bytes:
+        """The caller is asked: this response ends, or the next one begins."""
+        self._waiting = False
+        if self._place == self._number:
+            return self._finish("completed", "completed")
+        self._place += 1
+        return self._begin() if self._place == self._number else b""
+
+    def _end_turn(self, part: TurnEnded) -> bytes:
+        self.ended, self.is_done = part, True
+        if self._place < self._number:
+            return b""
+        self._usage = response_usage(part.usage)
+        if part.outcome == "failed":
+            code, message = part.error or ("internal", "The turn failed")
+            self._error = {"code": code, "message": message}
+            return self._finish("failed", "failed")
+        if part.outcome == "interrupted":
+            # The dialect has a status for this end, and no event of its own.
+            return self._finish("cancelled", "incomplete")
+        self._reason = INCOMPLETE.get(part.stop)
+        kind = "completed" if self._reason is None else "incomplete"
+        return self._finish(kind, kind)
+
+    def _begin(self) -> bytes:
+        response = self.response
+        return self._event("response.created", response=response) + self._event("response.in_progress", response=response)
+
+    def _finish(self, status: str, kind: str) -> bytes:
+        closed = self._close(is_whole=status == "completed")
+        for call in self._calls.values():
+            if call.is_open:
+                closed += self._events(call.end(None))
+        self._status, self.is_done = status, True
+        return closed + self._event(f"response.{kind}", response=self.response)
+
+    def _write(self, part: TurnPart) -> bytes:
+        match part:
+            case SaidText(text=text):
+                return self._say("message", text)
+            case SaidThinking(text=text):
+                return self._say("reasoning", text)
+            case CallBegun(call_id=call_id, name=name):
+                return self._open_call(call_id, name)
+            case CallInput(call_id=call_id, piece=piece):
+                call = self._calls.get(call_id)
+                return b"" if call is None else self._events(call.add(piece))
+            case CallMade(call_id=call_id, name=name, input=given):
+                opened = self._open_call(call_id, name)
+                return opened + self._events(self._calls[call_id].make(given))
+            case CallWaits(kind="client", call_id=call_id, name=name, input=given):
+                return self._ask(call_id, name, given)
+            case CallEnded(call_id=call_id, name=name):
+                return self._end_call(part)
+            case _:
+                return b""
+
+    def _say(self, kind: str, text: str) -> bytes:
+        written = b""
+        if self._said is None or self._said.kind != kind:
+            written = self._close()
+            self._said = SaidItem(kind, self._items, self._key)
+            written += self._events(self._said.open())
+            if kind == "message":
+                place = {"item_id": self._said.item_id, "output_index": self._said.index}
+                self._text = _DELTA + _encode(place)[1:-1] + b',"sequence_number":'
+        return written + self._events(self._said.add(text))
+
+    def _close(self, *, is_whole: bool = True) -> bytes:
+        said, self._said, self._text = self._said, None, b""
+        return b"" if said is None else self._events(said.close(is_whole=is_whole))
+
+    def _open_call(self, call_id: str, name: str, *, is_client: bool | None = None) -> bytes:
+        if call_id in self._calls:
+            return b""
+        of_client = name in self._client_tools if is_client is None else is_client
+        closed = self._close()
+        call = self._calls[call_id] = CallItem(self._items, self._key, call_id, name, of_client=of_client)
+        return closed + self._events(call.open())
+
+    def _ask(self, call_id: str, name: str, given: dict[str, Any]) -> bytes:
+        """A call that the caller answers, also one that the agent's definition lets its callers run."""
+        call = self._calls.get(call_id)
+        written = b""
+        if call is not None and not call.of_client:
+            written = self._events(call.end(None))
+            del self._calls[call_id]
+        written += self._open_call(call_id, name, is_client=True)
+        return written + self._events(self._calls[call_id].make(given))
+
+    def _end_call(self, part: CallEnded) -> bytes:
+        earlier = self._earlier.get(part.call_id)
+        written = b""
+        if part.call_id not in self._calls and earlier is not None and earlier.name not in self._client_tools:
+            # It was made before the caller's answer, and has its result now.
+            written = self._write(earlier)
+        call = self._calls.get(part.call_id)
+        if call is None or call.of_client:
+            return written
+        return written + self._events(call.end(part))
+
+    def _events(self, events: list[tuple[str, dict[str, Any]]]) -> bytes:
+        return b"".join(self._event(kind, **about) for kind, about in events)
+
+    def _event(self, kind: str, **about: Any) -> bytes:
+        number, self._next = self._next, self._next + 1
+        if number <= self._after:
+            return b""
+        return event(_encode({"type": kind, "sequence_number": number, **about}), kind)

@@ -1,0 +1,243 @@
+"""Responses — a turn as a response: created, streamed, read again from its log, cancelled and deleted.
+
+Theory of operation. The state is the session: a response goes on in the session of the one before it, in that of a
+conversation, or in a new one. A turn that waits for the caller's tools is several responses, one for each time that the
+caller has to answer; see `response_events`.
+"""
+
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.errors import InvalidInput
+from agentvm.gateways.openai.chat import KEY_HEADER, KEY_MAX, REQUESTS
+from agentvm.gateways.openai.client_calls import NOT_AWAITED, answer_calls, client_waits
+from agentvm.gateways.openai.models import CONTAINER_HEADER
+from agentvm.gateways.openai.response_body import ResponseBody, ResponseInput, read_input, read_response_options
+from agentvm.gateways.openai.response_events import ResponseEvents, times_asked
+from agentvm.gateways.openai.response_items import input_of, page_of, result_of
+from agentvm.gateways.openai.response_turns import (
+    DELETED,
+    FoundResponse,
+    find_conversation,
+    find_response,
+    go_on,
+    go_on_in,
+    turn_messages,
+)
+from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, NoBody
+from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
+from agentvm.gateways.talk import STOP_SECONDS, SentTurn, Talk
+from agentvm.model.ids import ContainerId, ImageId
+from agentvm.model.message import ToolResultMessage, UserMessage
+from agentvm.model.session import Alias, Session
+from agentvm.model.turn import Turn
+from agentvm.operations.session import SessionDelete
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, with what it means here."""
+
+    talk: Talk
+    body: ResponseBody
+    said: ResponseInput
+    image_id: ImageId
+    container_id: ContainerId
+    key: str | None
+    previous: FoundResponse | None
+    conversation: Session | None
+
+
+async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
+    """Answers a response: in one piece, as events, or at once for one in the background."""
+    body = ask.body
+    talk.principal.require("agent:use")
+    said = read_input(body)
+    options = read_response_options(body, said)
+    key = ask.headers.get(KEY_HEADER)
+    if key is not None and not 0 < len(key) <= KEY_MAX:
+        raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
+    container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
+    image = await talk.agent(body.model, container_id)
+    named = body.conversation_id
+    previous = None if body.previous_response_id is None else await find_response(talk, body.previous_response_id)
+    conversation = None if named is None else await find_conversation(talk, named, image.container_id)
+    request = _Request(talk, body, said, image.image_id, image.container_id, key, previous, conversation)
+    if said.results:
+        found = await _answer(request)
+        sent = await talk.sent(found.turn)
+    else:
+        session = await _session(request)
+        sent = await talk.say(session.session_id, said.content, key=key, options=options)
+        found = FoundResponse(sent.turn, 1)
+    return await _reply(request, found, sent)
+
+
+async def _session(request: _Request) -> Session:
+    """Returns the session that the message is for."""
+    talk, aliases = request.talk, request.talk.aliases(request.container_id)
+    repeated = None if request.key is None else Alias(REQUESTS, request.key)
+    if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
+        return await talk.session(session_id)
+    if request.previous is None and request.conversation is None:
+        return await talk.open(request.image_id, repeated, seeds=request.said.history, archived=request.body.store is False)
+    if request.said.history:
+        raise InvalidInput("input of a conversation that exists is one message of the user, or results of tools")
+    if request.previous is not None:
+        session = await go_on(talk, request.previous, request.image_id)
+    else:
+        assert request.conversation is not None
+        session = await go_on_in(talk, request.body.conversation_id or "", request.conversation, request.image_id)
+    if repeated is not None:
+        await aliases.put(repeated, session.session_id, talk.vm.clock())
+    return session
+
+
+async def _answer(request: _Request) -> FoundResponse:
+    """Answers the calls that wait for the caller. The same answers again are the same response."""
+    talk, results, previous = request.talk, request.said.results, request.previous
+    if previous is not None:
+        turn = previous.turn
+        waits = await client_waits(talk, session_id=turn.session_id, turn_id=turn.turn_id)
+    else:
+        session_id = None if request.conversation is None else request.conversation.session_id
+        waits = await client_waits(talk, session_id=session_id, container_id=request.container_id)
+        turn_id = next((wait.turn_id for call_id, wait in waits.items() if call_id in results), None)
+        if turn_id is None:
+            raise InvalidInput(NOT_AWAITED)
+        turn, waits = await talk.turn(turn_id), {name: wait for name, wait in waits.items() if wait.turn_id == turn_id}
+    awaited = [call_id for call_id, wait in waits.items() if wait.answered_at is None]
+    # Answers that are given again are not for the calls that wait by now.
+    if not results.keys().isdisjoint(awaited) and (missing := [call_id for call_id in awaited if call_id not in results]):
+        raise InvalidInput(f"There is no output for the function call {missing[0][:80]}")
+    number = previous.number if previous is not None else times_asked((await talk.told(turn))[0])
+    await answer_calls(talk, waits, results)
+    return FoundResponse(await talk.turn(turn.turn_id), number + 1)
+
+
+async def _reply(request: _Request, found: FoundResponse, sent: SentTurn) -> GatewayReply:
+    talk, body = request.talk, request.body
+    headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
+    interrupts = not body.background and request.conversation is None
+    events = await found.events(talk)
+    if body.stream:
+
+        async def forget() -> None:
+            await _forget(talk, found, events)
+
+        streamed = stream_parts(talk, sent, events, on_end=forget, interrupts=interrupts)
+        return GatewayReply(content=streamed, media_type=MEDIA_TYPE, headers=headers)
+    if body.background:
+        return GatewayReply(content={**events.response, "status": "queued"}, headers=headers)
+    try:
+        async for part in talk.parts(sent):
+            events.write(part, 0)
+            if events.is_done:
+                break
+    finally:
+        if interrupts and not events.is_done:
+            # The client has left.
+            await talk.stop(sent)
+    shown = _shown(events, await talk.turn(sent.turn_id))
+    await _forget(talk, found, events)
+    return GatewayReply(content=shown, headers=headers)
+
+
+async def _forget(talk: Talk, found: FoundResponse, events: ResponseEvents) -> None:
+    """Deletes the session of a response that is not stored, when its turn has ended and it has no other."""
+    about = found.about
+    if events.ended is not None and not about.store and await _is_only_turn(talk, found.turn):
+        await talk.ask(SessionDelete(session_id=found.turn.session_id))
+
+
+async def _is_only_turn(talk: Talk, turn: Turn) -> bool:
+    turns = await talk.turns(await talk.session(turn.session_id), 2)
+    return [row.turn_id for row in turns] == [turn.turn_id]
+
+
+async def retrieve(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Answers a response as it is now, or its events: those of before from the log, then those that happen."""
+    found = await find_response(talk, ask.path["response_id"])
+    if ask.query.get("stream") != "true":
+        return GatewayReply(content=_now(found, (await found.read(talk))[0]))
+    starting = ask.query.get("starting_after", "-1")
+    if not starting.removeprefix("-").isdecimal():
+        raise InvalidInput("starting_after is a sequence number")
+    events, written = await found.read(talk, int(starting))
+    if events.is_done:
+        return GatewayReply(content=written, media_type=MEDIA_TYPE)
+    events = await found.events(talk, int(starting))
+    return GatewayReply(
+        content=stream_parts(talk, await talk.sent(found.turn), events, interrupts=False), media_type=MEDIA_TYPE
+    )
+
+
+async def cancel(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Stops a response. One that has ended is answered as it is."""
+    found = await find_response(talk, ask.path["response_id"])
+    events, _ = await found.read(talk)
+    if events.is_done:
+        return GatewayReply(content=_now(found, events))
+    sent = await talk.sent(found.turn)
+    await talk.stop(sent)
+    with anyio.move_on_after(STOP_SECONDS):
+        async for _ in talk.parts(sent):
+            pass
+    found = FoundResponse(await talk.turn(found.turn.turn_id), found.number)
+    events, _ = await found.read(talk)
+    # A turn that is queued ends when it is its turn.
+    return GatewayReply(content={**_now(found, events), **({} if events.is_done else {"status": "cancelled"})})
+
+
+async def delete(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Deletes a response, with its session if that has nothing else; a conversation keeps its messages."""
+    found = await find_response(talk, ask.path["response_id"])
+    named, turn = ask.path["response_id"], found.turn
+    if found.number == 1 and await _is_only_turn(talk, turn):
+        await talk.ask(SessionDelete(session_id=turn.session_id))
+    else:
+        await talk.aliases(turn.container_id).put(Alias(DELETED, named), turn.session_id, talk.vm.clock())
+    return GatewayReply(content={"id": named, "object": "response", "deleted": True})
+
+
+async def input_items(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Lists the input of a response: the user's message, or the results of the caller's tools."""
+    found = await find_response(talk, ask.path["response_id"])
+    messages = await turn_messages(talk, found.turn)
+    if found.number == 1:
+        return GatewayReply(
+            content=page_of([input_of(message) for message in messages if isinstance(message, UserMessage)], ask.query)
+        )
+    before, _ = await FoundResponse(found.turn, found.number - 1).read(talk)
+    asked = {item["call_id"] for item in before.response["output"] if item["type"] == "function_call"}
+    results = [message for message in messages if isinstance(message, ToolResultMessage) and message.tool_call_id in asked]
+    return GatewayReply(content=page_of([result_of(message) for message in results], ask.query))
+
+
+def _now(found: FoundResponse, events: ResponseEvents) -> dict[str, object]:
+    turn = found.turn
+    shown = _shown(events, turn)
+    is_queued = not events.is_done and turn.attempts == 0 and not shown["output"]
+    return {**shown, "status": "queued"} if is_queued else shown
+
+
+def _shown(events: ResponseEvents, turn: Turn) -> dict[str, object]:
+    ended_at = turn.ended_at if events.ended is not None else None
+    return {**events.response, "completed_at": None if ended_at is None else ended_at // 1000}
+
+
+RESPONSE_ROUTES = (
+    GatewayRoute(method="POST", path="/responses", handler=create, body=ResponseBody),
+    *(
+        GatewayRoute(
+            method=method, path=f"/responses/{{response_id}}{path}", handler=handler, names={"response_id": "response_id"}
+        )
+        for method, path, handler in (
+            ("GET", "", retrieve),
+            ("DELETE", "", delete),
+            ("POST", "/cancel", cancel),
+            ("GET", "/input_items", input_items),
+        )
+    ),
+)
