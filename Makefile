@@ -4,7 +4,8 @@
 # Stamp files under .venv remember what is done, so that the second run starts at once.
 
 PYTHON ?= python3
-WORKERS ?= auto
+# Many tests wait for a process, a browser or the disk: four keep two cores busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(4, os.cpu_count() or 1))')
 SEEDS ?= 1000
 ARGS ?=
 

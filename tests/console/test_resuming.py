@@ -147,11 +147,8 @@ async def test_a_tab_that_meets_another_version_loads_once_and_keeps_what_was_wr
         page.on("load", lambda loaded: loads.append(loaded.url))
         await page.get_by_label("Message", exact=True).fill("half a thought")
         await page.route("**/assets/archive-*.js", lambda route: route.fulfill(status=404))
-        await page.get_by_role("link", name="Archived conversations").click()
-        await expect(page.locator(".rail")).to_be_visible()
-        with anyio.fail_after(20):
-            while not loads:
-                await page.evaluate("() => new Promise(requestAnimationFrame)")
+        async with page.expect_event("load"):
+            await page.get_by_role("link", name="Archived conversations").click()
         await page.unroute("**/assets/archive-*.js")
         await page.locator(".row").first.click()
         await expect(page.get_by_label("Message", exact=True)).to_have_value("half a thought")

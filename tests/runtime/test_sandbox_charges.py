@@ -71,7 +71,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
         return Placed(tier="process")
 
     async def offers(self: object) -> tuple[Offer, ...]:
-        return (Offer(tier="process", engines=frozenset({"python"})),)
+        return (Offer(tier="process", engines=frozenset({"python"}), calls=True),)
 
     for name, double in (("run", run), ("place", place), ("offers", offers)):
         monkeypatch.setattr(Scheduler, name, double)
@@ -121,7 +121,7 @@ async def approve(desk: Desk) -> None:
 async def test_each_run_of_a_program_that_waits_is_in_the_ledger_also_those_of_another_process(
     tmp_path: Path, jobs: Jobs, restarts: int
 ) -> None:
-    async with server(tmp_path, ("p1", "delete\ndelete\ndelete")) as desk:
+    async with server(tmp_path, ("p1", "tools\ndelete\ndelete\ndelete")) as desk:
         await begin(desk)
         await desk.hear("turn_parked")
         if not restarts:

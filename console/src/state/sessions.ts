@@ -13,6 +13,8 @@ export const answering = signal<ReadonlySet<string>>(new Set());
 
 const PAGE = 100;
 const LIST = "list";
+/** The turns that were heard to begin or end since the running ones were last asked for. */
+let since = new Map<string, boolean>();
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 const CHANGES = new Set([
@@ -37,16 +39,23 @@ function begun(): void {
   void running().catch(() => undefined);
 }
 
-/** The sessions that are being answered. */
+/** The sessions that are being answered. What is heard while they are read is newer than the list. */
 async function running(): Promise<void> {
+  const heard = (since = new Map<string, boolean>());
   const { items } = await request<{ items: { sessionId: string }[] }>("GET", "/v1/turns?outcome=running&limit=100");
-  answering.value = new Set(items.map((turn) => turn.sessionId));
+  const next = new Set(items.map((turn) => turn.sessionId));
+  for (const [sessionId, runs] of heard) {
+    if (runs) next.add(sessionId);
+    else next.delete(sessionId);
+  }
+  answering.value = next;
 }
 
 function noticed(frame: EventFrame): void {
   const sessionId = frame.context?.sessionId ?? frame.data?.sessionId;
   if (sessionId !== undefined && (frame.type === "turn_request" || frame.type === "turn_response")) {
     const next = new Set(answering.value);
+    since.set(sessionId, frame.type === "turn_request");
     if (frame.type === "turn_request") next.add(sessionId);
     else next.delete(sessionId);
     answering.value = next;

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentvm.blueprint.image import DEFAULT_NAME
 from agentvm.gateways.talk import Talk
 from agentvm.model.ids import ContainerId, ImageId
-from agentvm.sessions.images import AGENTS
+from agentvm.model.session import AGENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,10 @@ class RefusedPart(NamedTuple):
 EXTERNAL_MAX = 512
 
 
+AGENTS = "agents"
+"""The gateway of the aliases that lead from the name of an agent to the default session of its image."""
+
+
 class Alias(NamedTuple):
     """A client's own name for a session; `gateway` tells whose names they are."""
 

@@ -6,11 +6,10 @@ import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
-from agentvm.model.session import EXTERNAL_MAX, Alias, Session
+from agentvm.model.session import AGENTS, EXTERNAL_MAX, Alias, Session
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Request, SubscribingReply
-from agentvm.sessions.images import AGENTS
 from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage
 
 operation = OperationGroup("sessions")

@@ -17,18 +17,18 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import Locked, parse_uri
-from agentvm.model.session import Alias, Session
+from agentvm.model.session import AGENTS, Alias, Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.container import ContainerStore
 
 IMAGE_PREFIX = "img_"
-AGENTS = "agents"
-"""The gateway of the aliases that lead from the name of an agent to the default session of its image."""
-DEFAULT_CONTAINER = ContainerId("default")
+
 
 Place = tuple[str, int, str]
 """The place of an image in a list: its container, its age, its id."""
+
+DEFAULT_CONTAINER = ContainerId("default")
 
 
 @dataclass(frozen=True, slots=True)
