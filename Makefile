@@ -4,8 +4,7 @@
 # Stamp files under .venv remember what is done, so that the second run starts at once.
 
 PYTHON ?= python3
-# Many tests wait for a process, a browser or the disk: four keep two cores busy.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(4, os.cpu_count() or 1))')
+WORKERS ?= auto
 SEEDS ?= 1000
 ARGS ?=
 

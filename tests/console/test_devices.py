@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 from playwright.async_api import expect
 from tests.console.conftest import PHONE, Open
-from tests.console.test_journeys import IN_MEMORY, cut, driver, say
+from tests.console.test_journeys import IN_MEMORY, Cable, driver, say
 
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
@@ -66,7 +66,8 @@ async def test_two_tabs_have_one_outbox_and_a_message_is_one_turn(open_page: Ope
         return echo(prompt)
 
     async with start_server(IN_MEMORY, drivers=driver(script)) as server:
-        first = await open_page(server.url)
+        first, cable = await open_page(server.url), Cable()
+        await cable.lay(first)
         await say(first, "one")
         await expect(first.locator(".answer")).to_have_count(1)
         second = await first.context.new_page()
@@ -76,16 +77,14 @@ async def test_two_tabs_have_one_outbox_and_a_message_is_one_turn(open_page: Ope
         with anyio.fail_after(60):
             while len(server.server.vm.runtime.broadcaster.channels) < 2:
                 await anyio.lowlevel.checkpoint()
-        await first.context.set_offline(True)
-        with anyio.fail_after(60):
-            while server.server.vm.runtime.broadcaster.channels:
-                cut(server)
-                await anyio.lowlevel.checkpoint()
+        cable.unplug(server)
+        for page in (first, second):
+            await expect(page.locator(".banner")).to_be_visible()
         await say(first, "two")
         await expect(first.locator(".bubble-pending")).to_have_count(1)
         await say(second, "three")
         await expect(second.locator(".bubble-pending")).to_have_count(1)
-        await first.context.set_offline(False)
+        cable.is_plugged = True
         for page in (first, second):
             await expect(page.locator(".answer")).to_have_text(["one", "two", "three"])
             await expect(page.locator(".bubble-pending")).to_have_count(0)

@@ -7,12 +7,16 @@ Part of the launcher's process: standard library only.
 """
 
 import os
+import time
 from dataclasses import dataclass, field
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SITE = "/sys/fs/cgroup"
 PREFIX = "agentvm-"
 """Begin of the name of a job's group, before the id of its launcher's process."""
+DYING_SECONDS = 1.0
+DYING_PAUSE_SECONDS = 0.02
+"""How long the group of a dead launcher may stay busy, and how often that is looked at."""
 _FILES = {
     # Version: the names of the limits of memory and processes, and of the count of processes killed for memory.
     "v2": ("memory.max", "pids.max", "memory.events"),
@@ -97,12 +101,17 @@ class Groups:
         return JobGroup(entries, _open(self._folders["memory"], f"{name}/{events}", os.O_RDONLY))
 
     def sweep(self) -> None:
-        """Removes the groups of launchers that were killed."""
+        """Removes the groups of launchers that were killed. Their jobs have just been killed too, and may still be dying."""
         for parent in self._parents():
             for name in os.listdir(parent):
                 owner = name.removeprefix(PREFIX).partition("-")[0]
                 if name.startswith(PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-                    self.remove(name)
+                    self._remove_dying(name)
+
+    def _remove_dying(self, name: str) -> None:
+        until = time.monotonic() + DYING_SECONDS
+        while not self.remove(name) and time.monotonic() < until:
+            time.sleep(DYING_PAUSE_SECONDS)
 
     def remove(self, name: str) -> bool:
         """Whether the group is gone; it is not while a process in it is still being buried."""
