@@ -238,7 +238,6 @@ async def offline(page: Page, filled: Filled) -> None:
         while not await page.locator(".banner").is_visible():
             for channel in filled.server.server.vm.runtime.broadcaster.channels:
                 channel.close(GOING_AWAY)
-            await anyio.sleep(0.05)
     await page.locator(".composer textarea").fill("Kept until the server is back")
     await page.locator(".composer .btn-ink").click()
     await expect(page.locator(".bubble-pending")).to_be_visible()

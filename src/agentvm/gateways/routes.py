@@ -25,7 +25,7 @@ class NoBody(Lenient, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask(Generic[B]):
-    """One request of a gateway."""
+    """A request of a gateway."""
 
     body: B
     path: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class ShapedProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRoute:
-    """One path and method below each prefix of its gateway."""
+    """A path and a method below each prefix of its gateway."""
 
     method: str
     path: str
@@ -84,7 +84,7 @@ class GatewayRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One protocol. `name` is its switch in the configuration: `gateways.<name>.enabled`."""
+    """A protocol of other clients. `name` is its switch in the configuration: `gateways.<name>.enabled`."""
 
     name: str
     prefixes: tuple[str, ...]

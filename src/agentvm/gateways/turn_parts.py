@@ -17,7 +17,7 @@ from agentvm.model.wait import WaitId, WaitKind
 
 
 class TurnPart(msgspec.Struct, frozen=True):
-    """One thing of a turn that an encoder writes."""
+    """A part of a turn that an encoder writes."""
 
 
 class SaidText(TurnPart, frozen=True):

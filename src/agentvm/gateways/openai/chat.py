@@ -31,7 +31,7 @@ KEY_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request, with what it means here."""
+    """A request, with what it means here."""
 
     talk: Talk
     body: ChatBody

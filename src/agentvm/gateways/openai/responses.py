@@ -37,7 +37,7 @@ from agentvm.operations.session import SessionDelete
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request, with what it means here."""
+    """A request, with what it means here."""
 
     talk: Talk
     body: ResponseBody

@@ -8,7 +8,7 @@ import functools
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 import anyio
 import msgspec
@@ -30,6 +30,8 @@ BODY_SECONDS = 30.0
 SECOND_MIN_BYTES = 16 * 1024
 """Bytes that must arrive, or be read, per second on average."""
 PIECE_BYTES = 64 * 1024
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 BUSY = "The server is handling too much data at the moment; try again in a few seconds"
 
@@ -87,11 +89,10 @@ def hold(charge: ConnectionReservation, size: int) -> None:
         raise ServerBusy(BUSY)
 
 
-def decode_body(body: bytes, face: HttpFace) -> msgspec.Struct:
+def decode_body(body: bytes, kind: type[S], max_values: int | None = None) -> S:
     """Decodes a JSON body; `InputTooLarge`, before anything is built, for one with too many values."""
-    kind = face.body
     try:
-        check(body, Bound(max_bytes=len(body), max_values=face.http.max_values or VALUES_MAX), "The body")
+        check(body, Bound(max_bytes=len(body), max_values=max_values or VALUES_MAX), "The body")
         decoded = msgspec.json.decode(body or b"{}", type=kind)
         # A value that cannot be encoded again cannot be stored either: half of a surrogate pair.
         msgspec.json.encode(decoded)

@@ -115,7 +115,7 @@ class HttpGate:
             request.received = await receive_body(request, reservation)
         finally:
             reservation.hold(0)
-        key: str | None = msgspec.structs.asdict(decode_body(request.received, face))["key"]
+        key: str | None = msgspec.structs.asdict(decode_body(request.received, face.body))["key"]
         if is_invited:
             if not self.vm.config.authenticates:
                 raise AuthenticationOff(OPEN)
@@ -182,7 +182,7 @@ class HttpGate:
             if face.http.body == "bytes":
                 context.http.body = content
             else:
-                body = decode_body(content, face)
+                body = decode_body(content, face.body, face.http.max_values)
             del content
             if getattr(body, "stream", False):
                 # Before the operation: what it begins for a stream that is refused then would be begun again by each attempt.

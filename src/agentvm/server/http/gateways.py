@@ -3,22 +3,16 @@
 import functools
 from collections.abc import Iterator
 
-import msgspec
-
-from agentvm.errors import InvalidInput
-from agentvm.errors.bounds import InputTooLarge
-from agentvm.errors.validation import explain
 from agentvm.gateways.mcp import MCP
 from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.model.principal import Principal
 from agentvm.model.settings import GatewaySettings
-from agentvm.protocol.bounds import Bound, check
 from agentvm.server import paths
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
-from agentvm.server.http.body import receive_body
+from agentvm.server.http.body import decode_body, receive_body
 from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
@@ -94,7 +88,7 @@ class GatewayRoutes:
             return NoBody()
         reservation = ConnectionReservation(self._gate.vm.budget, principal.tenant_id)
         try:
-            return _decode(await receive_body(request, reservation), route.body)
+            return decode_body(await receive_body(request, reservation), route.body, VALUES_MAX)
         finally:
             reservation.hold(0)
 
@@ -106,20 +100,3 @@ class GatewayRoutes:
             return await self._gate.stream(reply.streamed, principal, request, *about)
         reservation = ConnectionReservation(self._gate.vm.budget, principal.tenant_id)
         return response_of(reply.content, reply.status, reply.media_type, reply.headers, reservation)
-
-
-def _decode(body: bytes, kind: type[Lenient]) -> Lenient:
-    try:
-        check(body, Bound(max_bytes=len(body), max_values=VALUES_MAX), "The body")
-        decoded = msgspec.json.decode(body or b"{}", type=kind)
-        # A value that cannot be encoded again cannot be stored either: half of a surrogate pair.
-        msgspec.json.encode(decoded)
-    except InputTooLarge:
-        raise
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {explain(error, kind)}") from None
-    except (msgspec.DecodeError, UnicodeError):
-        raise InvalidInput("The body must be JSON") from None
-    except RecursionError:
-        raise InvalidInput("The body is nested too deep") from None
-    return decoded

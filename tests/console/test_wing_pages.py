@@ -1,10 +1,11 @@
-"""The pages of the builder for everybody: what axe finds, and no page that scrolls sideways."""
+"""The pages of the wings for everybody: what axe finds, and no page that scrolls sideways."""
 
 import pytest
 from playwright.async_api import Browser
 from tests.console.builder_pages import BUILDER_PAGES
 from tests.console.conftest import DEADLINE_MS, MAGNIFIED, PHONE
-from tests.console.pages import filled_server
+from tests.console.operator_pages import OPERATOR_PAGES
+from tests.console.pages import Visit, filled_server
 from tests.console.test_access import OVERFLOW, THEMES, axe, violations
 
 from agentvm.server.console import DIRECTORY
@@ -12,14 +13,20 @@ from agentvm.server.console import DIRECTORY
 __all__ = ["axe"]
 
 
+WINGS = pytest.mark.parametrize("pages", [BUILDER_PAGES, OPERATOR_PAGES], ids=["builder", "operator"])
+
+
+@WINGS
 @pytest.mark.parametrize("language", ["en", "zh-CN"])
-async def test_no_page_of_the_builder_has_a_fault_in_either_theme(browser: Browser, axe: str, language: str) -> None:
+async def test_no_page_of_a_wing_has_a_fault_in_either_theme(
+    browser: Browser, axe: str, language: str, pages: tuple[Visit, ...]
+) -> None:
     faults: dict[str, list[str]] = {}
     async with filled_server() as filled:
         async with await browser.new_context(locale=language, reduced_motion="reduce", service_workers="block") as context:
             page = await context.new_page()
             page.set_default_timeout(DEADLINE_MS)
-            for visit in BUILDER_PAGES:
+            for visit in pages:
                 await visit(page, filled)
                 for theme in THEMES:
                     await page.emulate_media(color_scheme=theme)
@@ -27,7 +34,8 @@ async def test_no_page_of_the_builder_has_a_fault_in_either_theme(browser: Brows
     assert {key: found for key, found in faults.items() if found} == {}
 
 
-async def test_no_page_of_the_builder_scrolls_sideways_on_a_phone_or_magnified(browser: Browser) -> None:
+@WINGS
+async def test_no_page_of_a_wing_scrolls_sideways_on_a_phone_or_magnified(browser: Browser, pages: tuple[Visit, ...]) -> None:
     if not (DIRECTORY / "index.html").exists():
         pytest.skip("console: it is not built; make console")
     async with filled_server() as filled:
@@ -37,7 +45,7 @@ async def test_no_page_of_the_builder_scrolls_sideways_on_a_phone_or_magnified(b
         async with context:
             page = await context.new_page()
             page.set_default_timeout(DEADLINE_MS)
-            for visit in BUILDER_PAGES:
+            for visit in pages:
                 await visit(page, filled)
                 for size in (PHONE, MAGNIFIED):
                     await page.set_viewport_size(size)
