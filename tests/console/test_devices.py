@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable
 
-import anyio
-import anyio.lowlevel
 from playwright.async_api import expect
 from tests.console.conftest import PHONE, Open
-from tests.console.test_journeys import IN_MEMORY, Cable, driver, say
+from tests.console.network import Cable
+from tests.console.test_journeys import IN_MEMORY, driver, say
 
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
@@ -73,18 +72,14 @@ async def test_two_tabs_have_one_outbox_and_a_message_is_one_turn(open_page: Ope
         second = await first.context.new_page()
         await second.goto(first.url)
         await expect(second.locator(".answer")).to_have_count(1)
-        # The second page shows its copy of the conversation before it is connected.
-        with anyio.fail_after(60):
-            while len(server.server.vm.runtime.broadcaster.channels) < 2:
-                await anyio.lowlevel.checkpoint()
-        cable.unplug(server)
+        await cable.unplug()
         for page in (first, second):
             await expect(page.locator(".banner")).to_be_visible()
         await say(first, "two")
         await expect(first.locator(".bubble-pending")).to_have_count(1)
         await say(second, "three")
         await expect(second.locator(".bubble-pending")).to_have_count(1)
-        cable.is_plugged = True
+        cable.plug()
         for page in (first, second):
             await expect(page.locator(".answer")).to_have_text(["one", "two", "three"])
             await expect(page.locator(".bubble-pending")).to_have_count(0)

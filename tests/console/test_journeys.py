@@ -6,14 +6,13 @@ import anyio
 import pytest
 from playwright.async_api import Page, WebSocketRoute, expect
 from tests.console.conftest import PHONE, Open
+from tests.console.network import Cable, cut
 
 from agentvm import ImageConfig, ScriptedDriver, ServerConfig, start_server, tool
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.model.definition import Definition
-from agentvm.runtime.channel import GOING_AWAY
-from agentvm.server.local import RunningServer
 
 IN_MEMORY = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
 
@@ -25,33 +24,6 @@ def driver(script: Script = echo) -> dict[str, ScriptedDriver]:
 async def say(page: Page, text: str) -> None:
     await page.get_by_label("Message", exact=True).fill(text)
     await page.keyboard.press("Enter")
-
-
-def cut(server: RunningServer) -> None:
-    """Closes every socket, as a network does that fails."""
-    for channel in server.server.vm.runtime.broadcaster.channels:
-        channel.close(GOING_AWAY)
-
-
-class Cable:
-    """The connection of the pages of a context: unplugged, no socket opens. Chromium's own offline mode lets some through."""
-
-    def __init__(self) -> None:
-        self.is_plugged = True
-
-    async def lay(self, page: Page) -> None:
-        await page.context.route_web_socket("**/ws", self._connect)
-        await page.reload()
-
-    async def _connect(self, route: WebSocketRoute) -> None:
-        if self.is_plugged:
-            route.connect_to_server()
-        else:
-            await route.close()
-
-    def unplug(self, server: RunningServer) -> None:
-        self.is_plugged = False
-        cut(server)
 
 
 class Stepwise:
@@ -131,12 +103,12 @@ async def test_messages_written_without_a_connection_arrive_once_and_in_order(op
         await cable.lay(page)
         await say(page, "first")
         await expect(page.locator(".answer")).to_have_text("first")
-        cable.unplug(server)
+        await cable.unplug()
         await expect(page.get_by_role("status").filter(has_text="No connection")).to_be_visible()
         await say(page, "second")
         await say(page, "third")
         await expect(page.locator(".bubble-pending")).to_have_count(2)
-        cable.is_plugged = True
+        cable.plug()
         await expect(page.locator(".answer")).to_have_text(["first", "second", "third"])
         await expect(page.locator(".bubble-pending")).to_have_count(0)
     assert heard == ["first", "second", "third"]

@@ -15,8 +15,9 @@ import anyio.lowlevel
 import pytest
 from playwright.async_api import Browser, Page, expect
 from tests.console.conftest import DEADLINE_MS, DESK, Open
+from tests.console.network import Cable, cut
 from tests.console.test_actions import begin
-from tests.console.test_journeys import IN_MEMORY, Stepwise, cut, driver, say
+from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
 
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
@@ -70,12 +71,10 @@ async def test_a_hidden_tab_is_parked_and_comes_back_exactly(open_page: Open) ->
 
 async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> None:
     async with start_server(IN_MEMORY, drivers=driver()) as server:
-        page = await open_page(server.url)
-        frames: list[str] = []
-        page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: frames.append(str(frame))))
+        page, cable = await open_page(server.url), Cable()
+        await cable.lay(page)
         await begin(page, "one")
-        await page.context.set_offline(True)
-        cut(server)
+        await cable.unplug()
         await expect(page.locator(".banner")).to_be_visible()
         session_id = page.url.rsplit("/", 1)[1]
         other = await open_page(page.url)
@@ -91,9 +90,9 @@ async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> 
 
         replay.read = lost  # type: ignore[method-assign,assignment]
         replay.read_nowait = lambda *_: None  # type: ignore[method-assign]
-        await page.context.set_offline(False)
+        cable.plug()
         await expect(page.locator(".said")).to_have_text(["one", "two"])
-        assert any("resync_required" in frame and session_id in frame for frame in frames)
+        assert any("resync_required" in frame and session_id in frame for frame in cable.received)
         await expect(page.locator(".bill")).to_have_count(2)
 
 

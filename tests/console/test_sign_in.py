@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from playwright.async_api import Page, expect
 from tests.console.conftest import PHONE, Open
-from tests.console.test_journeys import IN_MEMORY, cut, driver, say
+from tests.console.network import Cable
+from tests.console.test_journeys import IN_MEMORY, driver, say
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
@@ -188,17 +189,17 @@ async def test_a_message_that_waits_is_not_sent_for_the_next_user_of_the_browser
     async with start_server(GUARDED, drivers=driver(script)) as server:
         operator = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
         _, theirs = await server.server.vm.tenancy.access.issue(DEFAULT_TENANT, name="theirs", granter=operator)
-        page = await open_page(server.url)
+        page, cable = await open_page(server.url), Cable()
         await signed_in(page, first_key(server))
+        await cable.lay(page)
         await say(page, "first")
         await expect(page.locator(".answer")).to_have_text("first")
-        await page.context.set_offline(True)
-        cut(server)
+        await cable.unplug()
         await expect(page.get_by_role("status").filter(has_text="No connection")).to_be_visible()
         await say(page, "mine alone")
         await expect(page.locator(".bubble-pending")).to_have_count(1)
         await page.context.clear_cookies()
-        await page.context.set_offline(False)
+        cable.plug()
         await signed_in(page, theirs.reveal())
         await say(page, "second")
         await expect(page.locator(".answer").last).to_have_text("second")

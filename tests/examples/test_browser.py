@@ -15,7 +15,7 @@ from agentvm.errors import ProviderRateLimited
 from agentvm.runtime.channel import GOING_AWAY
 
 FOLDER = EXAMPLES / "browser"
-DEADLINE_MS = 20_000
+DEADLINE_MS = 60_000
 
 expect.set_options(timeout=DEADLINE_MS)
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 from mcp import Client
 from mcp_types import Tool
 from tests.support.serving import Served, serving
@@ -36,7 +36,7 @@ async def tools_of(client: Client) -> dict[str, Tool]:
 
 async def management(served: Served, method: str, path: str, body: object = None) -> Any:
     """One answer of the management API."""
-    async with httpx.AsyncClient(base_url=served.http) as http:
+    async with httpx2.AsyncClient(base_url=served.http) as http:
         reply = await http.request(method, path, json=body)
         assert reply.is_success, reply.text
         return reply.json()

@@ -2,7 +2,7 @@ import itertools
 from typing import Any
 
 import anyio
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,7 +145,7 @@ async def test_an_agent_whose_name_is_no_name_of_a_tool_can_be_asked() -> None:
 
 
 async def test_a_client_that_reads_no_stream_gets_one_piece_and_a_repeated_request_is_one_turn() -> None:
-    async with calling() as (_, served), httpx.AsyncClient(base_url=served.http) as http:
+    async with calling() as (_, served), httpx2.AsyncClient(base_url=served.http) as http:
         body = handshake("tools/call", name="ask_default", arguments={"message": "hi"})
         headers = {"Accept": "application/json", "Idempotency-Key": "k1"}
         replies = [await http.post("/mcp", json=body, headers=headers) for _ in range(2)]

@@ -1,4 +1,4 @@
-import httpx
+import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 from tests.gateways.mcp.fixtures import ERAS, calling, handshake, stateless, tools_of
@@ -20,7 +20,7 @@ async def test_a_client_learns_the_server_in_its_era(mode: str) -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "1999-01-01"])
 async def test_the_handshake_agrees_on_a_version_and_remembers_nothing(version: str) -> None:
-    async with serving() as served, httpx.AsyncClient(base_url=served.http) as http:
+    async with serving() as served, httpx2.AsyncClient(base_url=served.http) as http:
         about = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         reply = await http.post("/mcp", json=handshake("initialize", **about))
         assert reply.json()["result"]["protocolVersion"] == (version if version != "1999-01-01" else "2025-11-25")
@@ -51,7 +51,7 @@ async def test_the_handshake_agrees_on_a_version_and_remembers_nothing(version: 
     ],
 )
 async def test_a_message_that_is_none_is_refused_as_json_rpc(raw: bytes, code: int) -> None:
-    async with serving() as served, httpx.AsyncClient(base_url=served.http) as http:
+    async with serving() as served, httpx2.AsyncClient(base_url=served.http) as http:
         reply = await http.post("/mcp", content=raw)
         error = reply.json()["error"]
         assert error["code"] == code
@@ -60,7 +60,7 @@ async def test_a_message_that_is_none_is_refused_as_json_rpc(raw: bytes, code: i
 
 
 async def test_the_stateless_era_has_no_methods_of_the_handshake() -> None:
-    async with serving() as served, httpx.AsyncClient(base_url=served.http) as http:
+    async with serving() as served, httpx2.AsyncClient(base_url=served.http) as http:
         for method in ("initialize", "ping", "logging/setLevel", "subscriptions/listen"):
             body, headers = stateless(method)
             reply = await http.post("/mcp", json=body, headers=headers)
@@ -71,7 +71,7 @@ async def test_the_stateless_era_has_no_methods_of_the_handshake() -> None:
 
 
 async def test_a_page_of_a_foreign_origin_is_refused() -> None:
-    async with serving() as served, httpx.AsyncClient(base_url=served.http) as http:
+    async with serving() as served, httpx2.AsyncClient(base_url=served.http) as http:
         reply = await http.post("/mcp", json=handshake("ping"), headers={"Origin": "https://evil.example"})
         assert (reply.status_code, reply.json()["error"]["data"]) == (403, {"code": "access_denied"})
         renamed = await http.post("/mcp", json=handshake("ping"), headers={"Host": "evil.example"})
@@ -115,7 +115,7 @@ async def test_a_session_of_another_tenant_is_refused_before_as_if_there_were_no
 
 async def test_the_gateway_can_be_switched_off() -> None:
     async with calling() as (client, served):
-        async with httpx.AsyncClient(base_url=served.http) as http:
+        async with httpx2.AsyncClient(base_url=served.http) as http:
             changed = await http.put("/v1/config", json={"changes": {"gateways.mcp.enabled": "off"}})
             assert changed.is_success, changed.text
         with pytest.raises(MCPError) as failure:
