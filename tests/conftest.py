@@ -16,6 +16,8 @@ from playwright.async_api import Browser, Error, async_playwright
 from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
+from tests.provision.clients import Clients
+from tests.provision.clients import clients as provide_clients
 from tests.provision.node import node as provide_node
 from tests.support.examples import THOROUGH
 
@@ -47,6 +49,15 @@ def node() -> Path:
         return provide_node()
     except Unavailable as error:
         pytest.skip(f"node: {error}")
+
+
+@pytest.fixture(scope="session")
+def clients() -> Clients:
+    """The official JavaScript clients of the gateways."""
+    try:
+        return provide_clients()
+    except Unavailable as error:
+        pytest.skip(f"JavaScript clients: {error}")
 
 
 @pytest.fixture(scope="session")
