@@ -22,6 +22,7 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.scripted import Pause, reply
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
+from agentvm.gateways.langgraph.run_events import RunEvents
 from agentvm.gateways.openai.chat_chunks import ChatChunks
 from agentvm.gateways.openai.response_events import ResponseEvents
 from agentvm.gateways.turn_parts import PartReader
@@ -84,6 +85,14 @@ def responses(told: list[Event]) -> None:
         part = reader.read(event)
         if part is not None:
             stream.write(part, event.seq)
+
+
+def langgraph(told: list[Event]) -> None:
+    reader, events = PartReader(), RunEvents("turn_mwjd3wtq_xvglun2593y7", "thread", "default", frozenset({"messages-tuple"}))
+    for event in told:
+        part = reader.read(event)
+        if part is not None:
+            events.write(part, event.seq)
 
 
 def nanoseconds(encode: Callable[[list[Event]], None], told: list[Event]) -> float:
@@ -166,6 +175,7 @@ def main() -> None:
         ("plain HTTP", plain),
         ("OpenAI chat", chat),
         ("OpenAI responses", responses),
+        ("LangGraph", langgraph),
     ):
         cost = nanoseconds(encode, told)
         rows.append([name, f"{cost:.0f} ns", f"{cost / base:.2f}"])

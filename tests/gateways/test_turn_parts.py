@@ -1,10 +1,21 @@
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.error import ErrorOccurred
 from agentvm.events.message import ToolResultMessageEvent
-from agentvm.events.stream import InputJsonDelta, MessageStop, TextDelta, ThinkingDelta, ToolUseStart, ToolUseStop
+from agentvm.events.stream import (
+    InputJsonDelta,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseStart,
+    ToolUseStop,
+)
 from agentvm.events.tool import ToolWaiting
 from agentvm.events.turn import TurnParked, TurnResponse
 from agentvm.gateways.turn_parts import (
+    AnswerBegun,
+    AnswerEnded,
     CallBegun,
     CallEnded,
     CallInput,
@@ -43,25 +54,29 @@ def test_the_events_of_a_turn_become_parts_in_their_order() -> None:
         turn_id=TURN, message_id=MESSAGE, outcome="completed", stop_reason="end_turn", duration=1, usage=USED, timestamp=1
     )
     assert read(
+        MessageStart(message_id="m", model="x"),
         ThinkingDelta(text="hm"),
         TextDelta(text="hi"),
         ToolUseStart(tool_call_id="c", tool_name="f"),
         InputJsonDelta(partial_json='{"a":1}'),
         ToolUseStop(tool_call_id="c", tool_name="f", input={"a": 1}),
+        MessageDelta(usage=USED),
         MessageStop(stop_reason="tool_use"),
         waiting,
         TurnParked(turn_id=TURN, message_id=MESSAGE, waits=(WAIT,), active=1, timestamp=1),
         ToolResultMessageEvent(message=message),
         ended,
     ) == [
+        AnswerBegun("m"),
         SaidThinking("hm"),
         SaidText("hi"),
         CallBegun("c", "f"),
         CallInput("c", '{"a":1}'),
         CallMade("c", "f", {"a": 1}),
+        AnswerEnded(USED),
         CallWaits("c", "f", {"a": 1}, "client", WAIT, "p"),
         TurnWaits((WAIT,)),
-        CallEnded("c", "f", "no", is_error=True),
+        CallEnded("c", "f", "no", is_error=True, message_id=MESSAGE),
         TurnEnded("completed", "end_turn", USED),
     ]
 

@@ -80,6 +80,8 @@ class GatewayRoute:
     body: type[Lenient] = NoBody
     names: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the names in the path, for the tests of isolation: `{"model": "image_id"}`."""
+    streams: bool = False
+    """Whether it always answers with a stream that follows a session. Others do if the body's `stream` is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

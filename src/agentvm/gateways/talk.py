@@ -5,6 +5,7 @@ A request of a gateway has one Talk. It has no channel: an answer is read from t
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Literal
 
 import anyio
 
@@ -136,12 +137,18 @@ class Talk:
         *,
         key: str | None = None,
         options: TurnOptions | None = None,
+        on_busy: Literal["queue", "interrupt", "reject"] = "queue",
         on_parked: OnParked = "supersede",
     ) -> SentTurn:
         """Sends a message. `key` is the caller's name for it: sent again, it is the same turn."""
         self.principal.require(LISTEN_PERMISSION)
         sending = MessageSend(
-            session_id=session_id, content=content, client_message_id=key, options=options, on_parked=on_parked
+            session_id=session_id,
+            content=content,
+            client_message_id=key,
+            options=options,
+            on_busy=on_busy,
+            on_parked=on_parked,
         )
         reply = await self.ask(sending)
         turn = await self.turn(reply.turn_id or "")

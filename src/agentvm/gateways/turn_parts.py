@@ -7,7 +7,16 @@ import msgspec
 from agentvm.events.base import Event
 from agentvm.events.error import ErrorOccurred
 from agentvm.events.message import ToolResultMessageEvent
-from agentvm.events.stream import InputJsonDelta, TextDelta, ThinkingDelta, ToolUseStart, ToolUseStop
+from agentvm.events.stream import (
+    InputJsonDelta,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseStart,
+    ToolUseStop,
+)
 from agentvm.events.tool import ToolWaiting
 from agentvm.events.turn import TurnParked, TurnResponse, TurnStop
 from agentvm.model.message import ToolResultMessage, is_failure
@@ -18,6 +27,19 @@ from agentvm.model.wait import WaitId, WaitKind
 
 class TurnPart(msgspec.Struct, frozen=True):
     """A part of a turn that an encoder writes."""
+
+
+class AnswerBegun(TurnPart, frozen=True):
+    """The model has begun a message. `text` is its beginning, if it goes on after a restart."""
+
+    message_id: str
+    text: str = ""
+
+
+class AnswerEnded(TurnPart, frozen=True):
+    """The model has ended a message, in which it may have made calls."""
+
+    usage: Usage
 
 
 class SaidText(TurnPart, frozen=True):
@@ -54,6 +76,7 @@ class CallEnded(TurnPart, frozen=True):
     name: str
     text: str
     is_error: bool
+    message_id: str = ""
 
 
 class CallWaits(TurnPart, frozen=True):
@@ -85,12 +108,13 @@ class TurnEnded(TurnPart, frozen=True):
 class PartReader:
     """Reads the events of one turn, in their order. Events that no encoder writes give nothing."""
 
-    __slots__ = ("_call_id", "_error", "_names")
+    __slots__ = ("_call_id", "_error", "_names", "_usage")
 
     def __init__(self) -> None:
         self._call_id = ""
         self._names: dict[str, str] = {}
         self._error: tuple[str, str] | None = None
+        self._usage = NO_USAGE
 
     def read(self, event: Event) -> TurnPart | None:
         data = event.data
@@ -108,8 +132,15 @@ class PartReader:
             case ToolUseStop(tool_call_id=call_id, tool_name=name, input=given):
                 self._names[call_id] = name
                 return CallMade(call_id, name, given)
-            case ToolResultMessageEvent(message=ToolResultMessage(tool_call_id=call_id, tool_result=result)):
-                return CallEnded(call_id, result.name, result.output.text, is_failure(result.output))
+            case ToolResultMessageEvent(message=ToolResultMessage(id=message_id, tool_call_id=call_id, tool_result=result)):
+                return CallEnded(call_id, result.name, result.output.text, is_failure(result.output), message_id)
+            case MessageStart(message_id=message_id, text=text):
+                self._usage = NO_USAGE
+                return AnswerBegun(message_id, text or "")
+            case MessageDelta(usage=usage):
+                self._usage = usage
+            case MessageStop():
+                return AnswerEnded(self._usage)
             case ToolWaiting():
                 return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, data.wait_id, data.fingerprint)
             case TurnParked(waits=waits):

@@ -304,6 +304,7 @@ class GatewaySwitch(Group):
 class GatewaySettings(Group):
     """Protocols of other clients; see docs/gateways.md."""
 
+    langgraph: GatewaySwitch = GatewaySwitch()
     mcp: GatewaySwitch = GatewaySwitch()
     openai: GatewaySwitch = GatewaySwitch()
 

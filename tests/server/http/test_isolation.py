@@ -11,6 +11,11 @@ from tests.gateways.mcp.fixtures import stateless
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.gateways.langgraph.assistants import AssistantSearchBody
+from agentvm.gateways.langgraph.run_body import RunBody
+from agentvm.gateways.langgraph.runs import CancelBody
+from agentvm.gateways.langgraph.state import CheckpointBody, HistoryBody, StateBody
+from agentvm.gateways.langgraph.threads import ThreadCreateBody, ThreadPatchBody, ThreadSearchBody
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
 from agentvm.gateways.openai.conversations import ConversationBody
@@ -228,6 +233,15 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
     NoBody: lambda names: {},
+    AssistantSearchBody: lambda names: {},
+    CancelBody: lambda names: {"thread_id": names["session_id"], "run_ids": [names["turn_id"]]},
+    CheckpointBody: lambda names: {"checkpoint": {"checkpoint_id": "x"}},
+    HistoryBody: lambda names: {},
+    RunBody: lambda names: {"assistant_id": names["image_id"], "input": {"messages": "x"}},
+    StateBody: lambda names: {"values": {"messages": ["x"]}},
+    ThreadCreateBody: lambda names: {"metadata": {"assistant_id": names["image_id"]}},
+    ThreadPatchBody: lambda names: {"metadata": {"x": "y"}},
+    ThreadSearchBody: lambda names: {},
     ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
     McpMessage: lambda names: mcp_body(names["image_id"], {"message": "x"}),
     ResponseBody: lambda names: {"model": names["image_id"], "input": "x", "previous_response_id": names["response_id"]},
@@ -267,7 +281,8 @@ def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, o
         for name, meaning in route.names.items():
             filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
         body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
-        if filled != path or body:
+        # A body that names nothing is that of a list, which is the asker's own.
+        if filled != path or any(name in msgspec.json.encode(body).decode() for name in names.values()):
             yield path, method, filled, body, gateway_headers(body)
         if body is not None and "previous_response_id" in body:
             about: dict[str, object] = {"model": "default", "input": "x", "conversation": names["conversation_id"]}

@@ -5,6 +5,7 @@ from tests.conformance.store import ACME, RIVAL, settle
 from agentvm.errors import Conflict, SessionNotFound
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Alias
+from agentvm.storage.sql.aliases import NamedQuery
 from agentvm.storage.sql.store import Store
 
 CHAT = Alias("chat", "thread 1")
@@ -52,3 +53,20 @@ async def test_a_name_can_be_given_to_another_session_and_to_no_missing_one(stor
     assert await home.aliases.find(CHAT) == "s2"
     with pytest.raises(SessionNotFound):
         await home.aliases.put(CHAT, SessionId("nobody"), 1)
+
+
+async def test_named_sessions_are_listed_by_their_metadata(store: Store) -> None:
+    home = await settle(store, image())
+    for number in (1, 2):
+        alias = Alias("chat", f"thread {number}")
+        await home.add_session(session(f"s{number}"), alias=alias)
+        await home.aliases.set_metadata(alias, {"number": number, "flag": True})
+    named = await home.aliases.list("chat", NamedQuery(metadata={"number": 2}, limit=9))
+    assert [(item.external, item.session_id, item.metadata["number"], item.state) for item in named] == [
+        ("thread 2", "s2", 2, "idle")
+    ]
+    assert await home.aliases.count("chat", NamedQuery(metadata={"flag": True})) == 2
+    assert await home.aliases.count("chat", NamedQuery(metadata={"flag": 1})) == 0
+    assert await home.aliases.count("chat", NamedQuery(state="running")) == 0
+    ordered = await home.aliases.list("chat", NamedQuery(order="created", is_ascending=True, limit=1, offset=1))
+    assert [item.external for item in ordered] == ["thread 2"]

@@ -240,12 +240,15 @@ def _check_page(request: HttpRequest, *, is_required: bool) -> None:
         raise AccessDenied(f"Refused: {reason}")
 
 
-def parameters_of(text: bytes) -> dict[str, str]:
-    """Returns the query; `InvalidInput` for one with too many parameters, or with one twice."""
+def parameters_of(text: bytes, *, joins: bool = False) -> dict[str, str]:
+    """Returns the query; `InvalidInput` for one with too many parameters, or with one twice, unless commas join its values."""
     try:
         pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
     except ValueError:
         raise InvalidInput(f"A query has at most {PARAMETERS_MAX} parameters") from None
+    if joins:
+        names = dict.fromkeys(name for name, _ in pairs)
+        return {name: ",".join(value for other, value in pairs if other == name) for name in names}
     if len(parameters := dict(pairs)) != len(pairs):
         raise InvalidInput("The query has a parameter twice")
     return parameters

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterator
 
+from agentvm.gateways.langgraph import LANGGRAPH
 from agentvm.gateways.mcp import MCP
 from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
@@ -17,7 +18,7 @@ from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 
-GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP)
+GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH)
 """Every gateway of this server."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""
@@ -74,10 +75,10 @@ class GatewayRoutes:
         ask = Ask(
             body=await self._body(route, principal, request),
             path={name: paths.name(value) for name, value in request.path_params.items()},
-            query=parameters_of(request.scope["query_string"]),
+            query=parameters_of(request.scope["query_string"], joins=True),
             headers=request.headers,
         )
-        if getattr(ask.body, "stream", False):
+        if route.streams or getattr(ask.body, "stream", False):
             # Before a turn begins: clients repeat by themselves what is refused, and each attempt would begin another.
             await self._gate.admit_stream(principal)
         work = route.handler(ask, talk)

@@ -1,0 +1,75 @@
+"""Interrupts — tool calls that wait for somebody, as LangChain's clients show and answer them. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentvm.errors import Unprocessable
+from agentvm.model.wait import AnswerDecision, WaitId, WaitKind
+from agentvm.operations.tool import ToolAnswer, WaitView
+
+_DECISIONS: dict[WaitKind, tuple[str, ...]] = {
+    "approval": ("approve", "edit", "reject"),
+    "client": ("respond", "reject"),
+    "question": ("respond", "reject"),
+    "elicitation": ("respond", "reject"),
+    "consent": ("approve", "reject"),
+}
+_MEANT: dict[str, AnswerDecision] = {
+    "approve": "approve",
+    "accept": "approve",
+    "edit": "edit",
+    "reject": "deny",
+    "ignore": "deny",
+    "respond": "answer",
+    "response": "answer",
+    "answer": "answer",
+}
+
+
+def interrupt_of(wait_id: WaitId, kind: WaitKind, name: str, given: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns a wait as the request of LangChain's human in the loop."""
+    asked = {"name": name, "args": given or {}, "description": kind}
+    review = {"action_name": name, "allowed_decisions": list(_DECISIONS[kind])}
+    return {"id": wait_id, "value": {"action_requests": [asked], "review_configs": [review]}}
+
+
+def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
+    """Returns the answers to waits: one for all of them, one for each, or by the ids of interrupts."""
+    if not waits:
+        raise Unprocessable("Nothing of this thread waits for an answer")
+    if isinstance(resume, dict) and set(resume) <= {wait.wait_id for wait in waits}:
+        return [_answer(wait, resume[wait.wait_id]) for wait in waits if wait.wait_id in resume]
+    given = resume.get("decisions") if isinstance(resume, dict) else resume
+    decisions = given if isinstance(given, list) else [resume] * len(waits)
+    if len(decisions) != len(waits):
+        raise Unprocessable(f"{len(waits)} calls wait for an answer, and there are {len(decisions)} decisions")
+    return [_answer(wait, decision) for wait, decision in zip(waits, decisions, strict=True)]
+
+
+def _answer(wait: WaitView, given: Any) -> ToolAnswer:
+    decision, value = _read(given)
+    return ToolAnswer(
+        wait_id=wait.wait_id,
+        fingerprint=wait.fingerprint,
+        decision=decision,
+        input=value if decision == "edit" and isinstance(value, dict) else None,
+        result=value if decision == "answer" else None,
+        reason=value if decision == "deny" and isinstance(value, str) else None,
+    )
+
+
+def _read(given: Any) -> tuple[AnswerDecision, Any]:
+    """Returns a decision and what belongs to it: the changed input, the answer or the reason."""
+    match given:
+        case bool():
+            return ("approve" if given else "deny"), None
+        case {"decisions": [one]} | [one]:
+            return _read(one)
+        case {"type": str(kind)} if kind in _MEANT:
+            edited = given.get("edited_action", given.get("args"))
+            value = edited.get("args", edited) if isinstance(edited, dict) else edited
+            return _MEANT[kind], given.get("message") if value is None else value
+        case str(kind) if kind in _MEANT:
+            return _MEANT[kind], None
+        case _:
+            return "answer", given

@@ -1,0 +1,179 @@
+"""Starting runs — finds the thread and the agent, and says what is new, or answers what waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable
+from agentvm.gateways.langgraph.history import History, list_turns, read_history
+from agentvm.gateways.langgraph.interrupts import read_resume
+from agentvm.gateways.langgraph.run_body import KEY_MAX, RunBody, SaidInput, check_run, read_input, read_messages, read_options
+from agentvm.gateways.langgraph.run_stream import NOTHING_SETTLED, FollowedRun, Settled
+from agentvm.gateways.langgraph.threads import (
+    NO_THREAD,
+    Thread,
+    container_of,
+    find_thread,
+    open_thread,
+    open_waits,
+    set_metadata,
+)
+from agentvm.gateways.routes import Ask
+from agentvm.gateways.talk import SentTurn, Talk
+from agentvm.model.ids import ImageId, TurnId
+from agentvm.model.message import AssistantMessage, Message
+from agentvm.operations.branch import SessionRewind
+from agentvm.operations.message import MessageRegenerate
+from agentvm.operations.session import SessionDelete
+from agentvm.sessions.seeding import SeedMessage
+from agentvm.storage.sql.aliases import NamedSession
+
+START = "start"
+"""The checkpoint before the first message."""
+KEY_HEADER = "idempotency-key"
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run that has begun, or that goes on after `settled`."""
+
+    talk: Talk
+    thread: Thread
+    sent: SentTurn
+    settled: Settled = NOTHING_SETTLED
+    is_queued: bool = False
+    is_temporary: bool = False
+    """Whether its session is deleted when the client has the answer."""
+
+    @property
+    def followed(self) -> FollowedRun:
+        return FollowedRun(self.talk, self.sent, self.settled, self.is_queued)
+
+
+async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
+    """Begins a run of the thread in the path; without one, of a session of its own."""
+    body = ask.body
+    check_run(body)
+    container_id = container_of(ask, talk, body.metadata)
+    image = await talk.agent(body.assistant_id, container_id)
+    if (thread_id := ask.path.get("thread")) is None:
+        return await _start_alone(ask, talk, image.image_id)
+    thread = await find_thread(talk, container_id, thread_id)
+    if thread is None:
+        if body.if_not_exists != "create":
+            raise NotFound(NO_THREAD)
+        thread = await open_thread(talk, container_id, thread_id, {"assistant_id": body.assistant_id})
+    if body.command is not None and body.command.resume is not None:
+        return await _resume(talk, thread, body.command.resume)
+    return await _say(ask, talk, thread, image.image_id)
+
+
+async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> StartedRun:
+    """Says everything to a new session, which lists leave out."""
+    said = read_input(ask.body.input, ())
+    session = await talk.open(image_id, None, seeds=said.seeds, archived=True)
+    named = NamedSession(session.session_id, session.session_id, {"assistant_id": ask.body.assistant_id}, "idle")
+    options = read_options(ask.body, said.instructions)
+    sent = await talk.say(session.session_id, said.content, options=options)
+    return StartedRun(talk, Thread(named, session, None), sent, is_temporary=ask.body.on_completion != "keep")
+
+
+async def _resume(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
+    """Answers the calls that wait; their turn goes on."""
+    waits = await open_waits(talk, thread.session)
+    answers = read_resume(resume, waits)
+    cursor = await talk.cursor(thread.session)
+    for given in answers:
+        await talk.ask(given)
+    return StartedRun(talk, thread, await talk.sent(await talk.turn(waits[0].turn_id)), Settled(cursor))
+
+
+async def _say(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId) -> StartedRun:
+    body, history = ask.body, await read_history(talk, thread.session)
+    if body.input is None and body.head is not None:
+        return StartedRun(talk, thread, await _regenerate(talk, thread, history, body.head))
+    if (turn_id := _repeated(body, history)) is not None:
+        return StartedRun(talk, thread, await talk.sent(await talk.turn(turn_id)))
+    said = read_input(body.input, {message.id for message in history.messages})
+    options = read_options(body, said.instructions)
+    thread = await _prepare(talk, thread, image_id, said.seeds, history.messages)
+    # By these, clients look for their threads.
+    agent = {"graph_id": body.assistant_id, "assistant_id": body.assistant_id}
+    thread = await set_metadata(talk, thread, {**thread.named.metadata, **agent})
+    if body.head is not None:
+        await _go_back(talk, thread, history, body.head)
+    elif body.multitask_strategy == "rollback":
+        await _roll_back(talk, thread)
+    strategy = body.multitask_strategy
+    sent = await talk.say(
+        thread.session.session_id,
+        said.content,
+        key=_key(ask, said, history),
+        options=options,
+        on_busy=strategy if strategy in ("reject", "interrupt") else "queue",
+    )
+    return StartedRun(talk, thread, sent, is_queued=thread.named.state == "running")
+
+
+def _repeated(body: RunBody, history: History) -> TurnId | None:
+    """Returns the turn of a request that was sent before: clients repeat requests by themselves."""
+    ids = [START, *(message.id for message in history.messages)]
+    last = next((message.id for message in reversed(read_messages(body.input)) if message.id is not None), None)
+    if last not in ids or last not in history.turns:
+        return None
+    # After another checkpoint the message is new: it takes the place of the one with its id.
+    return history.turns[last] if body.head is None or body.head == ids[ids.index(last) - 1] else None
+
+
+def _key(ask: Ask[RunBody], said: SaidInput, history: History) -> str | None:
+    """Returns the client's name for the message, unless it was the name of one that has been taken back."""
+    key = ask.headers.get(KEY_HEADER)
+    return key[:KEY_MAX] if key else None if said.key in history.turns else said.key
+
+
+async def _prepare(
+    talk: Talk, thread: Thread, image_id: ImageId, seeds: tuple[SeedMessage, ...], history: Sequence[Message]
+) -> Thread:
+    """Returns the thread with a session of this agent. One in which nothing was said gets another session, with the seeds."""
+    if history:
+        if thread.session.image_id != image_id:
+            raise Conflict("This thread is a conversation with another agent")
+        if seeds:
+            raise Unprocessable("Messages of the types ai and tool can only begin a new thread")
+    if thread.session.image_id == image_id and not seeds:
+        return thread
+    if thread.alias is None:
+        raise Conflict("This thread is a conversation with another agent")
+    session = await talk.open(image_id, None, seeds=seeds)
+    aliases = talk.aliases(thread.session.container_id)
+    await aliases.put(thread.alias, session.session_id, talk.vm.clock())
+    await talk.ask(SessionDelete(session_id=thread.session.session_id))
+    return replace(thread, session=session, named=replace(thread.named, session_id=session.session_id))
+
+
+async def _go_back(talk: Talk, thread: Thread, history: History, head: str) -> None:
+    """Removes the messages after a checkpoint, which are kept as rewound."""
+    session_id, messages = thread.session.session_id, history.messages
+    if head == START and messages:
+        await talk.ask(SessionRewind(session_id=session_id, before=history.stored_id(messages[0].id)))
+    elif messages and head != messages[-1].id:
+        await talk.ask(SessionRewind(session_id=session_id, message_id=history.stored_id(head)))
+
+
+async def _roll_back(talk: Talk, thread: Thread) -> None:
+    """Stops the turn that runs, and removes its messages."""
+    session_id = thread.session.session_id
+    running = await list_turns(talk, thread.session, "running")
+    if running:
+        await talk.ask(SessionRewind(session_id=session_id, before=running[-1].message_id, on_busy="interrupt"))
+
+
+async def _regenerate(talk: Talk, thread: Thread, history: History, head: str) -> SentTurn:
+    """Answers again what was said at a checkpoint."""
+    ids = [START, *(message.id for message in history.messages)]
+    later = history.messages[ids.index(head) :] if head in ids else ()
+    answered = next((message.id for message in later if isinstance(message, AssistantMessage)), None)
+    if answered is None:
+        raise InvalidInput("input is required: nothing was answered at this checkpoint")
+    reply = await talk.ask(MessageRegenerate(session_id=thread.session.session_id, message_id=answered))
+    return await talk.sent(await talk.turn(reply.turn_id or ""))

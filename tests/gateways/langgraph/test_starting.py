@@ -1,0 +1,130 @@
+import uuid
+from typing import Any
+
+import anyio
+import pytest
+from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
+from tests.gateways.langgraph.fixtures import HI, streamed, talking, texts
+
+from agentvm import Definition
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, reply
+
+
+async def test_a_run_without_a_thread_leaves_nothing_behind() -> None:
+    async with talking() as (client, served):
+        seeded = {"messages": [{"type": "human", "content": "a"}, {"type": "ai", "content": "b"}, ["user", "c"]]}
+        assert texts(await client.runs.wait(None, "default", input=seeded)) == ["a", "b", "c", "c"]
+        events = await streamed(client.runs.stream(None, "default", input=HI, stream_mode="values"))
+        assert texts(events[-1][1]) == ["hi", "hi"]
+        run = await client.runs.create(None, "default", input=HI)
+        assert texts(await client.runs.join(run["thread_id"], run["run_id"])) == ["hi", "hi"]
+        assert await client.threads.count() == 0
+        assert len(served.model.prompts[0].conversation) == 3
+
+
+@pytest.mark.parametrize(("strategy", "outcomes"), [("interrupt", ["success", "interrupted"]), ("enqueue", ["success"] * 2)])
+async def test_a_second_run_waits_or_stops_the_first(strategy: str, outcomes: list[str]) -> None:
+    gate = anyio.Event()
+
+    def script(prompt: Prompt) -> Any:
+        if len(served.model.prompts) == 1:
+            return [*reply("one")[:3], Pause(gate), *reply("one")[3:]]
+        return reply("two")
+
+    async with talking(script) as (client, served):
+        thread = await client.threads.create()
+        first = await client.runs.create(thread["thread_id"], "default", input=HI)
+        parts = client.runs.stream(
+            thread["thread_id"], "default", input={"messages": "next"}, multitask_strategy=strategy, stream_mode="values"
+        )
+        events = []
+        async for part in parts:
+            events.append((part.event, part.data))
+            gate.set()
+        values = await client.runs.join(thread["thread_id"], first["run_id"])
+        assert texts(values)[0] == "hi"
+        assert texts(events[-1][1])[-2:] == ["next", "two"]
+        assert [run["status"] for run in await client.runs.list(thread["thread_id"])] == outcomes
+        if strategy == "enqueue":
+            assert texts(events[-1][1]) == ["hi", "one", "next", "two"]
+
+
+async def test_a_rolled_back_run_is_taken_back() -> None:
+    def script(prompt: Prompt) -> Any:
+        first = len(served.model.prompts) == 1
+        return [*reply("one")[:3], Pause(anyio.Event())] if first else reply("two")
+
+    async with talking(script) as (client, served):
+        thread = await client.threads.create()
+        await client.runs.create(thread["thread_id"], "default", input=HI)
+        values = await client.runs.wait(
+            thread["thread_id"], "default", input={"messages": "next"}, multitask_strategy="rollback"
+        )
+        assert texts(values) == ["next", "two"]
+
+
+async def test_a_repeated_message_begins_no_second_run() -> None:
+    async with talking() as (client, served):
+        thread = await client.threads.create()
+        said = {"messages": [{"type": "human", "content": "hi", "id": str(uuid.uuid4())}]}
+        runs = [await client.runs.create(thread["thread_id"], "default", input=said) for _ in range(2)]
+        assert runs[0]["run_id"] == runs[1]["run_id"]
+        await client.runs.join(thread["thread_id"], runs[0]["run_id"])
+        assert len(served.model.prompts) == 1
+
+
+async def test_a_run_from_an_earlier_checkpoint_replaces_what_followed() -> None:
+    async with talking() as (client, _):
+        thread = await client.threads.create()
+        for text in ("one", "two"):
+            values = await client.runs.wait(thread["thread_id"], "default", input={"messages": text})
+        ids = [message["id"] for message in values["messages"]]
+        edited = await client.runs.wait(
+            thread["thread_id"], "default", input={"messages": "three"}, checkpoint={"checkpoint_id": ids[1]}
+        )
+        assert texts(edited) == ["one", "one", "three", "three"]
+        again = await client.runs.wait(thread["thread_id"], "default", checkpoint_id=edited["messages"][2]["id"])
+        assert texts(again) == texts(edited)
+        assert again["messages"][-1]["id"] != edited["messages"][-1]["id"]
+        first = await client.runs.wait(thread["thread_id"], "default", input={"messages": "new"}, checkpoint_id="start")
+        assert texts(first) == ["new", "new"]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"input": {}},
+        {"input": {"messages": [{"type": "poet", "content": "x"}]}},
+        {"input": {"messages": [{"type": "human", "content": [{"type": "video"}]}]}},
+        {"input": {"messages": 5}},
+        {"input": HI, "interrupt_before": ["agent"]},
+        {"input": HI, "after_seconds": 5},
+        {"input": HI, "context": {"temperature": 9}},
+        {"command": {"goto": "agent"}},
+        {"command": {"resume": True}},
+    ],
+)
+async def test_a_wrong_run_is_refused_before_a_turn_begins(about: dict[str, Any]) -> None:
+    async with talking() as (client, served):
+        thread = await client.threads.create()
+        with pytest.raises(UnprocessableEntityError):
+            await client.runs.create(thread["thread_id"], "default", **about)
+        assert served.model.prompts == []
+
+
+async def test_unknown_threads_agents_and_runs_are_not_found() -> None:
+    async with talking(definitions=[Definition(name="default"), Definition(name="other")]) as (client, _):
+        unknown = str(uuid.uuid4())
+        with pytest.raises(NotFoundError):
+            await client.runs.create(unknown, "default", input=HI)
+        made = await client.runs.wait(unknown, "default", input=HI, if_not_exists="create")
+        assert texts(made) == ["hi", "hi"]
+        for wrong in (client.runs.get(unknown, "turn_x"), client.runs.create(unknown, "nobody", input=HI)):
+            with pytest.raises(NotFoundError):
+                await wrong
+        with pytest.raises(ConflictError):
+            await client.runs.create(unknown, "other", input=HI)
+        fresh = await client.threads.create()
+        assert texts(await client.runs.wait(fresh["thread_id"], "other", input=HI)) == ["hi", "hi"]
+        assert (await client.threads.get(fresh["thread_id"]))["metadata"]["graph_id"] == "other"
