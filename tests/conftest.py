@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from playwright.async_api import Browser, Error, async_playwright
+from websockets.asyncio.client import connect
 
 from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
@@ -30,6 +31,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 IN_MEMORY, ROOM = Path("/dev/shm"), 4 * 1024**3
 if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
+
+# A busy machine may need longer for a handshake than the ten seconds of the library.
+connect.__init__.__kwdefaults__["open_timeout"] = 60  # type: ignore[index]
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None, max_examples=30)

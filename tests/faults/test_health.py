@@ -53,11 +53,11 @@ async def place() -> AsyncIterator[Place]:
         billing=BillingSettings(allow_unpriced="on"),
         sessions=SessionSettings(titles="off"),
     )
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         async with open_provider() as provider, start_server(config) as server:
             vm = server.server.vm
             url = f"{provider.base_url}/v1"
-            settings = DriverSettings(base_url=url, api_key=Secret("sk"), model="gpt-4o", timeout=30, max_retries=0)
+            settings = DriverSettings(base_url=url, api_key=Secret("sk"), model="gpt-4o", timeout=60, max_retries=0)
             await vm.runtime.models.configure([Provider(name="corp", driver="openai", settings=settings)], default="corp")
             urls = []
             for tenant_id in (ATTACKER, VICTIM):

@@ -19,7 +19,7 @@ from tests.faults.process import Server, open_server, rss
 from tests.sessions.histories import archive, changed, filled
 
 BYTES = int(os.environ.get("AVM_FAULT_IMPORT_BYTES", "20000000"))
-WAIT = max(55.0, BYTES / 1_000_000)
+WAIT = max(60.0, BYTES / 1_000_000)
 MOST_MEMORY = 400 * 1024 * 1024
 """Bytes that the server may have in all, while and after it imports."""
 

@@ -1,15 +1,10 @@
-"""Jails when something is killed: whatever it was, nothing of the job is left a second later, and the next job runs.
-
-A second of a quiet machine: while other tests run, it is as many times longer as this machine takes for a fixed piece of work.
-"""
+"""Jails when something is killed: whatever it was, nothing of the job is left, and the next job runs."""
 
 import fcntl
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -40,9 +35,6 @@ while True:
 JOB = Job(engine="python", code=STUBBORN, limits=JobLimits(wall_ms=600_000, cpu_seconds=600))
 PROCESSES_MIN = 4
 """The program and three grandchildren."""
-GONE_SECONDS = 1.0
-_WORK_SECONDS = 0.03
-"""Processor time of the piece of work that tells how busy the machine is."""
 
 SERVER = """
 import sys
@@ -101,25 +93,9 @@ def mounts_here() -> str:
     return Path("/proc/self/mountinfo").read_text()
 
 
-def busy_factor() -> float:
-    """How many times longer than its processor time a piece of work takes here and now."""
-    began, used = time.perf_counter(), time.process_time()
-    while time.process_time() - used < _WORK_SECONDS:
-        pass
-    return max(1.0, (time.perf_counter() - began) / _WORK_SECONDS)
-
-
-async def gone_in_time(is_gone: Callable[[], bool]) -> None:
-    """Waits until all is gone, and says no if a quiet machine would have needed more than a second for it."""
-    busy, began = busy_factor(), time.perf_counter()
-    await until(is_gone, 60)
-    taken = time.perf_counter() - began
-    busy = max(busy, busy_factor())
-    assert taken <= GONE_SECONDS * busy, f"gone after {taken:.2f} s on a machine {busy:.1f} times as slow as a quiet one"
-
-
 async def all_gone(processes: list[int]) -> None:
-    await gone_in_time(lambda: not any(map(is_alive, processes)))
+    """Waits until all is gone. The job itself would end after ten minutes."""
+    await until(lambda: not any(map(is_alive, processes)))
 
 
 async def test_nothing_is_left_when_the_server_is_killed(settings: LauncherSettings) -> None:
@@ -131,7 +107,7 @@ async def test_nothing_is_left_when_the_server_is_killed(settings: LauncherSetti
         await until(lambda: len(descendants(server.pid)) >= 3 * PROCESSES_MIN + 1, 60)
         processes = descendants(server.pid)
         server.kill()
-        await gone_in_time(
+        await until(
             lambda: (
                 not any(map(is_alive, processes))
                 # Folders of other tests come and go.

@@ -31,7 +31,7 @@ async def test_f21_a_session_the_server_does_not_survive_is_quarantined_and_othe
     monkeypatch.setattr(remote, "DELAY_SECONDS_MAX", 0.1)
     starts: list[int] = []
     with anyio.fail_after(60):
-        async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url, timeout=5)) as agentx:
+        async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url)) as agentx:
             good, bad = [await agentx.images.create(container_id=name) for name in ("good", "bad")]
             ended = anyio.Event()
             agentx.on("turn_response", lambda event: ended.set() if event.context["containerId"] == "bad" else None)

@@ -28,7 +28,7 @@ class Listener:
 
     async def listen(self, until: int, opened: anyio.Semaphore | None = None, drop: anyio.Event | None = None) -> None:
         """Connects and listens up to that cursor; then waits to be cut off, if it is to be."""
-        async with connect(self._server.url, compression=None, open_timeout=30) as socket:
+        async with connect(self._server.url, compression=None, open_timeout=60) as socket:
             subscribe = {"type": "subscribe", "sessionId": self.session_id, "afterCursor": str(self.cursor)}
             await socket.send(json.dumps(subscribe))
             while self.cursor < until:
@@ -57,7 +57,7 @@ async def talk(server: Server, container: str) -> str:
 
 async def test_f5_in_a_reconnect_storm_everybody_gets_exactly_what_was_missed(tmp_path: Path) -> None:
     chance = random.Random(5)
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         async with open_server(tmp_path) as server:
             logs: dict[str, list[Frame]] = {}
             for number in range(SESSIONS):

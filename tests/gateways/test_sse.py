@@ -35,7 +35,7 @@ async def test_a_turn_is_written_piece_by_piece_and_its_end_waits_for_what_is_to
             order.append(b"named")
 
         streamed = stream_parts(talk, sent, Plain(), on_end=on_end, interrupts=True)
-        with streamed.opened() as source, anyio.fail_after(20):
+        with streamed.opened() as source, anyio.fail_after(60):
             while piece := await source.take():
                 order.append(piece)
         assert streamed.closed is not None

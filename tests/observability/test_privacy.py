@@ -168,7 +168,7 @@ async def test_nobody_reads_of_anybody_else_and_nothing_that_was_said_is_kept(se
     chance = random.Random(seed)
     marks = {slug: f"{slug}said{chance.getrandbits(64):016x}" for slug in ("acme", "bolt")}
     read: dict[str, bytes] = {}
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         async with open_house(tmp_path) as (vm, app):
             customers = [await settle(vm, app, slug, mark) for slug, mark in marks.items()]
             todo = [deed for one in customers for deed in deeds(one) * 2]

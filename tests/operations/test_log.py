@@ -105,7 +105,7 @@ async def running() -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
         async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
             assert server.first_key is not None
             key = {"Authorization": f"Bearer {server.first_key.reveal()}"}
-            async with httpx2.AsyncClient(base_url=server.url, headers=key, timeout=10, trust_env=False) as client:
+            async with httpx2.AsyncClient(base_url=server.url, headers=key, timeout=60, trust_env=False) as client:
                 yield server, client
 
 

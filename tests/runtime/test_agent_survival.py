@@ -71,7 +71,7 @@ async def test_an_end_that_is_owed_is_stored_once_although_two_ask_at_once() -> 
         await world.hear("turn_response")
         await agent.rest()
         broken[0] = False
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for _ in range(2):
                     tasks.start_soon(agent.interrupt)

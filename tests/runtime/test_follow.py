@@ -21,7 +21,7 @@ async def test_a_follower_reads_what_is_told_from_its_cursor_on_and_then_waits()
         with SessionFollower(world.runtime.broadcaster, world.runtime.replay, place, 0) as follower:
             await world.say(agent, "go")
             texts: list[str] = []
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not texts:
                     texts += [event.data.text for event in await follower.take() if isinstance(event.data, TextDelta)]
             assert texts == ["one"]
@@ -30,7 +30,7 @@ async def test_a_follower_reads_what_is_told_from_its_cursor_on_and_then_waits()
             assert waiting.cancelled_caught
             gate.set()
             events: list[Event] = []
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not any(isinstance(event.data, TurnResponse) for event in events):
                     events += await follower.take()
             assert [event.seq for event in events] == list(range(events[0].seq, events[0].seq + len(events)))
@@ -47,12 +47,12 @@ async def test_a_turn_that_is_over_is_read_and_not_waited_for() -> None:
         turn_id = TurnId(next(event["data"]["turnId"] for event in heard if event["type"] == "turn_response"))
         with TurnFollower(SessionFollower(world.runtime.broadcaster, world.runtime.replay, place, 0), turn_id) as follower:
             events = []
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while told := await follower.take():
                     events += told
         assert {event.scope.turn_id for event in events} == {turn_id}
         last = SessionFollower(world.runtime.broadcaster, world.runtime.replay, place, events[-1].seq)
-        with TurnFollower(last, turn_id, is_over=True) as follower, anyio.fail_after(20):
+        with TurnFollower(last, turn_id, is_over=True) as follower, anyio.fail_after(60):
             assert await follower.take() == []
 
 
@@ -63,7 +63,7 @@ async def test_events_that_no_log_holds_are_kept_for_a_follower_up_to_a_bound() 
         with SessionFollower(world.runtime.broadcaster, world.runtime.replay, place, 0) as follower:
             for _ in range(2 * UNSTORED_MAX):
                 world.runtime.broadcaster.tell((in_session(session_id, DEFAULT_TENANT),))
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 assert len(await follower.take()) == UNSTORED_MAX
         world.runtime.broadcaster.tell((in_session(session_id, DEFAULT_TENANT),))
         assert await follower.read() == []

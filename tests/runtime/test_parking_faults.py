@@ -132,8 +132,8 @@ async def test_a_parked_turn_goes_on_with_the_time_that_it_has_left() -> None:
         agent = world.start()
         accepted = agent.resume(msgspec.structs.replace(left, active_ms=400), suspended=True)
         accepted.limit(1.0)
-        assert accepted.cancelling.deadline - anyio.current_time() == pytest.approx(0.6, abs=0.1)
-        assert accepted.active_ms() == pytest.approx(400, abs=100)
+        assert accepted.cancelling.deadline == pytest.approx(accepted.active_since + 0.6)
+        assert accepted.active_ms() >= 400
         agent.inbox.clear()
 
 

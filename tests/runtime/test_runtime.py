@@ -49,7 +49,7 @@ async def test_two_who_start_an_agent_at_once_get_the_same_one() -> None:
             await world.store.tenant(DEFAULT_TENANT).find_image(world.image.image_id)
             started.append(world.start().agent_id)
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
                     tasks.start_soon(start)
@@ -151,7 +151,7 @@ async def test_draining_cuts_what_does_not_finish_in_time() -> None:
     async with open_world(held(anyio.Event())) as world:
         turn_id = await begin_turn(world)
         agent = world.start()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await world.runtime.drain(0.01)
         heard = world.hear_nowait()
         assert types(heard, turn_id)[-1] == "turn_response"

@@ -3,6 +3,7 @@
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.simulation.loop import run_virtual
 
 from agentvm.errors import ToolFailed
 from agentvm.runtime.tasks import open_tasks
@@ -12,28 +13,33 @@ from agentvm.tools.base import CallProgress
 pytestmark = pytest.mark.anyio
 
 
-async def test_progress_gives_a_tool_its_whole_time_again() -> None:
-    async def work() -> str:
-        for _ in range(4):
-            await anyio.sleep(0.1)
-            task.extend()
-        return "done"
+def test_progress_gives_a_tool_its_whole_time_again() -> None:
+    async def main() -> str:
+        async def work() -> str:
+            for _ in range(4):
+                await anyio.sleep(2)
+                task.extend()
+            return "done"
 
-    task = ToolTask("slow", work, timeout_seconds=0.3, seconds_max=5, on_abandoned=pytest.fail)
-    with anyio.fail_after(60):
-        assert await task.run() == "done"
+        task = ToolTask("slow", work, timeout_seconds=3, seconds_max=50, on_abandoned=pytest.fail)
+        return await task.run()
+
+    assert run_virtual(main()) == ("done", 8)
 
 
-async def test_progress_moves_the_deadline_no_further_than_the_most_of_any_call() -> None:
-    async def work() -> None:
-        while True:
-            await anyio.sleep(0.05)
-            task.extend()
+def test_progress_moves_the_deadline_no_further_than_the_most_of_any_call() -> None:
+    async def main() -> float:
+        async def work() -> None:
+            while True:
+                await anyio.sleep(2)
+                task.extend()
 
-    task = ToolTask("endless", work, timeout_seconds=0.2, seconds_max=0.3, on_abandoned=pytest.fail)
-    with anyio.fail_after(20):
+        task = ToolTask("endless", work, timeout_seconds=3, seconds_max=5, on_abandoned=pytest.fail)
         with pytest.raises(TimeoutError):
             await task.run()
+        return anyio.current_time()
+
+    assert run_virtual(main()) == (5, 5)
 
 
 @pytest.mark.parametrize("ends", ["deadline", "cancel"])

@@ -48,7 +48,7 @@ def test_a_place_where_nothing_can_be_written_keeps_no_server_from_running(tmp_p
 
 def test_what_a_crash_left_behind_means_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait(timeout=30)
+        process.wait(timeout=60)
     (tmp_path / FILE_NAME).write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": process.pid}))
     assert running_server(tmp_path) is None
 

@@ -92,7 +92,7 @@ async def test_many_sockets_under_one_name_at_once_hand_the_places_on_to_the_las
         first = await entered(house, vm)
         session_id = await session_of(vm, first)
         others = [attach_reader(vm, CLIENT) for _ in range(5)]
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for other in others:
                     tasks.start_soon(house.enter, other)
@@ -198,7 +198,7 @@ async def test_a_store_that_never_answers_does_not_hold_a_socket_for_ever(monkey
     async with open_listener() as (vm, _):
         house = Readers()
         reader = await with_place(house, vm)
-        with monkeypatch.context() as broken, anyio.fail_after(20):
+        with monkeypatch.context() as broken, anyio.fail_after(60):
             broken.setattr(TenantStore, "save_reader", hang)
             await house.leave(reader)
         assert (await entered(house, vm)).places == {}

@@ -63,7 +63,7 @@ async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_
     path: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport_module, "LEFTOVER_SECONDS", 0.05)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 await stream.send(HALF.replace(b"/v1/auth/keys", path))

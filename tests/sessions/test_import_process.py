@@ -17,7 +17,7 @@ from agentvm.sessions.import_process import ImportProcess
 from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.staged import Staged
 
-WAIT = 30.0
+WAIT = 60.0
 CLAUDE = json.dumps([{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]).encode()
 LARGE = json.dumps([{"name": "Hi", "chat_messages": [{"sender": "human", "text": "x" * 1_000_000}]}] * 40).encode()
 

@@ -11,7 +11,7 @@ from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sharing.byte_budget import ByteBudget
 
 ACME, BOLT, CORE = TenantId("acme"), TenantId("bolt"), TenantId("core")
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Running:

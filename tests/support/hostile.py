@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.abc
 
-WAIT = 30.0
+WAIT = 60.0
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 
 

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 Json = dict[str, Any]
-WAIT = 30.0
+WAIT = 60.0
 """Seconds until a wait is a failure."""
 
 C = TypeVar("C", bound="Client19")

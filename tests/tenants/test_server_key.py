@@ -25,14 +25,14 @@ def test_of_several_first_starts_one_key_wins(tmp_path: Path) -> None:
     made: list[ServerKey] = []
 
     def start() -> None:
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=60)
         made.append(load_server_key(tmp_path))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
     assert len(made) == 8
     assert all(one.same_as(made[0]) for one in made)
 

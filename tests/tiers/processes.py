@@ -42,7 +42,7 @@ def counts(process: int | None) -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{process}/fd")), mounts
 
 
-async def until(done: Callable[[], bool], seconds: float = 10) -> None:
+async def until(done: Callable[[], bool], seconds: float = 60) -> None:
     with anyio.fail_after(seconds):
         while not done():  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.005)

@@ -17,7 +17,7 @@ from agentvm.tiers.process import ProcessTier, open_process_tier
 FETCH = """
 import http.client, json, sys
 def run(url, method="GET", body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", 3128, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", 3128, timeout=60)
     connection.request(method, url, body=body)
     answer = connection.getresponse()
     return [answer.status, answer.read().decode()]
@@ -25,7 +25,7 @@ def run(url, method="GET", body=None):
 TUNNEL = """
 import socket
 def run(target, send):
-    line = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+    line = socket.create_connection(("127.0.0.1", 3128), timeout=60)
     line.sendall(f"CONNECT {target} HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n".encode())
     head = line.recv(1000).decode()
     if " 200 " not in head:
@@ -180,7 +180,7 @@ def run(port):
 async def test_ordinary_programs_find_the_proxy_by_their_variables() -> None:
     async with upstream() as server, tier_with() as tier:
         url = f"http://api.example:{server.port}/x"
-        code = f"import urllib.request\nurllib.request.urlopen({url!r}, timeout=20).read().decode()"
+        code = f"import urllib.request\nurllib.request.urlopen({url!r}, timeout=60).read().decode()"
         result = await tier.run(Job(engine="python", code=code, network=(f"api.example:{server.port}",)))
         assert result.value == "hello", result.stderr
 
@@ -213,7 +213,7 @@ async def test_connections_at_a_time_have_a_bound_and_a_slow_one_is_cut() -> Non
 import socket, time
 def run(port):
     idle = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(4)]
-    line = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+    line = socket.create_connection(("127.0.0.1", 3128), timeout=60)
     line.sendall(f"GET http://api.example:{port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n".encode())
     return line.recv(1000).split()[1].decode()
 """

@@ -33,5 +33,5 @@ def test_the_launcher_loads_nothing_of_the_server() -> None:
 def test_the_program_ends_when_nobody_holds_the_other_end() -> None:
     code = "import socket, sys, runpy; a, b = socket.socketpair(); a.close(); sys.argv = ['x', str(b.detach())]; "
     code += f"runpy.run_path({launcher_program.__file__!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-I", "-c", code], timeout=30, check=True, capture_output=True, env={})
+    done = subprocess.run([sys.executable, "-I", "-c", code], timeout=60, check=True, capture_output=True, env={})
     assert done.stderr == b""

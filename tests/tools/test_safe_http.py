@@ -257,7 +257,7 @@ async def test_a_server_that_does_not_answer_fails_at_the_deadline_and_a_cancell
         await anyio.sleep_forever()
         return Replied()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with web(hang) as server, SafeHttp(LOOPBACK) as http:
             with pytest.raises(ToolFailed, match=r"within 0.05 seconds"):
                 await get(http, server.url(), timeout_seconds=0.05)

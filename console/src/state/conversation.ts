@@ -90,6 +90,8 @@ export class OpenConversation {
   #endings: (() => void)[] = [];
   #read = false;
   #early: EventFrame[] = [];
+  /** The keys of messages that the server has taken. */
+  #taken = new Set<string>();
 
   constructor(sessionId: string) {
     this.sessionId = sessionId;
@@ -120,10 +122,9 @@ export class OpenConversation {
   /** Shows what this browser has kept, until the server answers. */
   async #showCopy(): Promise<void> {
     const copy = await kept<ConversationCopy>(ownerName(), this.sessionId);
-    if (copy === undefined || this.#read) return;
-    const now = await this.#withWaiting(copy.now);
-    if (this.#read) return;
-    this.about.value = copy.about;
+    const now = await this.#withWaiting(copy?.now ?? EMPTY);
+    if (this.#read || now === EMPTY) return;
+    this.about.value = copy?.about;
     this.#set(now);
     this.loading.value = false;
   }
@@ -139,13 +140,14 @@ export class OpenConversation {
     this.#early = [];
     try {
       const page = await openSession<History>(this.sessionId, PAGE);
-      const [{ session }, { rewinds }, { waits }, read] = await Promise.all([
+      const [{ session }, { rewinds }, { waits }] = await Promise.all([
         ask<{ session: SessionRow | null }>("session_get", { sessionId: this.sessionId }),
         ask<{ rewinds: Rewind[] }>("session_rewinds", { sessionId: this.sessionId }),
         ask<{ waits: OpenWait[] }>("tool_waits", { sessionId: this.sessionId }),
-        // The ends of turns never change: those of the kept copy stay until they are read again.
-        this.#withWaiting({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends }),
       ]);
+      // The ends of turns never change: those of the kept copy stay until they are read again. The outbox is read last, so that
+      // a message that was sent meanwhile stays in view.
+      const read = await this.#withWaiting({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends });
       this.older.value = page.nextCursor;
       this.about.value = session ?? undefined;
       this.#read = true;
@@ -243,11 +245,12 @@ export class OpenConversation {
     ask("session_mark_read", { sessionId: this.sessionId, messageId: seen.id }).catch(() => undefined);
   }
 
+  /** Sends a message. It is shown when this browser has kept it, so that a message in view is never lost. */
   async send(text: string, files: Attached[] = [], containerId = this.about.value?.containerId): Promise<void> {
     const message: Outgoing = { clientKey: crypto.randomUUID(), owner: ownerName(), sessionId: this.sessionId, containerId, text, at: Date.now() };
     if (files.length > 0) message.files = files;
-    this.#set(withDraft(this.#next, message.clientKey, text, filesOf(message), message.at));
     await sendOutgoing(message);
+    if (!this.#taken.has(message.clientKey)) this.#set(withDraft(this.#next, message.clientKey, text, filesOf(message), message.at));
   }
 
   async retry(clientKey: string): Promise<void> {
@@ -276,6 +279,7 @@ export class OpenConversation {
     }
     if (frame.type === "session_forked" && frame.data.originalSessionId === this.sessionId) void this.loadForks().catch(() => undefined);
     if (frame.context?.sessionId !== this.sessionId) return;
+    if (frame.type === "turn_request" && frame.data.clientKey !== undefined) this.#taken.add(frame.data.clientKey);
     if (!this.#read) this.#early.push(frame);
     else if (frame.type === "text_delta" || frame.type === "thinking_delta") this.#grow(frame);
     else this.#apply(frame);

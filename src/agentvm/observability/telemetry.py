@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -28,9 +28,9 @@ from agentvm.observability.tracing import Tracing
 
 logger = get_logger(__name__)
 
-REQUEST_TIMEOUT_SECONDS: Final = 3.0
+REQUEST_TIMEOUT_SECONDS = 3.0
 """Timeout of one request, with its retries."""
-FLUSH_SECONDS: Final = 3.0
+FLUSH_SECONDS = 3.0
 """Time for sending the rest at shutdown."""
 WAITING_SPANS_MAX = 8_192
 """Spans in the queue."""
@@ -101,12 +101,12 @@ class Sender:
             if self._spans or self._snapshot is not None:
                 self._wake()
 
-    def close(self, seconds: float = FLUSH_SECONDS) -> None:
+    def close(self) -> None:
         """Sends the queue, with a timeout, and ends the thread."""
         with self._changed:
             if self._spans or self._snapshot is not None:
                 self._wake()
-            self._changed.wait_for(self._is_idle, seconds)
+            self._changed.wait_for(self._is_idle, FLUSH_SECONDS)
             self._closing = True
             self._changed.notify_all()
         self._collector.stop()

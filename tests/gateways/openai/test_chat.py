@@ -176,7 +176,7 @@ async def test_a_stateless_turn_is_stopped_when_its_client_leaves() -> None:
                 break
         await stream.close()
         outcome = None
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while outcome is None:
                 turns = (await management(client, served, "/v1/turns"))["items"]
                 outcome = next(turn.get("outcome") for turn in turns if turn["turnId"] == turn_id)

@@ -27,7 +27,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 
 async def until(client: AsyncOpenAI, response_id: str, *statuses: str) -> Any:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             response = await client.responses.retrieve(response_id)
             if response.status in statuses:

@@ -58,7 +58,7 @@ def people(url: str, client: requests.Session, key: dict[str, str]) -> dict[str,
     """One of each, so that more is found than its absence."""
 
     def make(path: str, **members: str) -> str:
-        made = client.post(f"{url}{path}", json=members, headers=key, timeout=10)
+        made = client.post(f"{url}{path}", json=members, headers=key, timeout=60)
         assert made.status_code == 201, made.text
         return str(next(iter(made.json().values())))
 

@@ -240,7 +240,7 @@ async def test_messages_that_continue_a_session_are_seen_at_once_by_every_reader
         anyio.from_thread.run(look)
         yield Said(messages(302, 8))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == [f"m{number}" for number in range(310)]
     assert len((await home.log(SESSION).recall()).messages) == 310

@@ -148,7 +148,7 @@ async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(d
 
 async def test_reads_do_not_wait_for_a_busy_writer(database: SqliteDatabase) -> None:
     gate = Gate()
-    with anyio.fail_after(20), at_the_end(gate):
+    with anyio.fail_after(60), at_the_end(gate):
         await database.write(put("a"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.write, gate)

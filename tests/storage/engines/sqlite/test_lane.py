@@ -285,7 +285,7 @@ async def test_leaving_waits_for_no_rest(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
     monkeypatch.setattr(lane, "REST_MAX_SECONDS", 1e9)
     told: list[str] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks, open_database(tmp_path / "b.db") as database:
             await database.of(B).read(one)
             await database.of(A).read(one, heavy=True)

@@ -157,7 +157,7 @@ anyio.run(main)
 async def test_everything_published_survives_a_kill_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         async with await anyio.open_process(
             [sys.executable, "-c", PUBLISHER, str(path)], env=environment, stderr=None
         ) as child:
