@@ -5,6 +5,19 @@ const SERVER = process.env.AVM_URL ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  plugins: [
+    {
+      name: "styles-first",
+      // The frame is painted when its styles are there, and does not wait for the script.
+      transformIndexHtml: {
+        order: "post",
+        handler: (html) => {
+          const script = /\s*<script type="module"[^>]*><\/script>/.exec(html)?.[0] ?? "";
+          return html.replace(script, "").replace(/(<link rel="stylesheet"[^>]*>)/, (link) => link + script);
+        },
+      },
+    },
+  ],
   build: {
     outDir: "../src/agentvm/server/_console",
     emptyOutDir: true,

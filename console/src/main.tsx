@@ -2,6 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
@@ -15,13 +16,14 @@ import { startTheme } from "./theme.ts";
 import { startLanguage } from "./words/index.ts";
 
 const RETRY_MS = 2_000;
+const ACCEPT = "/invitations/accept";
 
 /** Pages for people who need not be signed in, outside the frame. */
 const Accept = lazy(() => import("./pages/people/accept.tsx"));
 const Diagnose = lazy(() => import("./pages/people/diagnose.tsx"));
 
 function App() {
-  if (location.pathname === "/invitations/accept") return <ErrorBoundary><Accept /></ErrorBoundary>;
+  if (location.pathname === ACCEPT) return <ErrorBoundary><Accept /></ErrorBoundary>;
   if (identity.value === undefined) return null;
   if (identity.value === null && location.pathname === "/diagnose") {
     return <LocationProvider><ErrorBoundary><Diagnose /></ErrorBoundary></LocationProvider>;
@@ -29,12 +31,39 @@ function App() {
   if (identity.value === null) return <Login />;
   return (
     <>
-      {hasExpired.value && <Login />}
+      {hasExpired.value && <SignInAgain />}
       <LocationProvider>
         <Shell />
       </LocationProvider>
     </>
   );
+}
+
+/** The sign-in page over everything, dialogs included, which are as they were when the user is back. */
+function SignInAgain() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const focused = document.activeElement;
+    dialog.current?.showModal();
+    return () => requestAnimationFrame(() => focused instanceof HTMLElement && focused.focus());
+  }, []);
+  return (
+    <dialog ref={dialog} class="again" aria-label="AgentVM" onCancel={(event) => event.preventDefault()} onClose={() => dialog.current?.showModal()}>
+      <Login />
+    </dialog>
+  );
+}
+
+async function findIdentity(): Promise<void> {
+  for (;;) {
+    try {
+      return await identify();
+    } catch {
+      // The server is starting or away: what this browser has kept of the last visit is shown, and asked about when it is back.
+      if (identifyOffline()) return;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
 }
 
 async function start(): Promise<void> {
@@ -43,18 +72,12 @@ async function start(): Promise<void> {
   watchTabs();
   watchVersion();
   startWorker();
+  const identified = findIdentity();
   await startLanguage();
+  // Until then the frame of the document stands.
+  if (location.pathname !== ACCEPT) await identified;
   render(<App />, document.getElementById("app") as HTMLElement);
-  for (;;) {
-    try {
-      await identify();
-      break;
-    } catch {
-      // The server is starting or away: what this browser has kept of the last visit is shown, and asked about when it is back.
-      if (identifyOffline()) break;
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-    }
-  }
+  await identified;
   effect(() => (identity.value === null || hasExpired.value ? disconnect() : connect()));
   effect(() => void (identity.value && loadPreferences().catch(() => undefined)));
 }

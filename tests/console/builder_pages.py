@@ -112,7 +112,7 @@ async def versions(page: Page, filled: Filled) -> None:
 async def used(page: Page, filled: Filled) -> None:
     await agent_id(page, filled)
     await page.goto(f"{filled.server.url}/resources/{await prompt_id(page, filled)}?tab=used")
-    await expect(page.locator(".lines li").first).to_be_visible()
+    await expect(page.locator(".lines li").first).to_have_text("Sales <b>")
 
 
 async def rendered(page: Page, filled: Filled) -> None:

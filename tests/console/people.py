@@ -49,12 +49,14 @@ class PeopleServer:
         return self.server.url
 
 
-async def add_user(server: RunningServer, name: str, role: UserRole, display_name: str | None = None) -> str:
-    """Adds a user of acme; returns their key."""
+async def add_user(
+    server: RunningServer, name: str, role: UserRole, display_name: str | None = None, tenant_id: TenantId = ACME
+) -> str:
+    """Adds a user, of acme unless another tenant is named; returns their key."""
     access = server.server.vm.tenancy.access
     user = User(
         user_id=UserId(f"usr_{name}"),
-        tenant_id=ACME,
+        tenant_id=tenant_id,
         external_id=name,
         display_name=display_name,
         role=role,
@@ -63,7 +65,7 @@ async def add_user(server: RunningServer, name: str, role: UserRole, display_nam
     )
     await access.add_user(user)
     _, key = await access.issue(
-        ACME, name=f"{HOSTILE} {name}", granter=OPERATOR, user_id=user.user_id, permissions=DEFAULT_PERMISSIONS[role]
+        tenant_id, name=f"{HOSTILE} {name}", granter=OPERATOR, user_id=user.user_id, permissions=DEFAULT_PERMISSIONS[role]
     )
     return key.reveal()
 

@@ -4,12 +4,15 @@ import anyio
 import pytest
 from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from tests.console.conftest import DEADLINE_MS, Open
+from tests.console.pages import delete_order
+from tests.console.pages import script as orders
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
 from tests.console.test_sign_in import GUARDED, first_key
 
-from agentvm import start_server
+from agentvm import ImageConfig, ScriptedDriver, start_server
 from agentvm.drivers.scripted import reply
+from agentvm.model.definition import Definition
 from agentvm.server.console import DIRECTORY
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -69,13 +72,29 @@ async def walk(page: Page, control: Locator, most: int = 60) -> None:
     pytest.fail(f"{control} is not reached with the keyboard")
 
 
-async def test_a_user_signs_in_and_changes_a_setting_without_a_mouse(open_page: Open) -> None:
-    async with start_server(GUARDED, drivers=driver()) as server:
-        page = await open_page(server.url)
+async def held(page: Page) -> None:
+    """Checks that the focus is on something."""
+    assert await page.evaluate("document.activeElement !== document.body")
+
+
+async def test_a_user_signs_in_approves_and_changes_a_setting_without_a_mouse(open_page: Open) -> None:
+    clerk = Definition(name="clerk", tools=("delete_order",))
+    drivers = {"scripted": ScriptedDriver(orders)}
+    async with start_server(GUARDED, definitions=[clerk], drivers=drivers, tools=[delete_order]) as server:
+        image = await server.agentx.images.create(ImageConfig(definition="clerk"))
+        page = await open_page(f"{server.url}/c/{image.session_id}")
         await expect(page.get_by_label("API key")).to_be_focused()
         await page.keyboard.type(first_key(server))
         await page.keyboard.press("Enter")
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.keyboard.type("Delete order 7")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".decision")).to_be_visible()
+        await held(page)
+        await press(page, "Approve")
+        await expect(page.locator(".decision")).to_have_count(0)
+        await expect(page.locator(".answer").last).to_contain_text("You said")
+        await held(page)
         await page.keyboard.press("Control+k")
         await expect(page.get_by_role("combobox", name="Commands")).to_be_focused()
         await page.keyboard.type("settings")
@@ -94,11 +113,11 @@ async def test_a_user_signs_in_and_changes_a_setting_without_a_mouse(open_page: 
         await page.keyboard.type("9")
         await page.keyboard.press("Enter")
         await expect(page.locator(".preview")).to_be_visible()
-        assert await page.evaluate("document.activeElement !== document.body")
+        await held(page)
         await walk(page, page.get_by_role("button", name="Save", exact=True))
         await page.keyboard.press("Enter")
         await expect(page.locator(".effective")).to_contain_text("9")
-        assert await page.evaluate("document.activeElement !== document.body")
+        await held(page)
 
 
 async def test_a_reader_hears_that_an_answer_begins_and_ends_and_no_words_of_it(open_page: Open) -> None:

@@ -3,18 +3,25 @@
 import json
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from playwright.async_api import WebSocketRoute, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 from tests.console.conftest import Open
 from tests.console.test_journeys import IN_MEMORY, driver, say
+from tests.faults.disk import faulty_disk
 
-from agentvm import ImageConfig, start_server
+from agentvm import ImageConfig, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, echo
 from agentvm.errors import ProviderRateLimited
+from agentvm.model.account import Quota
 from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.ledger import Credit
+from agentvm.model.money import ModelRate
+from agentvm.model.settings import BillingSettings
 
 ROOT = Path(__file__).parents[2]
 NEVER = {
@@ -99,6 +106,76 @@ async def test_a_refused_message_says_why_and_stays_until_its_owner_decides(open
         await alert.get_by_role("button", name="编辑", exact=True).click()
         await expect(page.get_by_label("消息", exact=True)).to_have_value("写了一半")
         await expect(page.locator(".bubble-pending")).to_have_count(0)
+
+
+PRICED = BillingSettings(prices={"scripted": ModelRate(input=Decimal(1), output=Decimal(1))})
+TOLD: dict[str, tuple[str, str, str | None]] = {
+    "store_failed": ("its disk may be full", "可能是磁盘已满", None),
+    "wallet_empty": ("The prepaid balance is used up.", "预付余额已用完。", "/wallet"),
+    "quota_exceeded": ("A limit of yours is reached.", "已达到你的一项限额。", "/me"),
+}
+"""The sentences of refusals in both languages, and the page where each is mended."""
+
+
+async def check_refused(pages: tuple[Page, Page], code: str) -> None:
+    """Sends a message from an English and a Chinese page; each says why it is refused or not answered, and keeps it."""
+    *sentences, remedy = TOLD[code]
+    for page, field, sentence in zip(pages, ("Message", "消息"), sentences, strict=True):
+        await page.get_by_label(field, exact=True).fill(f"{code} {field}")
+        await page.keyboard.press("Enter")
+        alert = page.locator(".bubble-pending [role=alert], .item-error").last
+        await expect(alert).to_contain_text(sentence)
+        await expect(alert).to_contain_text(code)
+        if remedy is not None:
+            await expect(alert.locator(f"a[href='{remedy}']")).to_be_visible()
+
+
+async def check_sent(pages: tuple[Page, Page], code: str) -> None:
+    for page, field in zip(pages, ("Message", "消息"), strict=True):
+        await page.locator(".bubble-pending, .item-error").get_by_role("button", name=re.compile("Try again|重试")).last.click()
+        await expect(page.locator(".answer").last).to_have_text(f"{code} {field}")
+        await expect(page.locator(".bubble-pending")).to_have_count(0)
+
+
+async def test_a_full_disk_an_empty_wallet_and_a_reached_quota_lose_nothing(open_page: Open, tmp_path: Path) -> None:
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path)), billing=PRICED)
+    with faulty_disk() as disk:
+        async with start_server(config, drivers=driver()) as server:
+            tenancy = server.server.vm.tenancy
+            accounts = tenancy.store.accounts(DEFAULT_TENANT)
+            pages = (await open_page(server.url), await open_page(server.url, language="zh-CN"))
+            for page, field in zip(pages, ("Message", "消息"), strict=True):
+                await page.get_by_label(field, exact=True).fill("first")
+                await page.keyboard.press("Enter")
+                await expect(page.locator(".bill")).to_be_visible()
+            form = await open_page(f"{server.url}/agents/new", language="zh-CN")
+            name = form.locator(".form input[type=text]").first
+            await name.fill("写了一半")
+            disk.fault = "full"
+            await check_refused(pages, "store_failed")
+            # A form says the same, and what was typed stays.
+            await form.locator(".form-end .btn-ink").click()
+            await expect(form.locator(".failure")).to_contain_text(TOLD["store_failed"][1])
+            await expect(name).to_have_value("写了一半")
+            assert disk.hits > 0
+            disk.fault = None
+            await check_sent(pages, "store_failed")
+            await form.locator(".form-end .btn-ink").click()
+            await expect(form.locator(".try .composer")).to_be_visible()
+
+            await accounts.ledger.credit(Credit(reference="start", at=1, amount=1, actor="operator"))
+            await tenancy.quotas.reread(DEFAULT_TENANT)
+            await check_refused(pages, "wallet_empty")
+            await accounts.ledger.credit(Credit(reference="paid", at=1, amount=10_000_000_000, actor="operator"))
+            await tenancy.quotas.reread(DEFAULT_TENANT)
+            await check_sent(pages, "wallet_empty")
+
+            await accounts.quotas.put(Quota(metric="storage_bytes", hard=1), 1)
+            await tenancy.quotas.reread(DEFAULT_TENANT)
+            await check_refused(pages, "quota_exceeded")
+            await accounts.quotas.put(Quota(metric="storage_bytes", hard=10**9), 2)
+            await tenancy.quotas.reread(DEFAULT_TENANT)
+            await check_sent(pages, "quota_exceeded")
 
 
 async def test_a_provider_that_limits_has_its_sentence_and_the_question_is_asked_again(open_page: Open) -> None:

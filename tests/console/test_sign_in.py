@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import anyio
 from playwright.async_api import Page, expect
 from tests.console.conftest import PHONE, Open
 from tests.console.network import Cable
@@ -17,6 +18,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server.local import RunningServer
 
 GUARDED = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on"))
+WHOAMI = "**/v1/auth/whoami"
 STORED = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state])"
 """All that a script of the page can read."""
 DATABASES = """async () => {
@@ -32,7 +34,7 @@ DATABASES = """async () => {
 
 
 async def sign_in(page: Page, key: str, *, keep: bool = False) -> None:
-    await page.get_by_label("API key").fill(key)
+    await page.get_by_label("API key", exact=True).fill(key)
     await page.get_by_label("Keep me signed in").set_checked(keep)
     await page.get_by_role("button", name="Sign in").click()
 
@@ -99,6 +101,18 @@ async def test_a_revoked_key_leads_to_the_sign_in_page_with_the_reason(open_page
         await signed_in(page, first_key(server))
 
 
+async def expire(page: Page, server: RunningServer) -> None:
+    """Ends the session of a page, as one that ran out."""
+    failure = {"code": "unauthenticated", "message": "x", "requestId": "r", "details": {"reason": "expired"}}
+    await page.route(WHOAMI, lambda route: route.fulfill(status=401, json={"error": failure}))
+    runtime = server.server.vm.runtime
+    with anyio.fail_after(60):
+        while not runtime.broadcaster.channels:  # noqa: ASYNC110  # there is no event to wait for
+            await anyio.sleep(0.01)
+    server.server.vm.tenancy.access.end(DEFAULT_TENANT, lambda principal: True)
+    await expect(page.locator(".notice")).to_contain_text("expired")
+
+
 async def test_what_was_typed_is_there_again_after_a_session_that_ran_out(open_page: Open) -> None:
     async with start_server(GUARDED, drivers=driver()) as server:
         access = server.server.vm.tenancy.access
@@ -114,22 +128,31 @@ async def test_what_was_typed_is_there_again_after_a_session_that_ran_out(open_p
         page = await open_page(f"{server.url}/agents/new")
         await signed_in(page, keys[0])
         await page.get_by_label("Name", exact=True).fill("Half an agent")
-        expired = {"error": {"code": "unauthenticated", "message": "x", "requestId": "r", "details": {"reason": "expired"}}}
-        await page.route("**/v1/auth/whoami", lambda route: route.fulfill(status=401, json=expired))
-        access.end(DEFAULT_TENANT, lambda principal: True)
-        await expect(page.locator(".notice")).to_contain_text("expired")
+        await expire(page, server)
         await expect(page.get_by_label("Name", exact=True)).to_be_hidden()
-        await page.unroute("**/v1/auth/whoami")
+        await page.unroute(WHOAMI)
         await signed_in(page, keys[1])
         await expect(page.get_by_label("Name", exact=True)).to_have_value("Half an agent")
         await expect(page.get_by_label("API key")).to_have_count(0)
         # Somebody else finds nothing of it.
-        await page.route("**/v1/auth/whoami", lambda route: route.fulfill(status=401, json=expired))
-        access.end(DEFAULT_TENANT, lambda principal: True)
-        await expect(page.locator(".notice")).to_contain_text("expired")
-        await page.unroute("**/v1/auth/whoami")
+        await expire(page, server)
+        await page.unroute(WHOAMI)
         await signed_in(page, first_key(server))
         await expect(page.get_by_label("Name", exact=True)).to_have_value("")
+        # A form in a dialog is kept as well, and the place in it.
+        await page.goto(f"{server.url}/people/keys")
+        await page.get_by_role("button", name="New key").click()
+        name = page.locator("dialog.modal input").first
+        await name.fill("Half a key")
+        await expire(page, server)
+        await expect(page.get_by_label("API key", exact=True)).to_be_focused()
+        # Escape closes neither.
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Escape")
+        await page.unroute(WHOAMI)
+        await signed_in(page, first_key(server))
+        await expect(name).to_have_value("Half a key")
+        await expect(name).to_be_focused()
 
 
 async def test_signing_out_reaches_the_other_tabs_and_a_list_the_other_devices(open_page: Open) -> None:

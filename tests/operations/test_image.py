@@ -372,6 +372,11 @@ async def test_an_image_is_shown_as_written_changed_and_stopped_over_http() -> N
         changed = await world.ask("PUT", at, {"updates": {"name": "Tea", "maxTokens": 50}}, key=key)
         assert (changed.body["image"]["name"], changed.body["image"]["config"]["maxTokens"]) == ("Tea", 50)
         assert changed.body["image"]["systemPrompt"] == "Sell tea."
+        cleared = await world.ask("PUT", at, {"updates": {"clear": ["maxTokens", "tools"], "temperature": 1}}, key=key)
+        written = cleared.body["image"]["written"]
+        assert (written.get("maxTokens"), written.get("tools"), written["temperature"]) == (None, None, 1)
+        assert cleared.body["image"]["config"]["tools"] == ["current_time", "calculator"]
+        assert (await world.ask("PUT", at, {"updates": {"clear": ["name"]}}, key=key)).status == 400
         assert (await world.ask("POST", f"{at}/upgrade", {"dryRun": True}, key=key)).body["changes"]
         assert (await world.ask("POST", f"{at}/stop", {}, key=key)).body == {"imageId": image["imageId"]}
         assert (await world.ask("PUT", at, {"updates": {"name": "x"}}, key=world.bolt.admin)).code == "image_not_found"

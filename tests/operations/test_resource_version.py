@@ -90,3 +90,7 @@ async def test_dependents_of_others_are_only_counted() -> None:
         seen = (await world.ask("GET", f"/v1/resources/{made['id']}/dependents", key=world.bolt.admin)).body
         assert [item["resource"]["name"] for item in seen["resources"]] == ["mine"]
         assert seen["foreign"] == 1
+        config = {"name": "Reader", "systemPrompt": "resource://prompts/a"}
+        image = (await world.ask("POST", "/v1/images", {"config": config}, key=world.acme.admin)).body["image"]
+        found = (await world.ask("GET", f"/v1/resources/{made['id']}/dependents", key=world.acme.admin)).body
+        assert (found["images"], found["imageNames"]) == ([image["imageId"]], ["Reader"])

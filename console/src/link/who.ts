@@ -133,8 +133,7 @@ function leave(reason: string): void {
   localStorage.removeItem(LAST);
   void forget(ownerName());
   endReason.value = reason;
-  // A modal dialog would let nobody reach the sign-in page.
-  hasExpired.value = reason === "expired" && Boolean(identity.value) && document.querySelector("dialog[open]") === null;
+  hasExpired.value = reason === "expired" && Boolean(identity.value);
   if (!hasExpired.value) identity.value = null;
   // Drafts go; messages that wait for a connection are kept for their owner.
   sessionStorage.clear();

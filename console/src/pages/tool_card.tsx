@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../link/socket.ts";
 import type { ToolItem, Wait } from "../state/fold.ts";
 import { Button } from "../ui/button.tsx";
@@ -42,6 +42,14 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
   const [reason, setReason] = useState("");
   const [edited, setEdited] = useState<string | undefined>(undefined);
   const [problem, setProblem] = useState("");
+  const form = useRef<HTMLFormElement>(null);
+  useLayoutEffect(() => {
+    const own = form.current;
+    // Who decides with the keyboard goes on at the card, which stays.
+    return () => {
+      if (own?.contains(document.activeElement)) own.closest(".tool")?.querySelector("summary")?.focus();
+    };
+  }, []);
 
   async function answer(decision: string, more: Record<string, unknown> = {}): Promise<void> {
     setProblem("");
@@ -65,7 +73,7 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
 
   const may = (decision: string) => wait.decisions.includes(decision);
   return (
-    <form class="decision" onSubmit={(event) => event.preventDefault()}>
+    <form ref={form} class="decision" onSubmit={(event) => event.preventDefault()}>
       <p>
         {words.value.whyAsked}: {wait.why}
       </p>

@@ -8,7 +8,7 @@ export function sentence(code: string, text: string): string {
 }
 
 /** The place where an error can be mended, for those who may. */
-function remedy(code: string): [href: string, label: string] | undefined {
+export function remedy(code: string): [href: string, label: string] | undefined {
   if (code === "quota_exceeded") return ["/me", words.value.myLimits];
   if (code === "wallet_empty" && may("tenants:admin")) return ["/wallet", words.value.addCredit];
   if ((code.startsWith("provider_") || code.startsWith("model_") || code === "driver_not_found") && may("config:read"))

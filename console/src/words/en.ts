@@ -66,7 +66,7 @@ export const en = {
   discard: "Discard",
   ended: {
     revoked: "The API key you signed in with was revoked. Sign in with another.",
-    expired: "The API key you signed in with has expired. Sign in with another.",
+    expired: "Your session has expired. Sign in again; if your API key has expired too, use another.",
     suspended: "Your account is suspended. Ask an administrator.",
     signed_out: "You were signed out on this device. Sign in again.",
   } as Record<string, string>,

@@ -64,7 +64,7 @@ export const zh: Words = {
   devices: "已登录的设备",
   ended: {
     revoked: "登录所用的 API 密钥已被吊销，请换一个密钥登录。",
-    expired: "登录所用的 API 密钥已过期，请换一个密钥登录。",
+    expired: "登录已过期，请重新登录；若密钥也已过期，请换一个。",
     suspended: "账户已停用，请联系管理员。",
     signed_out: "此设备已退出登录，请重新登录。",
   } as Record<string, string>,

@@ -1,6 +1,6 @@
 """Builds of images — create, build, update, upgrade."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -97,6 +97,22 @@ async def build(context: Context, request: ImageBuild) -> ImageReply:
     return await _build(context, request.container_id, source, config, None, request.ignored)
 
 
+Clearable = Literal[
+    "systemPrompt",
+    "model",
+    "tools",
+    "sandbox",
+    "knowledge",
+    "variables",
+    "temperature",
+    "maxTokens",
+    "thinking",
+    "mcpServers",
+    "clientData",
+]
+_FIELD_OF = dict(zip(ImageConfig.__struct_encode_fields__, ImageConfig.__struct_fields__, strict=True))
+
+
 class ImageUpdates(Record):
     """The fields to change. All but `name` and `description` rebuild the image."""
 
@@ -113,9 +129,11 @@ class ImageUpdates(Record):
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     mcp_servers: dict[str, object] | None = None
     client_data: dict[str, object] | None = None
+    clear: tuple[Clearable, ...] = ()
+    """The fields that become as if they had never been set."""
 
 
-_OF_CONFIG = tuple(name for name in ImageUpdates.__struct_fields__ if name not in ("name", "description"))
+_OF_CONFIG = tuple(name for name in ImageUpdates.__struct_fields__ if name not in ("name", "description", "clear"))
 """The fields of an update that belong to the config; the others are the image's own."""
 
 
@@ -138,15 +156,19 @@ class ImageUpdate(Request[ImageReply]):
 async def update(context: Context, request: ImageUpdate) -> ImageReply:
     """Change an image.
 
-    The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is
-    rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits
-    `image_updated`. Fails with `image_not_found`, and as `image_create` does.
+    The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and
+    `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on.
+    References that are not given keep their versions. Emits `image_updated`. Fails with `image_not_found`, and as
+    `image_create` does.
     """
     context.target = request.image_id
     updates = request.updates
     changes = ImageConfig(**{name: getattr(updates, name) for name in _OF_CONFIG})
     context.join((await context.workspace.image(request.image_id))[1].container_id)
-    image, warnings = await context.images.update(request.image_id, changes, name=updates.name, description=updates.description)
+    cleared = tuple(_FIELD_OF[name] for name in updates.clear)
+    image, warnings = await context.images.update(
+        request.image_id, changes, name=updates.name, description=updates.description, cleared=cleared
+    )
     return ImageReply(record=image_record(context, image), warnings=(*describe_ignored(request.ignored), *warnings))
 
 

@@ -223,6 +223,8 @@ class DependentsView(Record):
     images: list[str]
     image_count: int
     foreign: int
+    image_names: list[str]
+    """The names of `images`, in their order."""
 
 
 class ResourceDependents(Request[DependentsView]):
@@ -243,6 +245,7 @@ async def dependents(context: Context, request: ResourceDependents) -> Dependent
         images=list(found.images) if names_images else [],
         image_count=len(found.images),
         foreign=found.foreign,
+        image_names=list(found.image_names) if names_images else [],
     )
 
 

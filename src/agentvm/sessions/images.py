@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -29,6 +29,7 @@ Place = tuple[str, int, str]
 """The place of an image in a list: its container, its age, its id."""
 
 DEFAULT_CONTAINER = ContainerId("default")
+_UNSET = Definition(name="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +147,28 @@ class ImageLibrary:
         return image, frozen.warnings, True
 
     async def update(
-        self, image_id: ImageId, changes: ImageConfig, *, name: str | None = None, description: str | None = None
+        self,
+        image_id: ImageId,
+        changes: ImageConfig,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        cleared: Collection[str] = (),
     ) -> tuple[Image, tuple[str, ...]]:
-        """Changes the image's name, description and those fields of its config that `changes` sets; returns warnings too."""
+        """Changes the image's name, description and those fields of its config that `changes` sets; returns warnings too.
+
+        The fields that are `cleared` become as if neither the config nor the definition had set them.
+        """
         workspace = self.workspace
         warnings: tuple[str, ...] = ()
         check_size(msgspec.structs.replace(changes, name=name, description=description))
         async with self._changing(image_id):
             container, image = await workspace.image(image_id)
             given = {key: value for key in changes.__struct_fields__ if (value := getattr(changes, key)) is not None}
-            if given:
-                config = msgspec.structs.replace(image.config, **given)
-                source = image.source or image.definition
+            if given or cleared:
+                config = msgspec.structs.replace(image.config, **(dict.fromkeys(cleared) | given))
+                unset = {key: getattr(_UNSET, key) for key in cleared if key in Definition.__struct_fields__}
+                source = msgspec.structs.replace(image.source or image.definition, **unset)
                 frozen = await workspace.builder.build(source, config, unchanged_pins(image, changes))
                 image, warnings = await self._rebuild(container, image, config, frozen), frozen.warnings
             updated = await container.update_image(image_id, now=workspace.clock(), name=name, description=description)

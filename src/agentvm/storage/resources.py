@@ -151,6 +151,8 @@ class Dependents:
     """With the version that depends."""
     images: tuple[ImageId, ...]
     foreign: int
+    image_names: tuple[str, ...] = ()
+    """The names of the images, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "revoked": ("revoked", "This API key was revoked; use another, or ask an administrator for one (avm key create)"),
     "expired": ("expired", "These credentials have expired; use others, or ask an administrator for a key (avm key create)"),
     "tenant_suspended": ("suspended", "The tenant of these credentials is suspended; ask the operator of the server"),
+    "session_idle": ("expired", "This session was not used for 14 days; sign in again"),
     "signed_out": ("signed_out", "You were signed out on this device; sign in again"),
     "user_suspended": ("suspended", "The user of these credentials is suspended; ask an administrator of the tenant"),
 }
@@ -251,6 +252,8 @@ class Authentication:
         row = None if session is None else await self._store.directory.find_key(session.key_id)
         if session is None or row is None:
             return _RefusedCredential("signed_out")
+        if self.browser_sessions.is_idle(session):
+            return _RefusedCredential("session_idle")
         owner = await self._owner(row[0])
         if isinstance(owner, _RefusedCredential):
             return owner

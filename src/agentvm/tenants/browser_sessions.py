@@ -18,6 +18,8 @@ from agentvm.tenants.keys import RandomBits, random_text
 
 PREFIX = "avmbs_"
 IDLE_MS = 14 * 24 * 3600 * 1000
+KEPT_MS = 4 * IDLE_MS
+"""A session that has ended is kept so long, for its browser to be told why."""
 USER_AGENT_MAX = 200
 
 _SECRET_CHARACTERS = 43
@@ -47,12 +49,15 @@ class BrowserSessions:
         )
         cookie = Secret(PREFIX + random_text(self._random_bits, _SECRET_CHARACTERS))
         stored = self._store.accounts(principal.tenant_id).browser_sessions
-        return session, cookie, await stored.add(session, self.digest(cookie.reveal()), now - IDLE_MS)
+        return session, cookie, await stored.add(session, self.digest(cookie.reveal()), now - KEPT_MS)
 
     async def find(self, digest: bytes) -> BrowserSession | None:
-        """Returns the session of a cookie, by `digest`; None for one that has ended."""
-        session = await self._store.directory.find_browser_session(digest)
-        return None if session is None or self._last_used(session) <= self._clock() - IDLE_MS else session
+        """Returns the session of a cookie, by `digest`; None for one that was signed out."""
+        return await self._store.directory.find_browser_session(digest)
+
+    def is_idle(self, session: BrowserSession) -> bool:
+        """Whether a session has ended because it was not used."""
+        return self._last_used(session) <= self._clock() - IDLE_MS
 
     async def list(self, principal: Principal) -> list[BrowserSession]:
         """Returns the principal's own sessions; the last used first."""

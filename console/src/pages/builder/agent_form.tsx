@@ -65,9 +65,12 @@ export function configOf(draft: Draft): Record<string, unknown> {
   };
 }
 
-/** The members of a config that differ: a reference that is sent anew is resolved anew, and would be an upgrade. */
+/** The members of a config that differ: a reference that is sent anew is resolved anew, and would be an upgrade. Emptied ones are cleared. */
 export function changesOf(before: Record<string, unknown>, after: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(after).filter(([name, value]) => JSON.stringify(before[name]) !== JSON.stringify(value)));
+  const changed = Object.entries(after).filter(([name, value]) => JSON.stringify(before[name]) !== JSON.stringify(value));
+  const emptied = changed.flatMap(([name, value]) => (value === undefined && name !== "name" ? [name] : []));
+  const clear = emptied.filter((name) => name !== "description");
+  return { ...Object.fromEntries(changed), ...(emptied.includes("description") ? { description: "" } : {}), ...(clear.length > 0 ? { clear } : {}) };
 }
 
 interface Props {

@@ -75,7 +75,7 @@ export default function Resources({ query, go }: PageProps): JSX.Element {
                   { head: t.owner, cell: (row) => row.owner },
                   { head: t.latest, cell: (row) => row.latest },
                   { head: t.uses, isFigure: true, cell: (row) => row.uses ?? 0 },
-                  { head: t.changed, cell: (row) => when(row.updatedAt, language.value, Date.now()) },
+                  { head: t.changed, cell: (row) => <time>{when(row.updatedAt, language.value, Date.now())}</time> },
                 ]}
               />
               <More more={list.more} />

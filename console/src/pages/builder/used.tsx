@@ -16,6 +16,8 @@ interface Dependency {
 interface Dependents {
   resources: { resource: Resource; version: string }[];
   images: string[];
+  /** The names of `images`, in their order. */
+  imageNames: string[];
   imageCount: number;
   foreign: number;
 }
@@ -49,14 +51,14 @@ export function Used({ id, version, tenant }: { id: string; version: string | un
       </Section>
       <Section title={t.dependents}>
         <Shown of={up}>
-          {({ resources, images, imageCount, foreign }) =>
+          {({ resources, images, imageNames, imageCount, foreign }) =>
             resources.length + imageCount + foreign === 0 ? (
               <Empty>{t.noDependents}</Empty>
             ) : (
               <>
                 {imageCount > 0 && <p>{t.images(imageCount)}{foreign > 0 && ` ${t.foreign(foreign)}`}</p>}
                 <ul class="lines">
-                  {images.map((imageId) => <li key={imageId}><a href={withQuery(`/agents/${imageId}`, { tenant })}>{imageId}</a></li>)}
+                  {images.map((imageId, index) => <li key={imageId}><a dir="auto" href={withQuery(`/agents/${imageId}`, { tenant })}>{imageNames[index] || imageId}</a></li>)}
                   {resources.map(({ resource, version: of }) => <li key={resource.id + of}><a href={resourcePage(resource.id, { tenant, v: of })}>{resource.uri}@{of}</a></li>)}
                 </ul>
               </>

@@ -58,7 +58,7 @@ WHERE target.resource_key = ?2 AND r.resource_key = v.resource_key AND r.resourc
 ORDER BY r.name, r.resource_id, v.version_key
 """
 _DEPENDENT_IMAGES = f"""
-SELECT DISTINCT images.image_id, images.position
+SELECT DISTINCT images.image_id, images.name, images.position
 FROM resource_versions AS target
 {ORDERED_JOIN} image_refs ON image_refs.version_key = target.version_key
 {ORDERED_JOIN} images ON images.position = image_refs.position
@@ -132,9 +132,11 @@ def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: i
     """Without asking whether the resource is in view. A resource does not depend on itself, whatever its versions do."""
     scope = (tenant_id, resource_key)
     versions = connection.fetch(_DEPENDENT_VERSIONS, scope)
+    images = connection.fetch(_DEPENDENT_IMAGES, scope)
     return Dependents(
         resources=tuple((decode_resource(row), version) for *row, version, _ in versions),
-        images=tuple(image_id for image_id, _ in connection.fetch(_DEPENDENT_IMAGES, scope)),
+        images=tuple(image_id for image_id, *_ in images),
+        image_names=tuple(name for _, name, _ in images),
         foreign=int(connection.fetch(FOREIGN, scope)[0][0]),
     )
 
