@@ -22,9 +22,12 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.scripted import Pause, reply
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
+from agentvm.gateways.agui.run_events import AgUiEvents
+from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.langgraph.run_events import RunEvents
 from agentvm.gateways.openai.chat_chunks import ChatChunks
 from agentvm.gateways.openai.response_events import ResponseEvents
+from agentvm.gateways.sse import Encoder
 from agentvm.gateways.turn_parts import PartReader
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TurnId
 from agentvm.operations.turn_stream import encode_sse
@@ -70,21 +73,29 @@ def plain(told: list[Event]) -> None:
         encode_sse(event)
 
 
-def chat(told: list[Event]) -> None:
-    reader, chunks = PartReader(), ChatChunks("chatcmpl-turn_mwjd3wtq_xvglun2593y7", "default", 1_700_000_000)
+def through(encoder: Encoder, told: list[Event]) -> None:
+    reader = PartReader()
+    encoder.begin()
     for event in told:
         part = reader.read(event)
         if part is not None:
-            chunks.write(part, event.seq)
+            encoder.write(part, event.seq)
+
+
+def chat(told: list[Event]) -> None:
+    through(ChatChunks("chatcmpl-turn_mwjd3wtq_xvglun2593y7", "default", 1_700_000_000), told)
 
 
 def responses(told: list[Event]) -> None:
-    reader, stream = PartReader(), ResponseEvents({"id": "resp_turn_mwjd3wtq_xvglun2593y7"})
-    stream.begin()
-    for event in told:
-        part = reader.read(event)
-        if part is not None:
-            stream.write(part, event.seq)
+    through(ResponseEvents({"id": "resp_turn_mwjd3wtq_xvglun2593y7"}), told)
+
+
+def agui(told: list[Event]) -> None:
+    through(AgUiEvents("thread", "run", "turn_mwjd3wtq_xvglun2593y7"), told)
+
+
+def ai_sdk(told: list[Event]) -> None:
+    through(UiChunks("turn_mwjd3wtq_xvglun2593y7"), told)
 
 
 def langgraph(told: list[Event]) -> None:
@@ -175,6 +186,8 @@ def main() -> None:
         ("plain HTTP", plain),
         ("OpenAI chat", chat),
         ("OpenAI responses", responses),
+        ("AG-UI", agui),
+        ("AI SDK", ai_sdk),
         ("LangGraph", langgraph),
     ):
         cost = nanoseconds(encode, told)

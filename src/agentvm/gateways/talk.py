@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import anyio
+from msgspec import structs
 
-from agentvm.errors import ContainerForbidden, NotFound
+from agentvm.errors import ContainerForbidden, NotFound, Unprocessable
 from agentvm.gateways.turn_parts import PartReader, TurnPart
+from agentvm.gateways.uploads import attach
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
-from agentvm.model.message import UserContent
+from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.principal import Principal
 from agentvm.model.session import Alias, Session
 from agentvm.model.turn import OnParked, Turn, TurnOptions
@@ -31,6 +33,7 @@ from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.aliases import AliasStore
 from agentvm.vm import LISTEN_PERMISSION, AgentVM
 
+KEY_REUSED = "This key was used for another request: a repeated request is the same, and another one has another key"
 STOP_SECONDS = 10.0
 """Time that a request which its client has left takes at most to stop its turn."""
 
@@ -102,6 +105,10 @@ class Talk:
     ) -> Session:
         """Returns the session of that name; the first time, a new one with these messages."""
         gateway, external = alias or ("", None)
+        if any(not isinstance(seed.content, str) for seed in seeds):
+            container_id = (await self.context().workspace.image(image_id))[1].container_id
+            attached = [await self.attach(container_id, seed.content) for seed in seeds]
+            seeds = tuple(structs.replace(seed, content=content) for seed, content in zip(seeds, attached, strict=True))
         opening = SessionOpen(
             image_id=image_id, gateway=gateway, external=external, messages=seeds, archived=archived, title=title
         )
@@ -140,8 +147,13 @@ class Talk:
         on_busy: Literal["queue", "interrupt", "reject"] = "queue",
         on_parked: OnParked = "supersede",
     ) -> SentTurn:
-        """Sends a message. `key` is the caller's name for it: sent again, it is the same turn."""
+        """Sends a message. `key` is the caller's name for it: sent again, it is the same turn.
+
+        Files inside it become attachments. `Unprocessable` for another message under a name that was used.
+        """
         self.principal.require(LISTEN_PERMISSION)
+        if not isinstance(content, str):
+            content = await self.attach((await self.session(session_id)).container_id, content)
         sending = MessageSend(
             session_id=session_id,
             content=content,
@@ -152,7 +164,24 @@ class Talk:
         )
         reply = await self.ask(sending)
         turn = await self.turn(reply.turn_id or "")
-        return await self.sent(turn) if reply.cursor is None else SentTurn(turn, int(reply.cursor))
+        if reply.cursor is not None:
+            return SentTurn(turn, int(reply.cursor))
+        if key is not None and turn.client_key == key:
+            await self._check_same(turn, content, options)
+        return await self.sent(turn)
+
+    async def _check_same(self, turn: Turn, content: UserContent, options: TurnOptions | None) -> None:
+        """Refuses another message under the key of an earlier one."""
+        log = self.context().store.container(turn.container_id).log(turn.session_id)
+        earlier = await log.get_messages([turn.message_id])
+        is_other = any(isinstance(message, UserMessage) and message.content != content for message in earlier)
+        if is_other or turn.options != options:
+            raise Unprocessable(KEY_REUSED)
+
+    async def attach(self, container_id: ContainerId, content: UserContent) -> UserContent:
+        """Returns the content with its files stored as attachments of the container."""
+        self.principal.require("agent:use")
+        return await attach(self.context(), container_id, content)
 
     async def sent(self, turn: Turn) -> SentTurn:
         """Returns a turn with the cursor before its first event."""

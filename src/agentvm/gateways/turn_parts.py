@@ -22,7 +22,7 @@ from agentvm.events.turn import TurnParked, TurnResponse, TurnStop
 from agentvm.model.message import ToolResultMessage, is_failure
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.model.wait import WaitId, WaitKind
+from agentvm.model.wait import Question, WaitId, WaitKind
 
 
 class TurnPart(msgspec.Struct, frozen=True):
@@ -88,6 +88,10 @@ class CallWaits(TurnPart, frozen=True):
     kind: WaitKind
     wait_id: WaitId
     fingerprint: str
+    why: str = ""
+    """The reason, for people."""
+    questions: dict[str, Question] | None = None
+    url: str | None = None
 
 
 class TurnWaits(TurnPart, frozen=True):
@@ -142,7 +146,8 @@ class PartReader:
             case MessageStop():
                 return AnswerEnded(self._usage)
             case ToolWaiting():
-                return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, data.wait_id, data.fingerprint)
+                asked = (data.wait_id, data.fingerprint, data.why, data.questions, data.url)
+                return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, *asked)
             case TurnParked(waits=waits):
                 return TurnWaits(waits)
             case ErrorOccurred(code=code, message=text):

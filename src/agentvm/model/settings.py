@@ -304,6 +304,8 @@ class GatewaySwitch(Group):
 class GatewaySettings(Group):
     """Protocols of other clients; see docs/gateways.md."""
 
+    agui: GatewaySwitch = GatewaySwitch()
+    ai_sdk: GatewaySwitch = GatewaySwitch()
     langgraph: GatewaySwitch = GatewaySwitch()
     mcp: GatewaySwitch = GatewaySwitch()
     openai: GatewaySwitch = GatewaySwitch()

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from agentvm.errors import InvalidInput, Unprocessable
-from agentvm.gateways.openai.chat_body import ChatBody, digest_of, read_conversation, read_data_url, read_options
+from agentvm.gateways.media import read_data_url
+from agentvm.gateways.openai.chat_body import ChatBody, digest_of, read_conversation, read_options
 from agentvm.model.message import FilePart, ImagePart, TextPart
 from agentvm.model.turn import ClientTool, TurnOptions
 

@@ -11,6 +11,8 @@ from tests.gateways.mcp.fixtures import stateless
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.gateways.agui.run_body import AgUiBody
+from agentvm.gateways.ai_sdk.chat_body import UiChatBody
 from agentvm.gateways.langgraph.assistants import AssistantSearchBody
 from agentvm.gateways.langgraph.run_body import RunBody
 from agentvm.gateways.langgraph.runs import CancelBody
@@ -115,7 +117,7 @@ def named(account: Account | None) -> dict[str, str]:
             "invitation_id": account.invitation_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
-    gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}"}
+    gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}
     return {**names, **gateway, "uri": uri, "depends_on": uri}
 
 
@@ -233,6 +235,8 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
     NoBody: lambda names: {},
+    AgUiBody: lambda names: {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "x"}]},
+    UiChatBody: lambda names: {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
     AssistantSearchBody: lambda names: {},
     CancelBody: lambda names: {"thread_id": names["session_id"], "run_ids": [names["turn_id"]]},
     CheckpointBody: lambda names: {"checkpoint": {"checkpoint_id": "x"}},

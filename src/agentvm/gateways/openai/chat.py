@@ -9,9 +9,9 @@ caller's choice, and only the last message is read.
 from dataclasses import dataclass
 
 from agentvm.errors import AgentVMError, InvalidInput
+from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
-from agentvm.gateways.openai.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.errors import about
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute

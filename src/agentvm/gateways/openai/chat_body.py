@@ -1,7 +1,5 @@
 """Chat body — the messages of a chat completion as content, seeds and options of this server. Pure."""
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +9,9 @@ import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.errors.validation import explain
+from agentvm.gateways.media import picture, read_data_url
 from agentvm.gateways.routes import Lenient
-from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
+from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import TurnOptions
 from agentvm.protocol.bounds import Bound, check
 from agentvm.sessions.seeding import SeedMessage, text_of
@@ -190,36 +189,22 @@ def _call(call: ChatToolCall) -> ToolCall:
 def _content(content: str | tuple[ContentPart, ...] | None) -> UserContent:
     if not isinstance(content, tuple):
         return content or ""
-    parts = tuple(_part(part) for part in content)
+    parts = tuple(_part(part, number) for number, part in enumerate(content))
     if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
     return parts
 
 
-def _part(part: ContentPart) -> UserPart:
+def _part(part: ContentPart, number: int) -> UserPart:
     if part.type == "text":
         return TextPart(text=part.text or "")
     if part.type == "image_url" and part.image_url is not None:
         url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
-        media_type, data = read_data_url(url) if url.startswith("data:") else ("image/*", url)
-        return ImagePart(data=data, media_type=media_type)
+        return picture(url, f"content[{number}].image_url")
     if part.type == "file" and part.file is not None and part.file.file_data is not None:
         media_type, data = read_data_url(part.file.file_data)
         return FilePart(data=data, media_type=media_type, filename=part.file.filename)
     raise Unprocessable(f"Content of type {part.type[:40]!r} is not supported here")
-
-
-def read_data_url(url: str) -> tuple[str, str]:
-    """Returns the media type and the base64 of a data URL; `InvalidInput` for another address."""
-    head, _, data = url.partition(",")
-    media_type, *rest = head.removeprefix("data:").split(";")
-    try:
-        if not url.startswith("data:") or "base64" not in rest:
-            raise InvalidInput("A file in a message is a data URL with base64")
-        base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise InvalidInput("A file in a message is a data URL with base64") from None
-    return media_type or "application/octet-stream", data
 
 
 def digest_of(model: str, seeds: Sequence[SeedMessage]) -> str:

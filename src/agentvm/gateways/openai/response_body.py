@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
-from agentvm.gateways.openai.chat_body import THINKING_TOKENS, read_data_url
+from agentvm.gateways.media import file, picture, read_data_url
+from agentvm.gateways.openai.chat_body import THINKING_TOKENS
 from agentvm.gateways.routes import Lenient
-from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
+from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import ClientTool, TurnOptions
 from agentvm.sessions.seeding import SeedMessage, text_of
 
@@ -229,22 +230,20 @@ def _call(item: InputItem, call_id: str | None) -> ToolCall:
 def _content(content: str | tuple[InputPart, ...] | None) -> UserContent:
     if not isinstance(content, tuple):
         return content or ""
-    parts = tuple(_part(part) for part in content)
+    parts = tuple(_part(part, number) for number, part in enumerate(content))
     return text_of(parts) if all(isinstance(part, TextPart) for part in parts) else parts
 
 
-def _part(part: InputPart) -> UserPart:
+def _part(part: InputPart, number: int) -> UserPart:
     if part.type in ("input_text", "output_text", "text", "summary_text", "refusal"):
         return TextPart(text=part.text or "")
     if part.type == "input_image" and part.image_url is not None:
-        url = part.image_url
-        media_type, data = read_data_url(url) if url.startswith("data:") else ("image/*", url)
-        return ImagePart(data=data, media_type=media_type)
+        return picture(part.image_url, f"content[{number}].image_url")
     if part.type == "input_file" and part.file_data is not None:
         media_type, data = read_data_url(part.file_data)
         return FilePart(data=data, media_type=media_type, filename=part.filename)
     if part.type == "input_file" and part.file_url is not None:
-        return FilePart(data=part.file_url, media_type="application/octet-stream", filename=part.filename)
+        return file(part.file_url, f"content[{number}].file_url", name=part.filename)
     raise Unprocessable(f"Content of type {part.type[:40]!r} is not supported here")
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import anyio
 
 from agentvm.errors import InvalidInput
+from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.chat import KEY_HEADER, KEY_MAX, REQUESTS
-from agentvm.gateways.openai.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.openai.response_body import ResponseBody, ResponseInput, read_input, read_response_options
 from agentvm.gateways.openai.response_events import ResponseEvents, times_asked

@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Iterator
 
+from agentvm.gateways.agui import AGUI
+from agentvm.gateways.ai_sdk import AI_SDK
 from agentvm.gateways.langgraph import LANGGRAPH
 from agentvm.gateways.mcp import MCP
 from agentvm.gateways.openai import OPENAI
@@ -18,7 +20,7 @@ from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 
-GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH)
+GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH, AGUI, AI_SDK)
 """Every gateway of this server."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""

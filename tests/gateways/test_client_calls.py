@@ -4,7 +4,7 @@ from tests.gateways.openai.fixtures import talking
 
 from agentvm.drivers.scripted import in_turn, reply, tool_calls
 from agentvm.errors import InvalidInput
-from agentvm.gateways.openai.client_calls import answer_calls, client_waits
+from agentvm.gateways.client_calls import answer_calls, client_waits
 from agentvm.gateways.talk import Talk
 from agentvm.gateways.turn_parts import SaidText, TurnEnded, TurnWaits
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId

@@ -1,0 +1,13 @@
+"""AG-UI — runs of the Agent-User Interaction protocol 1.0, as CopilotKit and `HttpAgent` ask for them."""
+
+from agentvm.gateways.agui.errors import shape
+from agentvm.gateways.agui.run_body import AgUiBody
+from agentvm.gateways.agui.runs import run
+from agentvm.gateways.routes import Gateway, GatewayRoute
+
+AGUI = Gateway(
+    name="agui",
+    prefixes=("/ag-ui",),
+    routes=(GatewayRoute(method="POST", path="/{agent:path}", handler=run, body=AgUiBody, names={"agent": "image_id"}),),
+    shape=shape,
+)
