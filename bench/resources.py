@@ -27,8 +27,9 @@ from agentvm.model.resource import VersionId
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.registry import Author, NewVersion
 from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.search import WEIGHTS, match_resources
 from agentvm.storage.resources import Search
-from agentvm.storage.sql.resources.words import WEIGHTS, query
+from agentvm.storage.sql.resources.words import pieces_of, scopes_of
 from agentvm.vm import system_clock
 from bench.measure import table
 
@@ -110,7 +111,7 @@ def matching(connection: apsw.Connection, text: str) -> Ask:
         f"SELECT rowid, bm25(resource_fts, {WEIGHTS}) AS score FROM resource_fts WHERE resource_fts MATCH ? "
         "ORDER BY score LIMIT 20"
     )
-    return in_thread(connection, statement, (query(text, TENANT, "all") or "",), 20)
+    return in_thread(connection, statement, (match_resources(pieces_of(text), scopes_of(TENANT, "all")),), 20)
 
 
 def in_thread(connection: apsw.Connection, statement: str, parameters: tuple[str, ...], most: int) -> Ask:

@@ -23,11 +23,12 @@ from tests.conformance.records import HOME, SESSION, default_session, image, ses
 from agentvm.model.ids import MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
 from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.search import match_messages
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql import session_write
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions.index import index, key_of
-from agentvm.storage.sql.sessions.question import match_of, pieces_of
+from agentvm.storage.sql.sessions.question import pieces_of
 from bench.measure import percentile, table
 
 TENANT = TenantId("default")
@@ -77,7 +78,7 @@ async def searches(path: Path, messages: int, rounds: int) -> list[list[str]]:
         raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         query = "SELECT rowid FROM message_fts WHERE message_fts MATCH ? ORDER BY rank LIMIT 20"
         for name, text in QUESTIONS.items():
-            match = match_of(pieces_of(text), [key_of(TENANT, HOME)])
+            match = match_messages(pieces_of(text), [key_of(TENANT, HOME)])
             wanted = MessageSearch(text=text, now=messages)
 
             def floor(match: str = match) -> list[object]:

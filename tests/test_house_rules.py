@@ -346,7 +346,7 @@ PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (telling_names, "class ToolManager: ...\n", "class Implicit: ...\n"),
     (knows_only_ports, "from agentvm.drivers.openai import x\n", "from agentvm.drivers.models import x\n"),
     (knows_only_ports, "from agentvm.drivers import openai\n", "from agentvm.storage import base\n"),
-    (knows_only_ports, "import agentvm.storage.engines.sqlite.lane\n", "import agentvm.storage.base\n"),
+    (knows_only_ports, "import agentvm.storage.engines.lane\n", "import agentvm.storage.base\n"),
     (has_docstring, "x = 1\n", '"""Noun — what it is for."""\n'),
     (begins_with_a_noun, '"""What is stored."""\n', '"""Rows of the store."""\n'),
     (begins_with_a_noun, 'def f():\n  """It is kept."""\n', 'def f():\n  """Keeps a row."""\n'),

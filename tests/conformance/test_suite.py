@@ -8,6 +8,7 @@ import pytest
 from agentvm.model.ids import TenantId
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.connection import Args, Connection, Database, Row, Scrubbed, Work
+from agentvm.storage.sql.search_index import SearchIndex
 from agentvm.storage.sql.store import Store
 from tests.conformance.suite import CHECKS, Check
 
@@ -64,6 +65,8 @@ class Blind(FaultyDatabase):
 
 
 class NoRows:
+    search: SearchIndex
+
     def fetch(self, sql: str, args: Args = (), /) -> list[Row]:
         return []
 

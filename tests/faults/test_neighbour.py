@@ -34,7 +34,7 @@ from agentvm.operations.table import CODEC
 from agentvm.protocol.connection import CommandReceived, PeerConnection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
-from agentvm.storage.engines.sqlite.lane import BATCH_SECONDS
+from agentvm.storage.engines.lane import BATCH_SECONDS
 from agentvm.storage.sql import rows, session_write
 from agentvm.storage.sql import sessions as session_store
 from agentvm.storage.sql.sessions import index, pending

@@ -12,8 +12,8 @@ import apsw
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
-from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, _connect, commit_together, read_one
-from agentvm.storage.engines.sqlite.lane import LaneJob
+from agentvm.storage.engines import lane
+from agentvm.storage.engines.sqlite.database import LaneJob, SqliteDatabase, Work, _connect, commit_together, read_one
 from tests.simulation.loop import Dice
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class SimulatedDatabase(SqliteDatabase):
     def _job(self, work: Work[T]) -> LaneJob[T]:
         if not self._alive:
             raise StoreFailed("The process is dead")
-        return LaneJob(work, self._loop.create_future())
+        return lane.LaneJob(work, self._loop.create_future())
 
     def _begin(self) -> None:
         self._committing, self._waiting = self._waiting, []

@@ -1,9 +1,9 @@
-"""Connection — how a query reaches a database: three methods, and the port that every engine implements.
+"""Connection — how a query reaches a database: three methods, a search index, and the port that every engine implements.
 
 Rules of the text, so that one text serves every engine:
 - Parameters are written `?`, `?1` or `:name`; the engine translates them. The same text is prepared once.
-- What engines say differently is taken from `agentvm.storage.sql.dialect`; the search index is used only in
-  `agentvm.storage.sql.search`. Everything else is standard SQL. `tests/storage/sql/test_portable.py` scans the statements.
+- What engines say differently is taken from `agentvm.storage.sql.dialect`; words are searched with `Connection.search`.
+  Everything else is standard SQL. `tests/storage/sql/test_portable.py` scans the statements.
 
 Rules of the work:
 - Work is a plain function of a connection. It runs in a thread, outside of the event loop, and never begins or ends a
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from agentvm.model.ids import TenantId
+from agentvm.storage.sql.search_index import SearchIndex
 
 T = TypeVar("T")
 
@@ -49,6 +50,9 @@ def _without_nul(args: Args) -> Args:
 
 class Connection(Protocol):
     """One connection to a database, within the transaction of the work that it was handed to."""
+
+    @property
+    def search(self) -> SearchIndex: ...
 
     def fetch(self, sql: str, args: Args = (), /) -> list[Row]:
         """All rows of a query, or of a statement with RETURNING."""
@@ -97,11 +101,14 @@ class Database(Protocol):
         """Overwrites deleted data in some pages of the files, from page `first` on. None: try again later."""
 
 
+SNAPSHOT, SNAPSHOT_END = "SAVEPOINT snapshot", "RELEASE SAVEPOINT snapshot"
+
+
 @contextmanager
 def snapshot(connection: Connection) -> Generator[None]:
     """All queries of the block see one state of the database."""
-    connection.execute("SAVEPOINT snapshot")
+    connection.execute(SNAPSHOT)
     try:
         yield
     finally:
-        connection.execute("RELEASE SAVEPOINT snapshot")
+        connection.execute(SNAPSHOT_END)

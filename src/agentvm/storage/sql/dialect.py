@@ -18,8 +18,13 @@ MONTH = "strftime('%Y-%m', at / 1000, 'unixepoch')"
 
 
 def items_of(parameter: str) -> str:
-    """A query for the items of a JSON array that is passed as one parameter."""
+    """A query for the texts of a JSON array that is passed as one parameter."""
     return f"SELECT value FROM json_each({parameter})"
+
+
+def numbers_of(parameter: str) -> str:
+    """A query for the numbers of a JSON array that is passed as one parameter."""
+    return f"SELECT CAST(value AS BIGINT) FROM json_each({parameter})"
 
 
 def rows_as_json(columns: str) -> str:

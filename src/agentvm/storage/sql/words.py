@@ -69,7 +69,12 @@ def _terms_of(piece: str) -> list[str]:
 
 def terms_by_unicode(text: str) -> list[str]:
     """The same for any text, without a bound on the length of a word."""
-    return [term for term in _BETWEEN.split(words(text).lower()) if term]
+    return split_words(words(text))
+
+
+def split_words(cut: str) -> list[str]:
+    """The terms of words that `words` has cut."""
+    return [term for term in _BETWEEN.split(cut.lower()) if term]
 
 
 def places(text: str) -> Iterator[tuple[int, int, list[str]]]:

@@ -46,7 +46,7 @@ def steps_of(statements: set[str]) -> Work[list[tuple[str, str]]]:
         found = []
         for sql in statements:
             names = dict.fromkeys(("asks", "limit", "type", "tag", "owner", "visibility", "depends_on", "name", "id"))
-            values = {**names, "query": None, "weight": None} if ":" in sql else (None,)
+            values = {**names, "match": None, "weight": None} if ":" in sql else (None,)
             found += [(sql, detail) for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
         return found
 

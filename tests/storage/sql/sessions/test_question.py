@@ -1,4 +1,5 @@
-from agentvm.storage.sql.sessions.question import PIECES_MAX, SearchPiece, match_of, pieces_of
+from agentvm.storage.sql.search_index import SearchPiece
+from agentvm.storage.sql.sessions.question import PIECES_MAX, pieces_of
 
 
 def test_what_is_typed_is_cut_into_pieces_that_stand_together() -> None:
@@ -19,7 +20,3 @@ def test_only_a_word_of_some_length_may_go_on() -> None:
     assert not of.matches(["offer"], 0)
     assert of.matches(["of"], 0)
     assert not pieces_of("上海")[0].matches(["上"], 0)
-
-
-def test_a_question_names_the_containers_it_is_about_in_every_word() -> None:
-    assert match_of(pieces_of("deploy 上海"), ["k1", "k2"]) == '("k1deploy" * OR "k2deploy" *) AND ("k1上 k1海" OR "k2上 k2海")'

@@ -5,7 +5,8 @@ from html import unescape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.storage.sql.sessions.question import SearchPiece, pieces_of
+from agentvm.storage.sql.search_index import SearchPiece
+from agentvm.storage.sql.sessions.question import pieces_of
 from agentvm.storage.sql.sessions.snippet import CUT_CHARACTERS, SHOWN_CHARACTERS, snippet, spans
 
 

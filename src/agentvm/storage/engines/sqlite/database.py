@@ -30,8 +30,9 @@ import apsw
 
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
+from agentvm.storage.engines import lane
+from agentvm.storage.engines.lane import Lane, StatementEnded
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
-from agentvm.storage.engines.sqlite.lane import Lane, LaneJob, Work
 from agentvm.storage.engines.sqlite.migrations import create, create_file, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
 from agentvm.storage.engines.sqlite.private import close_to_others, make_private
@@ -42,13 +43,16 @@ __all__ = ["SqliteDatabase", "Work", "commit_together", "open_database", "open_r
 
 T = TypeVar("T")
 
+Work = lane.Work[SqliteConnection, T]
+LaneJob = lane.LaneJob[SqliteConnection, T]
+
 CAPACITY_MAX = 1024
 READERS_MAX = 4
 _CACHED_STATEMENTS_MAX = 128
 
 # What a job can raise by its own fault: SQL errors, values SQLite cannot hold, rows that cannot be decoded.
 # Anything else is a bug in this package; it ends the thread and fails whoever waits.
-_JOB_ERRORS = (apsw.Error, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
+_JOB_ERRORS = (apsw.Error, StatementEnded, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
 
 
 class SqliteDatabase:
@@ -57,7 +61,9 @@ class SqliteDatabase:
     Work waits in the turn of `tenant_id`; None is the server itself, which has a turn like any tenant.
     """
 
-    def __init__(self, writer: Lane, readers: Lane, tenant_id: TenantId | None = None) -> None:
+    def __init__(
+        self, writer: Lane[SqliteConnection], readers: Lane[SqliteConnection], tenant_id: TenantId | None = None
+    ) -> None:
         self._writer = writer
         self._readers = readers
         self.tenant_id = tenant_id

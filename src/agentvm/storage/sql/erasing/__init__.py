@@ -15,13 +15,13 @@ from typing import Any
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.protocol.records import OwnedRecord
 from agentvm.storage.erasing import Advanced, Breathe, Erasure
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
 from agentvm.storage.sql.erasing.rows import advance
 from agentvm.storage.sql.erasing.weigh import weigh_container, weigh_tenant, weigh_user
 from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import Key
+from agentvm.storage.sql.search_index import IndexName
 
 MERGED_PAGES = 16
 """Pages of an index that one commit writes."""
@@ -116,10 +116,11 @@ class Erasing(Scope):
 
         Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
         """
-        for index in (search_index.MESSAGES, search_index.RESOURCES):
+        indexes: tuple[IndexName, ...] = ("messages", "resources")
+        for index in indexes:
             # The first merge takes in every piece there is; the others go on with it.
             pages = -MERGED_PAGES
-            while await self._database.write(partial(search_index.merge, index=index, pages=pages)):
+            while await self._database.write(partial(_merge, index, pages)):
                 pages = MERGED_PAGES
                 await breathe()
 
@@ -141,3 +142,7 @@ def _decode(row: Sequence[Any]) -> Erasure:
         asked_at=asked_at,
         emptied=bool(emptied),
     )
+
+
+def _merge(index: IndexName, pages: int, connection: Connection) -> bool:
+    return connection.search.merge(index, pages)

@@ -4,7 +4,6 @@ from agentvm.errors.resource import ResourceInUse
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId
 from agentvm.storage.resources import Dependents
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.collect import drop_unused_versions, drop_version, unused_versions_of
 from agentvm.storage.sql.resources.read import read_dependents
@@ -91,7 +90,7 @@ def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool
 
 def _bury(connection: Connection, resource_key: int, now: int) -> None:
     connection.execute(_BURY, (now, resource_key))
-    search_index.put_resource(connection, resource_key, None)
+    connection.search.put_resource(resource_key, None)
     for statement in (_FORGET_WORDS, _FORGET_TAGS):
         connection.execute(statement, (resource_key,))
 

@@ -10,6 +10,7 @@ from agentvm.storage.sql.resources.rows import (
     RESOURCE_COLUMNS,
     RESOURCE_COLUMNS_MAX,
     RESOURCES,
+    RESOURCES_OF_VERSIONS,
     VERSION_COLUMNS,
     VERSION_IN_VIEW,
     decode_links,
@@ -47,9 +48,8 @@ WITH RECURSIVE down (version_key) AS (
 SELECT {RESOURCE_COLUMNS}, {VERSION_COLUMNS}, b.body
 FROM down
 {ORDERED_JOIN} resource_versions AS v ON v.version_key = down.version_key
-{ORDERED_JOIN} {RESOURCES}
+{ORDERED_JOIN} {RESOURCES_OF_VERSIONS}
 {ORDERED_JOIN} resource_blobs AS b ON b.digest = v.content
-WHERE r.resource_key = v.resource_key
 LIMIT ?2
 """
 _PRIVATE = f"""

@@ -2,7 +2,6 @@
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceVersion, latest_of
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import RESOURCES, VERSION_COLUMNS, decode_version, encode
 from agentvm.storage.sql.resources.words import scope_of
@@ -59,9 +58,9 @@ def set_tags(connection: Connection, resource_key: int, tags: tuple[str, ...]) -
 
 def reindex(connection: Connection, resource_key: int) -> None:
     """Puts the resource into the search as it is now; one that was deleted is taken out."""
-    search_index.put_resource(connection, resource_key, None)
+    connection.search.put_resource(resource_key, None)
     for tenant_id, is_open, name, description, text in connection.fetch(_TEXTS, (resource_key,)):
         tags = " ".join(word for (word,) in connection.fetch(_WORDS, (resource_key,)))
         scope = scope_of(TenantId(tenant_id), is_open=bool(is_open))
         columns = (scope, words(name), words(tags), words(description or ""), text or "")
-        search_index.put_resource(connection, resource_key, columns)
+        connection.search.put_resource(resource_key, columns)

@@ -11,6 +11,7 @@ from agentvm.storage.sql.resources.rows import (
     IN_VIEW,
     RESOURCE_COLUMNS,
     RESOURCES,
+    RESOURCES_OF_VERSIONS,
     VERSION_COLUMNS,
     VERSION_IN_VIEW,
     decode_resource,
@@ -53,8 +54,8 @@ SELECT DISTINCT {RESOURCE_COLUMNS}, v.version, v.version_key
 FROM resource_versions AS target
 {ORDERED_JOIN} resource_deps AS d ON d.target_key = target.version_key
 {ORDERED_JOIN} resource_versions AS v ON v.version_key = d.version_key
-{ORDERED_JOIN} {RESOURCES}
-WHERE target.resource_key = ?2 AND r.resource_key = v.resource_key AND r.resource_key <> ?2 AND r.tenant_id = ?1
+{ORDERED_JOIN} {RESOURCES_OF_VERSIONS}
+WHERE target.resource_key = ?2 AND r.resource_key <> ?2 AND r.tenant_id = ?1
 ORDER BY r.name, r.resource_id, v.version_key
 """
 _DEPENDENT_IMAGES = f"""

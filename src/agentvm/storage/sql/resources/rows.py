@@ -28,7 +28,9 @@ RESOURCE_COLUMNS = _RESOURCE.select(
     owner="coalesce(t.slug, r.tenant_id)",
     latest="(SELECT version FROM resource_versions WHERE version_key = r.latest_key)",
 )
-RESOURCES = "resources AS r LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
+_OWNERS = "LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
+RESOURCES = f"resources AS r {_OWNERS}"
+RESOURCES_OF_VERSIONS = f"resources AS r ON r.resource_key = v.resource_key {_OWNERS}"
 RESOURCE_COLUMNS_MAX = len(_RESOURCE.names)
 
 # With what the version is locked to, so that one statement tells all of it.

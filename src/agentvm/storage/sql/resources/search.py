@@ -16,8 +16,7 @@ from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.resources.rows import RESOURCE_COLUMNS, RESOURCES, decode_resource, tenant_of
-from agentvm.storage.sql.resources.words import WEIGHTS, query
-from agentvm.storage.sql.search_index import AFTER_RESOURCE, RESOURCE_HITS, SKIP_RESOURCES
+from agentvm.storage.sql.resources.words import pieces_of, scopes_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -110,14 +109,11 @@ def _rank(
     connection: Connection, tenant_id: TenantId, search_for: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[str], int]:
     """The best first. The index knows who may find what; the rows are asked again, because they decide."""
-    values["query"] = query(search_for.text or "", tenant_id, search_for.scope)
-    if values["query"] is None:
+    pieces = pieces_of(search_for.text or "")
+    if not pieces:
         return [], 0
     side = {"own": _OWN, "public": _OPEN, "all": f"({_OWN} OR {_OPEN})"}[search_for.scope]
-    # Where the last one was; if it is gone, so many as came before it.
-    beyond, skip = ("true", "0") if search_for.after is None else (AFTER_RESOURCE, SKIP_RESOURCES)
-    query_text = RESOURCE_HITS.format(weights=WEIGHTS, where=f"{side}{narrow}", beyond=beyond, skip=skip)
-    rows = connection.fetch(query_text, values)
+    rows = connection.search.find_resources(pieces, scopes_of(tenant_id, search_for.scope), f"{side}{narrow}", values)
     return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
 
 

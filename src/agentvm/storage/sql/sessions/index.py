@@ -22,7 +22,6 @@ from agentvm.model.message import (
     UserMessage,
     decode_message,
 )
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.sessions.plain_text import plain_text
 from agentvm.storage.sql.words import terms
@@ -108,7 +107,7 @@ def index(
     """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
     if words:
-        search_index.add_messages(connection, [(position, words)])
+        connection.search.add_messages([(position, words)])
     elif words is None and entry.text:
         connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
 
@@ -138,7 +137,7 @@ def tend(connection: Connection, limit: int) -> bool:
     """
     if index_older(connection, limit):
         return True
-    return search_index.merge(connection, search_index.MESSAGES, limit)
+    return connection.search.merge("messages", limit)
 
 
 def _take_in(connection: Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:

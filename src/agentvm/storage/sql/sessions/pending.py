@@ -19,9 +19,8 @@ from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import decode_message
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
+from agentvm.storage.sql.dialect import ORDERED_JOIN, numbers_of
 from agentvm.storage.sql.sessions.index import entry_of, key_of, words_of
 from agentvm.storage.sql.sessions.listing import scope
 
@@ -49,9 +48,9 @@ FROM search_pending AS p {ORDERED_JOIN} sessions AS s ON s.session_key = p.sessi
 WHERE p.tenant_id = :tenant AND {{where}}
 ORDER BY p.position LIMIT :most
 """
-_SIZES = f"SELECT position, length(body) FROM messages WHERE position IN ({items_of('?')})"
-_BODIES = f"SELECT position, body FROM messages WHERE position IN ({items_of('?')})"
-_STILL = f"SELECT position FROM search_pending WHERE position IN ({items_of('?')})"
+_SIZES = f"SELECT position, length(body) FROM messages WHERE position IN ({numbers_of('?')})"
+_BODIES = f"SELECT position, body FROM messages WHERE position IN ({numbers_of('?')})"
+_STILL = f"SELECT position FROM search_pending WHERE position IN ({numbers_of('?')})"
 _DONE = "DELETE FROM search_pending WHERE position = ?"
 
 
@@ -98,7 +97,7 @@ def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
     still = {position for (position,) in connection.fetch(_STILL, named)}
     connection.many(_DONE, [(position,) for position in sorted(still)])
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
-    search_index.add_messages(connection, [added for added in sorted(batch) if added.words and added.position in still])
+    connection.search.add_messages([added for added in sorted(batch) if added.words and added.position in still])
 
 
 async def take_in(

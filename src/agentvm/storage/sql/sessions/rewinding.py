@@ -19,7 +19,7 @@ from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, items_of, lesser
+from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, lesser, numbers_of
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.rewound_ranges import POSITION_MAX, add_ranges, leave_search
 from agentvm.storage.sql.sessions.summaries import drop_summaries
@@ -68,7 +68,7 @@ WHERE session_key = ?1 AND (rewind_key IS NULL OR rewind_key >= ?2)
   AND position <= (SELECT last FROM rewinds WHERE rewind_key = ?2)
 ORDER BY position
 """
-_BODIES = f"SELECT body FROM all_messages WHERE position IN ({items_of('?')}) ORDER BY position"
+_BODIES = f"SELECT body FROM all_messages WHERE position IN ({numbers_of('?')}) ORDER BY position"
 
 
 def take_back(connection: Connection, session_key: int, rewinding: Rewinding) -> None:

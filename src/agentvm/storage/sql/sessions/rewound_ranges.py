@@ -13,7 +13,6 @@ from typing import NamedTuple
 import msgspec
 
 from agentvm.model.ids import MessageId
-from agentvm.storage.sql import search_index
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
@@ -111,7 +110,7 @@ def settle_ranges(connection: Connection) -> bool:
 
 def leave_search(connection: Connection, position: int) -> None:
     """Takes a message out of the search."""
-    search_index.drop_message(connection, position)
+    connection.search.drop_message(position)
     for leave in _LEAVE_SEARCH:
         connection.execute(leave, (position,))
 

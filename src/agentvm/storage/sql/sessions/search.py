@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from agentvm.model.ids import ContainerId, MessageId, TenantId
 from agentvm.model.message import decode_message
 from agentvm.storage.sessions import Found, FoundPage, MessageSearch, Role
@@ -19,10 +17,10 @@ from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
-from agentvm.storage.sql.search_index import MESSAGE_HITS
+from agentvm.storage.sql.search_index import SearchPiece, Weighed
 from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import archived, scope
-from agentvm.storage.sql.sessions.question import SearchPiece, match_of, pieces_of
+from agentvm.storage.sql.sessions.question import pieces_of
 from agentvm.storage.sql.sessions.rewound_ranges import HIDDEN_HIT
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.sessions.titles import search_titles
@@ -52,11 +50,6 @@ WHERE m.session_key = ? AND m.position {{beyond}} ? AND f.kind IN ('user', 'assi
 ORDER BY m.position {{order}} LIMIT 1
 """
 _BEFORE, _AFTER = _NEXT_TO.format(beyond="<", order="DESC"), _NEXT_TO.format(beyond=">", order="ASC")
-
-_weighed = msgspec.json.Decoder(list[tuple[float, int]]).decode
-
-Weighed = tuple[float, int]
-"""The weight of a hit, the least first, as SQLite has it; and the position, negated so that newer hits come first."""
 
 
 def search_messages(
@@ -108,10 +101,10 @@ def _hits(
     now: int,
 ) -> list[Weighed]:
     values: dict[str, Any] = {"most": RANKED_MAX + 1, "now": now, "month": float(MONTH_MS)}
-    values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
     where = f"{scope(tenant_id, containers, values)} AND NOT ({HIDDEN_HIT}){_narrow(search, values)}"
-    return _weighed(connection.fetch(MESSAGE_HITS.format(where=where), values)[0][0])
+    keys = [key_of(tenant_id, container_id) for container_id in containers]
+    return connection.search.find_messages(pieces, keys, where, values)
 
 
 def _narrow(search: MessageSearch, values: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from agentvm.storage.sql.sessions.question import SearchPiece
+from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.words import INDEXED_CHARACTERS, places
 
 SHOWN_CHARACTERS = 180

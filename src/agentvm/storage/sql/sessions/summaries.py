@@ -17,7 +17,7 @@ from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, ReadingLimits, Recalled
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of, numbers_of
 from agentvm.storage.sql.records import Columns
 
 LISTED_MAX = 200
@@ -111,7 +111,7 @@ WHERE tenant_id = ?1 AND container_id = ?2 AND session_id = ?3 AND position >= (
 )
 ORDER BY position
 """
-_BODIES = f"SELECT body FROM messages WHERE position IN ({items_of('?')}) ORDER BY position"
+_BODIES = f"SELECT body FROM messages WHERE position IN ({numbers_of('?')}) ORDER BY position"
 _PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
 _STANDING = f"SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN ({items_of('?')})"
 _ADD = f"""

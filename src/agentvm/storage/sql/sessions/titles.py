@@ -11,8 +11,8 @@ from agentvm.storage.sessions import FoundTitle, MessageSearch
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.sessions.listing import archived, scope
-from agentvm.storage.sql.sessions.question import SearchPiece
 from agentvm.storage.sql.sessions.snippet import snippet
 from agentvm.storage.sql.words import terms
 

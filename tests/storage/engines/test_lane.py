@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from agentvm.errors.bounds import QueryTimeout
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite import lane
+from agentvm.storage.engines import lane
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 

@@ -9,7 +9,7 @@ woken for nothing. Where there are several threads (readers):
 - After a heavy job its tenant's next one waits twice as long as it took, if other tenants are about: so heavy jobs of one
   tenant take a third of a processor at most, and most of the time the others notice nothing of them.
 - A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
-  when its caller is cancelled. SQLite asks about it every `CHECK_STEPS_MAX` steps of a statement.
+  when its caller is cancelled, by those engines that can ask within a statement whether to go on.
 
 The one thread of the writer takes a batch at a time. It goes on while there are jobs, but once it holds jobs of two tenants
 only for `BATCH_SECONDS`: whoever wrote little is not kept waiting for what others write.
@@ -21,43 +21,54 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import anyio
-import apsw
 import msgspec
 
 from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
 from agentvm.errors.bounds import QueryTimeout
-from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.sharing.fair_queue import FairQueue
 from agentvm.sharing.fair_slots import FairSlots
-from agentvm.storage.engines.sqlite.connection import SqliteConnection
-
-logger = get_logger(__name__)
 
 T = TypeVar("T")
-Work = Callable[[SqliteConnection], T]
+
+
+class LaneConnection(Protocol):
+    """A connection of an engine, as its thread uses it."""
+
+    def watch(self, is_over: Callable[[], bool], /) -> None:
+        """From now on the engine asks, within statements if it can, whether what it does is still wanted."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=LaneConnection)
+Work = Callable[[C], T]
+
+
+class StatementEnded(Exception):
+    """The engine has ended a statement because nobody wants its result any more, or because it took too long."""
+
 
 BATCH_SECONDS = 0.02
 HEAVY_CPU_SECONDS = 2.0
 HEAVY_WALL_SECONDS = 10.0
-CHECK_STEPS_MAX = 50_000
 REST_FACTOR = 2.0
 REST_MAX_SECONDS = 1.0
 ABOUT_SECONDS = 1.0
 """A tenant is about when its last job came less than this long ago."""
 
 
-class LaneJob(Generic[T]):
+class LaneJob(Generic[C, T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
     __slots__ = ("apart", "begun", "error", "future", "heavy", "result", "tenant_id", "work")
 
     def __init__(
         self,
-        work: Work[T],
+        work: Work[C, T],
         future: asyncio.Future[T],
         tenant_id: TenantId | None = None,
         *,
@@ -77,7 +88,7 @@ class LaneJob(Generic[T]):
     def fail(self, complaint: str, cause: BaseException) -> None:
         if isinstance(cause, AgentVMError):
             self.error = cause
-        elif isinstance(cause, apsw.InterruptError):
+        elif isinstance(cause, StatementEnded):
             self.error = QueryTimeout(
                 "It takes too long to find this; ask for less: fewer or longer words, one session or container, a shorter time"
             )
@@ -98,27 +109,26 @@ class LaneJob(Generic[T]):
             self.future.set_exception(StoreFailed("The database thread stopped; see the log of the server"))
 
 
-Serve = Callable[[SqliteConnection, Iterable[LaneJob[object]]], None]
+Serve = Callable[[C, Iterable[LaneJob[C, object]]], None]
 """Runs the jobs that it is given, each once, and leaves their outcomes in them."""
 
 
-class _Worker:
+class _Worker(Generic[C]):
     """One thread. What it is handed comes through its inbox; None ends it."""
 
     __slots__ = ("connection", "cpu_until", "inbox", "job", "thread", "wall_until")
 
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: C) -> None:
         self.connection = connection
-        self.inbox: SimpleQueue[LaneJob[object] | None] = SimpleQueue()
+        self.inbox: SimpleQueue[LaneJob[C, object] | None] = SimpleQueue()
         self.thread: threading.Thread
-        self.job: LaneJob[object] | None = None
+        self.job: LaneJob[C, object] | None = None
         self.cpu_until = self.wall_until = 0.0
 
     def watch(self) -> None:
-        """From now on SQLite asks whether what it does is still wanted."""
-        self.connection.raw.set_progress_handler(self._is_over, CHECK_STEPS_MAX)
+        self.connection.watch(self._is_over)
 
-    def begin(self, job: LaneJob[object]) -> None:
+    def begin(self, job: LaneJob[C, object]) -> None:
         self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
         job.begun = time.monotonic()
         self.wall_until = job.begun + HEAVY_WALL_SECONDS
@@ -133,12 +143,10 @@ class _Worker:
         )
 
 
-class Lane:
+class Lane(Generic[C]):
     """Threads with a connection each, and what waits for them. Used from the event loop that made it."""
 
-    def __init__(
-        self, serve: Serve, connections: Sequence[SqliteConnection], *, name: str, batch: int, capacity: int, reads: bool
-    ) -> None:
+    def __init__(self, serve: Serve[C], connections: Sequence[C], *, name: str, batch: int, capacity: int, reads: bool) -> None:
         self._serve = serve
         self._batch = batch
         self._reads = reads
@@ -146,8 +154,8 @@ class Lane:
         self._room = FairSlots(capacity, share=max(1, capacity // 2))
         self._lock = threading.Lock()
         # Not bounded as such: `_room` bounds both.
-        self._light: FairQueue[TenantId | None, LaneJob[object]] = FairQueue()
-        self._heavy: FairQueue[TenantId | None, LaneJob[object]] = FairQueue()
+        self._light: FairQueue[TenantId | None, LaneJob[C, object]] = FairQueue()
+        self._heavy: FairQueue[TenantId | None, LaneJob[C, object]] = FairQueue()
         self._running: Counter[TenantId | None] = Counter()
         self._running_heavy: set[TenantId | None] = set()
         self._resting: set[TenantId | None] = set()
@@ -162,7 +170,7 @@ class Lane:
         self._alive = len(self._workers)
         self._idle = list(self._workers)
         for number, worker in enumerate(self._workers):
-            # Daemons, because a process that dies without leaving the context must not hang; SQLite survives that.
+            # Daemons, because a process that dies without leaving the context must not hang; a database survives that.
             worker.thread = threading.Thread(target=self._run, args=(worker,), name=f"{name}-{number}", daemon=True)
             worker.thread.start()
 
@@ -171,12 +179,12 @@ class Lane:
         """Jobs that no thread has taken yet."""
         return len(self._light) + len(self._heavy)
 
-    async def submit(self, work: Work[T], tenant_id: TenantId | None, *, heavy: bool = False, apart: bool = False) -> T:
+    async def submit(self, work: Work[C, T], tenant_id: TenantId | None, *, heavy: bool = False, apart: bool = False) -> T:
         held = await self._room.acquire(tenant_id)
         if self._closed:
             held.release()
             raise StoreFailed("The database is closed")
-        job: LaneJob[T] = LaneJob(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
+        job: LaneJob[C, T] = LaneJob(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
         queue = self._heavy if heavy and self._reads else self._light
         with self._lock:
             queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue
@@ -209,8 +217,8 @@ class Lane:
         for worker in self._workers:
             worker.thread.join()
 
-    def _run(self, worker: _Worker) -> None:
-        done: list[LaneJob[object]] = []
+    def _run(self, worker: _Worker[C]) -> None:
+        done: list[LaneJob[C, object]] = []
         try:
             if self._reads:
                 worker.watch()
@@ -225,19 +233,18 @@ class Lane:
                     job = worker.inbox.get()
         finally:
             try:
-                worker.connection.raw.close()
-            except apsw.Error as error:
-                # A disk that fails cannot take the write-ahead log into the file; the next start does it.
-                logger.error("database_not_folded", error=str(error))
+                worker.connection.close()
             finally:
                 self._loop.call_soon_threadsafe(self._thread_ended, worker, done)
 
-    def _jobs(self, worker: _Worker, first: LaneJob[object], done: list[LaneJob[object]]) -> Iterator[LaneJob[object]]:
+    def _jobs(
+        self, worker: _Worker[C], first: LaneJob[C, object], done: list[LaneJob[C, object]]
+    ) -> Iterator[LaneJob[C, object]]:
         """The jobs of one batch, beginning with `first`; each is added to `done` before it is run."""
         until = time.monotonic() + BATCH_SECONDS
         # No more than waited when it began, or a tenant that writes on and on would keep the first waiting for the last.
         most = min(self._batch, 1 + self.waiting)
-        job: LaneJob[object] | None = first
+        job: LaneJob[C, object] | None = first
         tenants = set()
         while job is not None:
             done.append(job)
@@ -250,7 +257,7 @@ class Lane:
             with self._lock:
                 job = self._pick()
 
-    def _finish(self, worker: _Worker, done: Sequence[LaneJob[object]]) -> LaneJob[object] | None:
+    def _finish(self, worker: _Worker[C], done: Sequence[LaneJob[C, object]]) -> LaneJob[C, object] | None:
         """The next job of the thread; None when it is to wait for its inbox."""
         with self._lock:
             for job in done:
@@ -273,7 +280,7 @@ class Lane:
                 self._idle.remove(worker)
                 worker.inbox.put(None)
 
-    def _pick(self) -> LaneJob[object] | None:
+    def _pick(self) -> LaneJob[C, object] | None:
         """Under the lock: the next job that may run."""
         queues = (self._light, self._heavy)
         for queue in reversed(queues) if self._prefer_heavy else queues:
@@ -288,7 +295,7 @@ class Lane:
                 return job
         return None
 
-    def _may_run(self, tenant_id: TenantId | None, job: LaneJob[object]) -> bool:
+    def _may_run(self, tenant_id: TenantId | None, job: LaneJob[C, object]) -> bool:
         if not self._reads:
             return True
         if job.heavy and (
@@ -297,7 +304,7 @@ class Lane:
             return False
         return self._running[tenant_id] < self._most
 
-    def _ended(self, job: LaneJob[object]) -> None:
+    def _ended(self, job: LaneJob[C, object]) -> None:
         self._running[job.tenant_id] -= 1
         if not self._running[job.tenant_id]:
             del self._running[job.tenant_id]
@@ -311,7 +318,7 @@ class Lane:
         if len(self._about) > 2:
             self._about.popitem(last=False)
 
-    def _rest(self, job: LaneJob[object]) -> None:
+    def _rest(self, job: LaneJob[C, object]) -> None:
         """Under the lock, from any thread: the tenant's next heavy job waits, unless nobody else is there."""
         now = time.monotonic()
         others = (at for tenant_id, at in self._about.items() if tenant_id not in (job.tenant_id, None))
@@ -326,19 +333,19 @@ class Lane:
             self._resting.discard(tenant_id)
             self._hand_out()
 
-    def _deliver(self, jobs: Sequence[LaneJob[object]]) -> None:
+    def _deliver(self, jobs: Sequence[LaneJob[C, object]]) -> None:
         for job in jobs:
             self._room.release(job.tenant_id)
             job.deliver()
 
-    def _thread_ended(self, worker: _Worker, unfinished: Sequence[LaneJob[object]]) -> None:
+    def _thread_ended(self, worker: _Worker[C], unfinished: Sequence[LaneJob[C, object]]) -> None:
         with self._lock:
             for job in unfinished:
                 self._ended(job)
             self._alive -= 1
             if worker in self._idle:
                 self._idle.remove(worker)
-            left: list[LaneJob[object]] = []
+            left: list[LaneJob[C, object]] = []
             if not self._alive:
                 self._closed = True
                 for queue in (self._light, self._heavy):
