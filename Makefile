@@ -74,7 +74,7 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer 
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made
-	rm -rf .venv .cache .hypothesis dist build .make.lock .coverage .coverage.* console/node_modules src/agentvm/server/_console
+	rm -rf .venv .cache .hypothesis dist build .make.lock .coverage .coverage.* console/node_modules src/agentvm/server/_console clients/typescript/dist
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of setup. Only the targets above run them, holding the lock.
@@ -101,7 +101,8 @@ python:
 
 # The pages that `/` serves. Without Node from the registry the server runs all the same, and `/` says how to build them.
 .venv/.console: requirements/console.txt console/package-lock.json console/index.html console/vite.config.ts \
-		$(shell find console/src console/public -type f) | .venv/.packages
+		console/client.mjs \
+		$(shell find console/src console/public clients/typescript/src -type f) | .venv/.packages
 	@echo "Building the web console"
 	@$(INSTALL) -r requirements/console.txt && .venv/bin/python console/build.py && touch $@ \
 		|| echo "warning: the web console is not built; make console tries again" >&2

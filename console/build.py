@@ -1,4 +1,5 @@
-"""Build — makes the files of the web console that the server serves, with Node out of a Python wheel.
+"""Build — makes the files of the web console that the server serves, and the package of the TypeScript client that it uses,
+with Node out of a Python wheel.
 
     python console/build.py               # what `make serve` and the wheel need
     python console/build.py --checkers    # installs what checks and tests need, too
@@ -25,11 +26,11 @@ def node_home() -> Path:
     return Path(executable.ROOT_DIR)
 
 
-def run(*arguments: str) -> None:
+def run(*arguments: str, cwd: Path = CONSOLE) -> None:
     home = node_home()
     # Programs of npm packages call `node` by name, and must find this one.
     env = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
-    subprocess.run([str(home / "bin" / "node"), *arguments], cwd=CONSOLE, env=env, check=True, timeout=TIMEOUT_SECONDS)
+    subprocess.run([str(home / "bin" / "node"), *arguments], cwd=cwd, env=env, check=True, timeout=TIMEOUT_SECONDS)
 
 
 def install(*, with_checkers: bool) -> None:
@@ -40,11 +41,14 @@ def install(*, with_checkers: bool) -> None:
 
 def build() -> None:
     run("node_modules/vite/bin/vite.js", "build", "--logLevel", "warn")
+    run("client.mjs")
 
 
 def check() -> None:
     run("node_modules/typescript/bin/tsc", "--noEmit")
-    run("node_modules/oxlint/bin/oxlint", "--deny-warnings", "src", "test")
+    run("node_modules/typescript/bin/tsc", "--project", "../clients/typescript")
+    folders = ("console/src", "console/test", "clients/typescript/src")
+    run("console/node_modules/oxlint/bin/oxlint", "--deny-warnings", *folders, cwd=CONSOLE.parent)
     run("--test", "--test-reporter=dot", *(str(path.relative_to(CONSOLE)) for path in sorted(CONSOLE.glob("test/*.test.ts"))))
 
 

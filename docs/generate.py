@@ -1,5 +1,6 @@
 """Reference — writes docs/events.json and .md, docs/commands.json and .md from the catalogue and the command table, and the
-table of settings in docs/config.md and docs/config.schema.json from their declarations.
+table of settings in docs/config.md and docs/config.schema.json from their declarations, and the generated modules of
+clients/typescript.
 
     python -m docs.generate
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 from docs.notes import EVENT_NOTES
+from docs.typescript import render_client
 
 from agentvm.config.catalogue import SETTINGS, expects, find, shown
 from agentvm.config.load import VARIABLES
@@ -273,6 +275,7 @@ def render() -> dict[str, str]:
         "modules.md": modules_md(),
         "config.md": config_md(),
         "config.schema.json": config_schema_json(),
+        **{f"../clients/typescript/src/{name}": text for name, text in render_client().items()},
     }
 
 

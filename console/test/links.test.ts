@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { safeLink } from "../src/markdown/links.ts";
-import { backoffMs, Resume } from "../src/link/resume.ts";
+import { backoffMs, Cursors } from "../../clients/typescript/src/cursors.ts";
 import { duration, money } from "../src/words/format.ts";
 
 test("only addresses of the web and of mail are followed", () => {
@@ -14,27 +14,27 @@ test("only addresses of the web and of mail are followed", () => {
 const frame = (cursor: number) => ({ type: "text_delta", timestamp: 1, data: {}, context: { sessionId: "s" }, cursor: String(cursor) });
 
 test("an event is taken once, and a new connection continues after it", () => {
-  const resume = new Resume();
-  resume.open("s");
-  assert.equal(resume.accept(frame(3)), false, "its history is being read");
-  assert.deepEqual(resume.subscriptions(), []);
-  resume.follow("s", 4);
-  assert.deepEqual([4, 5, 5, 6, 3].map((cursor) => resume.accept(frame(cursor))), [false, true, false, true, false]);
-  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "6", deltas: true }]);
-  resume.open("s");
-  resume.follow("s", 20);
-  assert.equal(resume.accept(frame(20)), false);
+  const cursors = new Cursors();
+  cursors.open("s");
+  assert.equal(cursors.accept(frame(3)), false, "its history is being read");
+  assert.deepEqual(cursors.subscriptions(), []);
+  cursors.follow("s", 4);
+  assert.deepEqual([4, 5, 5, 6, 3].map((cursor) => cursors.accept(frame(cursor))), [false, true, false, true, false]);
+  assert.deepEqual(cursors.subscriptions(), [{ type: "subscribe", sessionId: "s", afterCursor: "6", deltas: true }]);
+  cursors.open("s");
+  cursors.follow("s", 20);
+  assert.equal(cursors.accept(frame(20)), false);
 });
 
 test("a session that was left is heard as a part of its container", () => {
-  const resume = new Resume();
-  assert.deepEqual(resume.list("c"), { type: "subscribe", containerId: "c", deltas: false });
-  assert.equal(resume.list("c"), undefined);
-  resume.open("s");
-  assert.deepEqual(resume.leave("s"), { type: "unsubscribe", sessionId: "s" });
-  resume.follow("s", 4);
-  assert.equal(resume.accept(frame(1)), true);
-  assert.deepEqual(resume.subscriptions(), [{ type: "subscribe", containerId: "c", deltas: false }]);
+  const cursors = new Cursors();
+  assert.deepEqual(cursors.list("c"), { type: "subscribe", containerId: "c", deltas: false });
+  assert.equal(cursors.list("c"), undefined);
+  cursors.open("s");
+  assert.deepEqual(cursors.leave("s"), { type: "unsubscribe", sessionId: "s" });
+  cursors.follow("s", 4);
+  assert.equal(cursors.accept(frame(1)), true);
+  assert.deepEqual(cursors.subscriptions(), [{ type: "subscribe", containerId: "c", deltas: false }]);
 });
 
 test("attempts to connect are spread and bounded", () => {

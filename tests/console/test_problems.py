@@ -30,7 +30,6 @@ NEVER = {
     "config_invalid",
     "missing_key",
     "channel_error",
-    "channel_closed",
     "remote_error",
 }
 """Codes for operators at the start of a server, and of the Python client."""

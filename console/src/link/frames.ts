@@ -1,12 +1,8 @@
 /** The frames of the AgentX protocol, as far as the console reads them. */
 
-export interface Scope {
-  containerId?: string;
-  imageId?: string;
-  agentId?: string;
-  sessionId?: string;
-  turnId?: string;
-}
+import type { FilePart as SentFile, ImagePart, Scope, SessionRecord, TextPart, ThinkingPart, Usage } from "./client.ts";
+
+export type { Usage } from "./client.ts";
 
 export interface EventFrame {
   type: string;
@@ -19,30 +15,10 @@ export interface EventFrame {
   cursor?: string;
 }
 
-export interface TextPart {
-  type: "text";
-  text: string;
-}
-
-export interface ThinkingPart {
-  type: "thinking";
-  reasoning: string;
-}
-
-export interface FilePart {
-  type: "image" | "file";
-  data: string;
-  mediaType: string;
-  name?: string;
-  filename?: string;
-}
+/** A picture or a file in a message. */
+export type FilePart = (ImagePart & { filename?: undefined }) | (SentFile & { name?: undefined });
 
 export type Part = TextPart | ThinkingPart | FilePart;
-
-export interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-}
 
 export interface StoredMessage {
   subtype: "user" | "assistant" | "tool-call" | "tool-result" | "error";
@@ -59,27 +35,5 @@ export interface StoredMessage {
   toolResult?: { id: string; name: string; output: { type: string; value?: unknown; reason?: string } };
 }
 
-export interface SessionRow {
-  sessionId: string;
-  imageId: string;
-  containerId: string;
-  imageName?: string;
-  title?: string | null;
-  preview?: string | null;
-  updatedAt: number;
-  lastMessageAt?: number;
-  pinnedAt?: number;
-  archivedAt?: number;
-  forkedFrom?: { sessionId: string; messageId: string };
-  unread?: number;
-  /** The reason why it takes no messages until it is released. */
-  quarantine?: string;
-  deletedAt?: number;
-  restorableUntil?: number;
-}
-
-/** Decodes a frame of the server; undefined for one that says nothing. A wrapped frame is never sent to us but for the first. */
-export function decodeFrame(text: string): EventFrame | undefined {
-  const frame = JSON.parse(text) as EventFrame & { __payload?: string };
-  return typeof frame.type === "string" ? frame : undefined;
-}
+/** A session in a list. One that this tab has just made knows little of itself. */
+export type SessionRow = Pick<SessionRecord, "sessionId" | "imageId" | "containerId" | "updatedAt"> & Partial<SessionRecord>;

@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { CommandError, linkState, onOpen } from "../link/socket.ts";
+import { ApiError } from "../link/http.ts";
+import { linkState, onOpen } from "../link/socket.ts";
 import { agents, loadAgents, loadName, names, offered, readable } from "../state/agents.ts";
 import { OpenConversation } from "../state/conversation.ts";
 import { lastQuestion } from "../state/fold.ts";
@@ -39,7 +40,7 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
       go(`/c/${sessionId}`);
       return true;
     } catch (error) {
-      toast(error instanceof CommandError ? sentence(error.code, error.message) : String(error));
+      toast(error instanceof ApiError ? sentence(error.code, error.message) : String(error));
       return false;
     }
   }

@@ -200,7 +200,7 @@ function useFiles(containerId: string) {
       (error: unknown) => {
         const problem = error as ApiError;
         // Without a connection, or before the user's container is there, it is sent with its message.
-        if (problem.code === "unreachable" || problem.code === "container_not_found") {
+        if (problem.code === "channel_closed" || problem.code === "container_not_found") {
           change(pending.id, { waits: true });
           return;
         }

@@ -22,7 +22,7 @@ export default function Search({ query, go }: { query: string; go: (path: string
     if (query.trim() === "") return;
     let current = true;
     const end = onOpen(() => {
-      ask<{ found: Found[] }>("session_search", { q: query, limit: 50 })
+      ask("session_search", { q: query, limit: 50 })
         .then((reply) => {
           if (!current) return;
           setFound(reply.found);

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Commands } from "../link/client.ts";
 import { ask } from "../link/socket.ts";
 import type { ToolItem, Wait } from "../state/fold.ts";
 import { Button } from "../ui/button.tsx";
@@ -51,7 +52,7 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
     };
   }, []);
 
-  async function answer(decision: string, more: Record<string, unknown> = {}): Promise<void> {
+  async function answer(decision: Commands["tool_answer"]["request"]["decision"], more: Record<string, unknown> = {}): Promise<void> {
     setProblem("");
     try {
       await ask("tool_answer", { waitId: wait.waitId, fingerprint: wait.fingerprint, decision, ...more });

@@ -21,7 +21,7 @@ export const names = signal<Readonly<Record<string, string>>>({});
 
 export async function loadAgents(): Promise<void> {
   try {
-    agents.value = (await ask<{ definitions: Agent[] }>("definition_list")).definitions;
+    agents.value = (await ask("definition_list", {})).definitions;
   } catch {
     // Nobody needs the list to begin.
   }
@@ -29,13 +29,13 @@ export async function loadAgents(): Promise<void> {
 
 export async function loadName(imageId: string): Promise<void> {
   if (imageId in names.value) return;
-  const { record } = await ask<{ record: { definitionName?: string } | null }>("image_get", { imageId });
+  const { record } = await ask("image_get", { imageId });
   names.value = { ...names.value, [imageId]: record?.definitionName ?? DEFAULT };
 }
 
 /** Does something with a new image of the agent in a container. The empty session that the image begins with goes. */
 export async function withImage<T>(definition: string, containerId: string, use: (imageId: string) => Promise<T>): Promise<T> {
-  const { record } = await ask<{ record: { imageId: string; sessionId: string } }>("image_create", { containerId, config: { definition } });
+  const { record } = await ask("image_create", { containerId, config: { definition } });
   try {
     return await use(record.imageId);
   } finally {

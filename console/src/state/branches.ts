@@ -23,11 +23,11 @@ export async function readTree(sessionId: string): Promise<Branch | undefined> {
 }
 
 async function read(sessionId: string): Promise<SessionRow | undefined> {
-  return (await ask<{ session: SessionRow | null }>("session_get", { sessionId })).session ?? undefined;
+  return (await ask("session_get", { sessionId })).session ?? undefined;
 }
 
 async function grow(row: SessionRow, depth: number): Promise<Branch> {
   if (depth === 0) return { row, children: [] };
-  const { sessions } = await ask<{ sessions: SessionRow[] }>("session_browse", { forkedFrom: row.sessionId, archived: "all", limit: FORKS_MAX });
+  const { sessions } = await ask("session_browse", { forkedFrom: row.sessionId, archived: "all", limit: FORKS_MAX });
   return { row, children: await Promise.all(sessions.map((fork) => grow(fork, depth - 1))) };
 }

@@ -6,9 +6,9 @@
 
 import { signal } from "@preact/signals";
 import { keep, kept } from "../link/copies.ts";
-import type { EventFrame, FilePart, SessionRow, StoredMessage } from "../link/frames.ts";
-import { request } from "../link/http.ts";
-import { ask, CommandError, leaveSession, onEvent, onOpen, openSession } from "../link/socket.ts";
+import type { EventFrame, FilePart, SessionRow } from "../link/frames.ts";
+import { ApiError, request } from "../link/http.ts";
+import { ask, leaveSession, onEvent, onOpen, openSession } from "../link/socket.ts";
 import { type Attached, partOf } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
 import {
@@ -19,8 +19,6 @@ import {
   fromMessages,
   type Item,
   itemOf,
-  type OpenWait,
-  type Rewind,
   type TurnRow,
   type UserItem,
   withDraft,
@@ -39,12 +37,6 @@ const PAGE = 100;
 const FAR_PAGE = 200;
 const TURNS = 200;
 const FORKS_MAX = 200;
-
-interface History {
-  messages: StoredMessage[];
-  nextCursor?: string;
-  logCursor?: string;
-}
 
 /** What is kept of a conversation for a start without a connection. */
 interface ConversationCopy {
@@ -139,11 +131,11 @@ export class OpenConversation {
     this.#read = false;
     this.#early = [];
     try {
-      const page = await openSession<History>(this.sessionId, PAGE);
+      const page = await openSession(this.sessionId, PAGE);
       const [{ session }, { rewinds }, { waits }] = await Promise.all([
-        ask<{ session: SessionRow | null }>("session_get", { sessionId: this.sessionId }),
-        ask<{ rewinds: Rewind[] }>("session_rewinds", { sessionId: this.sessionId }),
-        ask<{ waits: OpenWait[] }>("tool_waits", { sessionId: this.sessionId }),
+        ask("session_get", { sessionId: this.sessionId }),
+        ask("session_rewinds", { sessionId: this.sessionId }),
+        ask("tool_waits", { sessionId: this.sessionId }),
       ]);
       // The ends of turns never change: those of the kept copy stay until they are read again. The outbox is read last, so that
       // a message that was sent meanwhile stays in view.
@@ -158,8 +150,8 @@ export class OpenConversation {
       await Promise.all([this.#loadTurns(), this.loadSummaries(), this.loadForks()]);
       this.#keep();
     } catch (error) {
-      if (error instanceof CommandError && error.code === "offline") return;
-      this.problem.value = { code: error instanceof CommandError ? error.code : "", text: error instanceof Error ? error.message : String(error) };
+      if (error instanceof ApiError && error.code === "channel_closed") return;
+      this.problem.value = { code: error instanceof ApiError ? error.code : "", text: error instanceof Error ? error.message : String(error) };
     } finally {
       this.loading.value = false;
     }
@@ -180,12 +172,12 @@ export class OpenConversation {
   }
 
   async loadSummaries(): Promise<void> {
-    this.summaries.value = (await ask<{ summaries: Summary[] }>("session_summaries", { sessionId: this.sessionId })).summaries;
+    this.summaries.value = (await ask("session_summaries", { sessionId: this.sessionId })).summaries;
   }
 
   async loadForks(): Promise<void> {
-    const data = { forkedFrom: this.sessionId, archived: "all", limit: FORKS_MAX };
-    this.forks.value = (await ask<{ sessions: SessionRow[] }>("session_browse", data)).sessions;
+    const data = { forkedFrom: this.sessionId, archived: "all" as const, limit: FORKS_MAX };
+    this.forks.value = (await ask("session_browse", data)).sessions;
   }
 
   /** Summarizes earlier messages, so that more of them count in the next answer. */
@@ -196,14 +188,14 @@ export class OpenConversation {
 
   /** Lets a quarantined session take messages again. */
   async release(): Promise<void> {
-    const { session } = await ask<{ session: SessionRow }>("session_release", { sessionId: this.sessionId });
-    this.about.value = session;
+    const { session } = await ask("session_release", { sessionId: this.sessionId });
+    this.about.value = session ?? undefined;
   }
 
   async loadOlder(limit = PAGE): Promise<void> {
     const cursor = this.older.value;
     if (cursor === undefined) return;
-    const page = await ask<History>("session_history", { sessionId: this.sessionId, order: "newest", limit, cursor });
+    const page = await ask("session_history", { sessionId: this.sessionId, order: "newest", limit, cursor });
     this.older.value = page.nextCursor;
     this.#set(withOlder(this.#next, page.messages.toReversed()));
   }
@@ -216,26 +208,26 @@ export class OpenConversation {
 
   /** Replaces a question: it and all that follows are taken back, and it is asked anew. */
   async edit(item: UserItem, text: string): Promise<void> {
-    await this.#change("message_edit", { messageId: item.id, content: edited(item, text), clientMessageId: crypto.randomUUID() });
+    await ask("message_edit", { ...this.#changed(), messageId: item.id, content: edited(item, text), clientMessageId: crypto.randomUUID() });
     this.editing.value = undefined;
   }
 
-  answerAgain = (messageId: string | undefined) => this.#change("message_regenerate", { messageId, clientMessageId: crypto.randomUUID() });
-  rewind = (before: string) => this.#change("session_rewind", { before });
+  answerAgain = (messageId: string | undefined): Promise<unknown> =>
+    ask("message_regenerate", { ...this.#changed(), messageId, clientMessageId: crypto.randomUUID() });
+  rewind = (before: string): Promise<unknown> => ask("session_rewind", { ...this.#changed(), before });
+
+  /** The session of a change. A turn that runs is stopped. */
+  #changed = () => ({ sessionId: this.sessionId, onBusy: "interrupt" as const });
 
   /** A new conversation that begins with this one, up to a message; with another agent if an image is named. Returns its id. */
   async fork(messageId?: string, imageId?: string): Promise<string> {
-    const { session } = await ask<{ session: SessionRow }>("session_fork", { sessionId: this.sessionId, messageId, imageId });
-    return session.sessionId;
+    const { session } = await ask("session_fork", { sessionId: this.sessionId, messageId, imageId });
+    return session!.sessionId;
   }
 
   async takenBack(rewindId: string): Promise<Item[]> {
-    const page = await ask<History>("session_history", { sessionId: this.sessionId, rewind: rewindId, limit: FAR_PAGE });
+    const page = await ask("session_history", { sessionId: this.sessionId, rewind: rewindId, limit: FAR_PAGE });
     return fromMessages(page.messages).items;
-  }
-
-  #change(command: string, data: Record<string, unknown>): Promise<unknown> {
-    return ask(command, { sessionId: this.sessionId, onBusy: "interrupt", ...data });
   }
 
   /** Marks what is shown as read, and no message that comes while the mark is on its way. */
@@ -327,4 +319,4 @@ export class OpenConversation {
   }
 }
 
-const filesOf = ({ files }: Outgoing): FilePart[] => (files ?? []).map((file) => ({ ...partOf(file), data: file.reference ?? "" }) as FilePart);
+const filesOf = ({ files }: Outgoing): FilePart[] => (files ?? []).map(partOf);

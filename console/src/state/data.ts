@@ -78,4 +78,4 @@ export function withQuery(path: string, query: Readonly<Record<string, string | 
 }
 
 export const apiError = (error: unknown) =>
-  error instanceof ApiError ? error : new ApiError(0, "internal_error", error instanceof Error ? error.message : String(error));
+  error instanceof ApiError ? error : new ApiError("internal_error", error instanceof Error ? error.message : String(error));

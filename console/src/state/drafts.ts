@@ -43,7 +43,7 @@ export function watchDrafts(): () => void {
 
 async function list(): Promise<void> {
   try {
-    const { drafts } = await ask<{ drafts: Draft[] }>("session_draft_list", { limit: LISTED_MAX });
+    const { drafts } = await ask("session_draft_list", { limit: LISTED_MAX });
     const next = new Set(drafts.map((draft) => draft.sessionId));
     if (next.size !== drafted.value.size || [...next].some((sessionId) => !drafted.value.has(sessionId))) drafted.value = next;
   } catch {
@@ -60,7 +60,7 @@ export function saveDraft(sessionId: string, text: string): void {
 }
 
 export async function draftsOf(sessionId: string): Promise<Draft[]> {
-  return (await ask<{ drafts: Draft[] }>("session_drafts", { sessionId })).drafts;
+  return (await ask("session_drafts", { sessionId })).drafts;
 }
 
 /** Removes the draft of another device, which was taken over. */

@@ -4,6 +4,7 @@
  * Messages are joined by id, so an event that repeats a stored message changes nothing.
  */
 
+import type { TextPart } from "../link/client.ts";
 import type { EventFrame, FilePart, Part, StoredMessage, Usage } from "../link/frames.ts";
 
 export interface UserItem {
@@ -170,7 +171,7 @@ export function lastStored(now: Conversation): Item | undefined {
 }
 
 /** The content of an edited question: the new text, with the files that were sent with the old one. */
-export const edited = (item: UserItem, text: string): string | Part[] => (item.files.length === 0 ? text : [...item.files, { type: "text", text }]);
+export const edited = (item: UserItem, text: string): string | (TextPart | FilePart)[] => (item.files.length === 0 ? text : [...item.files, { type: "text", text }]);
 
 /** A message that was sent and is not confirmed. */
 export function withDraft(now: Conversation, clientKey: string, text: string, files: FilePart[], at: number): Conversation {

@@ -6,7 +6,7 @@
 import { signal } from "@preact/signals";
 import { OUTBOX, openDatabase } from "../link/database.ts";
 import { ApiError } from "../link/http.ts";
-import { ask, CommandError, onOpen } from "../link/socket.ts";
+import { ask, onOpen } from "../link/socket.ts";
 import { type Attached, partOf, upload } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
 
@@ -30,7 +30,7 @@ export interface Outgoing {
 type Settled = (message: Outgoing) => void;
 
 /** Refusals that say nothing about the message: it is sent again. */
-const PASSING = new Set(["offline", "request_timeout", "shutting_down", "server_busy", "unreachable"]);
+const PASSING = new Set(["channel_closed", "request_timeout", "shutting_down", "server_busy"]);
 
 /** How much of the files of a message has been sent, from 0 to 1. */
 export const progress = signal<Readonly<Record<string, number>>>({});
@@ -101,11 +101,11 @@ async function flush(): Promise<void> {
 async function sendOne(message: Outgoing): Promise<boolean> {
   try {
     const files = await uploaded(message);
-    const parts = [...(message.text === "" ? [] : [{ type: "text", text: message.text }]), ...files.map(partOf)];
+    const parts = [...(message.text === "" ? [] : [{ type: "text" as const, text: message.text }]), ...files.map(partOf)];
     const content = files.length === 0 ? message.text : parts;
     await ask("message_send", { sessionId: message.sessionId, content, clientMessageId: message.clientKey, onBusy: "queue" });
   } catch (error) {
-    const code = error instanceof CommandError || error instanceof ApiError ? error.code : "internal_error";
+    const code = error instanceof ApiError ? error.code : "internal_error";
     if (PASSING.has(code)) return false;
     const refused = { ...message, refused: { code, text: error instanceof Error ? error.message : String(error) } };
     await store(refused);

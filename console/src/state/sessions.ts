@@ -68,7 +68,7 @@ function noticed(frame: EventFrame): void {
 
 export async function refresh(): Promise<void> {
   try {
-    const all = (await ask<{ sessions: SessionRow[] }>("session_browse", { limit: PAGE })).sessions;
+    const all = (await ask("session_browse", { limit: PAGE })).sessions;
     for (const { containerId } of all) followContainer(containerId);
     // A client of the API may have built an agent whose first session nobody has used.
     const rows = all.filter((row) => row.lastMessageAt !== undefined || row.title != null || row.pinnedAt !== undefined || row.forkedFrom !== undefined);
@@ -95,7 +95,7 @@ export function home(): string {
 /** A new conversation with the default agent, or with the given one. Returns its id. */
 export async function begin(definition?: string): Promise<string> {
   const config = definition === undefined ? {} : { definition };
-  const { record } = await ask<{ record: { sessionId: string } }>("image_create", { containerId: home(), config });
+  const { record } = await ask("image_create", { containerId: home(), config });
   return record.sessionId;
 }
 
@@ -103,7 +103,7 @@ export const rename = (sessionId: string, title: string) =>
   ask("session_set_title", { sessionId, title: title.trim() === "" ? null : title.trim() });
 export const pin = (sessionId: string, pinned: boolean) => ask("session_pin", { sessionId, pinned });
 export const archive = (sessionId: string, archived: boolean) => ask("session_archive", { sessionId, archived });
-export const archived = async () => (await ask<{ sessions: SessionRow[] }>("session_browse", { archived: true, limit: PAGE })).sessions;
-export const deleted = async () => (await ask<{ sessions: SessionRow[] }>("session_browse", { deleted: true, limit: PAGE })).sessions;
+export const archived = async () => (await ask("session_browse", { archived: true, limit: PAGE })).sessions;
+export const deleted = async () => (await ask("session_browse", { deleted: true, limit: PAGE })).sessions;
 export const remove = (sessionId: string) => ask("session_delete", { sessionId });
 export const restore = (sessionId: string) => ask("session_restore", { sessionId });

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { errorOf } from "../../link/http.ts";
+import { sendFile } from "../../link/files.ts";
 import { identity } from "../../link/who.ts";
 import type { PageProps } from "../../routes.ts";
 import { useList, withQuery } from "../../state/data.ts";
@@ -106,10 +106,7 @@ function Bill({ tenant }: { tenant: string | undefined }): JSX.Element {
   const text = peopleWords.value;
   const lang = language.value;
   async function compare(): Promise<void> {
-    const response = await fetch(withQuery("/v1/usage/reconcile", { tenant }), { method: "POST", body: file });
-    const body = await response.text();
-    if (!response.ok) throw errorOf(response.status, body);
-    setReport(JSON.parse(body) as Report);
+    setReport(await sendFile<Report>("POST", withQuery("/v1/usage/reconcile", { tenant }), file ?? new Blob()));
   }
   return (
     <Section title={text.bill}>

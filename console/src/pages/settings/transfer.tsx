@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
-import { sendFile } from "../../link/send_file.ts";
+import { sendFile } from "../../link/files.ts";
 import { withQuery } from "../../state/data.ts";
 import "../../style/activity.css";
 import { Field, Form } from "../../ui/form.tsx";
@@ -51,7 +51,7 @@ function Import({ tenant }: { tenant: string | undefined }): JSX.Element {
         disabled={file === undefined}
         onSubmit={async () => {
           const path = withQuery("/v1/import", { tenant, from: kind, container: container.trim(), dryRun: isChecked ? "false" : "true" });
-          setReport(await sendFile<Report>(path, file as File));
+          setReport(await sendFile<Report>("POST", path, file as File));
         }}
       >
         <Field label={text.chooseFile} hint={text.chooseFileHint}>

@@ -1,21 +1,13 @@
 /**
- * Where each open session has been read to. Pure: knows no socket.
+ * Cursors — where each open session has been read to. Pure: knows no socket.
  *
  * The events of a session are numbered. One whose number is not greater than the last is dropped, so each is applied exactly
  * once, however often the connection is lost. Sessions that are not open are heard as a part of their container, without deltas.
  */
 
-import type { EventFrame } from "./frames.ts";
+import type { AgentEvent, Subscription } from "./frames.ts";
 
-export interface Subscription {
-  type: "subscribe" | "unsubscribe";
-  sessionId?: string;
-  containerId?: string;
-  afterCursor?: string;
-  deltas?: boolean;
-}
-
-export class Resume {
+export class Cursors {
   /** The last event of each open session; undefined while its history is being read. */
   #cursors = new Map<string, number | undefined>();
   #containers = new Set<string>();
@@ -35,6 +27,10 @@ export class Resume {
     return { type: "unsubscribe", sessionId };
   }
 
+  has(sessionId: string): boolean {
+    return this.#cursors.has(sessionId);
+  }
+
   /** Follows all sessions of a container, without deltas. Undefined if it is followed already. */
   list(containerId: string): Subscription | undefined {
     if (this.#containers.has(containerId)) return undefined;
@@ -52,7 +48,7 @@ export class Resume {
   }
 
   /** Whether an event is new in an open session. */
-  accept(frame: EventFrame): boolean {
+  accept(frame: Pick<AgentEvent, "context" | "cursor">): boolean {
     const sessionId = frame.context?.sessionId;
     if (sessionId === undefined || frame.cursor === undefined || !this.#cursors.has(sessionId)) return true;
     const cursor = Number(frame.cursor);
