@@ -24,7 +24,7 @@ from agentvm.operations.table import OPERATIONS
 
 MARK = "// Written by docs/typescript.py from the operation table. Do not edit: run python -m docs.generate.\n"
 
-_PLAIN = {
+_PLAIN: dict[Any, str] = {
     mi.StrType: "string",
     mi.IntType: "number",
     mi.FloatType: "number",
@@ -37,9 +37,6 @@ _PLAIN = {
 }
 _OF_SOCKETS = ("error", "errorCode", "requestId")
 """Members of every reply, which the client reads itself."""
-
-Variant = tuple[str, bool]
-"""Name and whether required."""
 
 
 def camel(name: str) -> str:
@@ -104,8 +101,9 @@ class Writer:
         omits = (get_origin(info.cls) or info.cls).__struct_config__.omit_defaults
         for field in info.fields:
             options = list(_options(field.type))
-            # An optional member that the server has no value for is absent.
-            options = [option for option in options if not (isinstance(option, mi.NoneType) and not sent and not field.required)]
+            if not sent and not field.required:
+                # An optional member that the server has no value for is absent.
+                options = [option for option in options if not isinstance(option, mi.NoneType)]
             may_lack = not field.required and (sent or omits)
             text = " | ".join(dict.fromkeys(self._text(option) for option in options)) or "null"
             name = field.encode_name if field.encode_name.isidentifier() else f'"{field.encode_name}"'
@@ -139,7 +137,8 @@ def _options(info: Any) -> Iterator[Any]:
 
 def _name(kind: Any) -> str:
     """`Page[KeyView]` is a KeyViewPage."""
-    return "".join(_name(argument) for argument in get_args(kind)) + (get_origin(kind) or kind).__name__
+    bare: str = (get_origin(kind) or kind).__name__
+    return "".join(map(_name, get_args(kind))) + bare
 
 
 def _member_names(text: str) -> str:
@@ -205,7 +204,10 @@ class Typescript:
             reply = self._writer.members(row.reply, leaving_out=_OF_SOCKETS)
             lines += [f"  {_about(row)}", f"  {row.command}: {{ request: {request}; reply: {reply} }};"]
         yield "\n".join([*lines, "}"])
-        lines = ["/** The fields and the content of every operation over HTTP, by name. */", "export interface HttpOperations {"]
+        lines = [
+            "/** The fields and the content of every operation over HTTP, by name. */",
+            "export interface HttpOperations {",
+        ]
         for row, face in self._routes:
             lines += [f"  {_about(row)}", f'  "{row.name}": {{ request: {self._fields(face)}; reply: {self._content(face)} }};']
         yield "\n".join([*lines, "}"])
@@ -225,8 +227,8 @@ class Typescript:
         return f"{{ {'; '.join(parts)} }}" if parts else "{}"
 
     def _content(self, face: HttpFace) -> str:
-        contents = _contents(face.content_type)
-        texts = ["Response" if kind is bytes else "undefined" if kind in (None, NoneType) else self._writer.of(kind) for kind in contents]
+        plain = {bytes: "Response", None: "undefined", NoneType: "undefined"}
+        texts = [plain[kind] if kind in plain else self._writer.of(kind) for kind in _contents(face.content_type)]
         # Without a value it is the 404 of the error table, unless 204 is one of its statuses.
         optional = len(texts) > 1 and 204 not in face.statuses and 304 not in face.statuses
         return " | ".join(dict.fromkeys(text for text in texts if not (optional and text == "undefined")))
@@ -234,13 +236,13 @@ class Typescript:
     def _command_verbs(self) -> Iterator[tuple[str, Operation, str]]:
         for row in self._commands:
             noun, _, verb = str(row.command).partition("_")
-            optional = "?" if _all_optional(row.request, ()) else ""
-            signature = f'(request{optional}: Commands["{row.command}"]["request"]): Promise<Commands["{row.command}"]["reply"]>'
-            yield f"{noun}.{verb}", row, signature
+            optional = "?" if _all_optional(row.request) else ""
+            of = f'Commands["{row.command}"]'
+            yield f"{noun}.{verb}", row, f'(request{optional}: {of}["request"]): Promise<{of}["reply"]>'
 
     def _http_verbs(self) -> Iterator[tuple[str, Operation, str]]:
         for row, face in self._routes:
-            optional = "?" if _all_optional(face.query, ()) and _all_optional(face.body, ()) and not face.path_names else ""
+            optional = "?" if _all_optional(face.query) and _all_optional(face.body) and not face.path_names else ""
             of = f'HttpOperations["{row.name}"]'
             yield row.name, row, f'(request{optional}: {of}["request"], options?: CallOptions): Promise<{of}["reply"]>'
 
@@ -270,8 +272,8 @@ class Typescript:
         return "\n".join([*lines, "};"]) + "\n"
 
 
-def _all_optional(struct: type[msgspec.Struct], besides: Sequence[str]) -> bool:
-    return not any(field.required for field in msgspec.structs.fields(struct) if field.name not in besides)
+def _all_optional(struct: type[msgspec.Struct]) -> bool:
+    return not any(field.required for field in msgspec.structs.fields(struct))
 
 
 def _union(name: str, about: str, values: Sequence[str]) -> str:

@@ -2,15 +2,10 @@
 
 import contextlib
 import re
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import anyio
-import anyio.abc
 import anyio.lowlevel
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -18,17 +13,12 @@ from tests.console.conftest import DEADLINE_MS, DESK, Open
 from tests.console.network import Cable, cut
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
+from tests.support.killable import free_port, server_process
 
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptStep, reply
 from agentvm.server.console import DIRECTORY
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
 
 HIDE = """(isHidden) => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => isHidden });
@@ -180,45 +170,6 @@ async def test_the_console_starts_without_a_server_and_shows_nothing_of_another_
         await expect(page.locator(".banner")).to_be_visible()
         await expect(page.locator(".row")).to_have_count(0)
         await expect(page.locator(".answer, .bubble")).to_have_count(0)
-
-
-SERVER = """
-import sys
-import anyio
-from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.config import SystemSettings
-from agentvm.drivers.scripted import Pause, reply
-
-async def main():
-    gate = anyio.Event()
-    if sys.argv[3] == "go":
-        gate.set()
-    def script(prompt):
-        start, text, first, *rest = reply("before ", "after")
-        return [start, text, first, Pause(gate), *rest]
-    config = ServerConfig(system=SystemSettings(port=int(sys.argv[2]), data_dir=sys.argv[1]))
-    async with start_server(config, drivers={"scripted": ScriptedDriver(script)}):
-        print("ready", flush=True)
-        await anyio.sleep_forever()
-
-anyio.run(main)
-"""
-
-
-@contextlib.asynccontextmanager
-async def server_process(data: Path, port: int, mode: str) -> AsyncIterator[anyio.abc.Process]:
-    arguments = [sys.executable, "-c", SERVER, str(data), str(port), mode]
-    async with await anyio.open_process(arguments, stdout=subprocess.PIPE, stderr=None) as process:
-        assert process.stdout is not None
-        try:
-            with anyio.fail_after(60):
-                while b"ready" not in await process.stdout.receive():
-                    pass
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            await process.wait()
 
 
 async def test_an_answer_goes_on_after_the_server_was_killed(open_page: Open, tmp_path: Path) -> None:
