@@ -158,7 +158,7 @@ export interface Commands {
   image_create: { request: { containerId: string; config?: ImageConfig | null }; reply: { record: ImageRecord; warnings?: string[] } };
   /** Build an image from a given definition; otherwise like `imageCreate`. */
   image_build: { request: { containerId: string; definition: string | Definition; config?: ImageConfig | null }; reply: { record: ImageRecord; warnings?: string[] } };
-  /** Change an image. The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   image_update: { request: { imageId: string; updates?: ImageUpdates }; reply: { record: ImageRecord; warnings?: string[] } };
   /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   image_upgrade: { request: { imageId: string; dryRun?: boolean }; reply: { record: ImageRecord; changes: ImageChange[]; diff: Record<string, ImageDifference>; applied: boolean; warnings?: string[] } };
@@ -406,7 +406,7 @@ export interface HttpOperations {
   "catalog.tools": { request: {}; reply: BuiltinTools };
   /** Build an image. From the server's default definition, or from the one that `config.definition` names. */
   "image.add": { request: { container?: string | null; config?: ImageConfig | null }; reply: ImageView };
-  /** Change an image. The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   "image.update": { request: { imageId: string; updates?: ImageUpdates }; reply: ImageView };
   /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   "image.upgrade": { request: { imageId: string; dryRun?: boolean }; reply: UpgradeView };
@@ -585,7 +585,7 @@ export interface CommandVerbs {
     create(request: Commands["image_create"]["request"]): Promise<Commands["image_create"]["reply"]>;
     /** Build an image from a given definition; otherwise like `imageCreate`. */
     build(request: Commands["image_build"]["request"]): Promise<Commands["image_build"]["reply"]>;
-    /** Change an image. The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     update(request: Commands["image_update"]["request"]): Promise<Commands["image_update"]["reply"]>;
     /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     upgrade(request: Commands["image_upgrade"]["request"]): Promise<Commands["image_upgrade"]["reply"]>;
@@ -883,7 +883,7 @@ export interface HttpVerbs {
   image: {
     /** Build an image. From the server's default definition, or from the one that `config.definition` names. */
     add(request?: HttpOperations["image.add"]["request"], options?: CallOptions): Promise<HttpOperations["image.add"]["reply"]>;
-    /** Change an image. The fields that are given and not `null`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     update(request: HttpOperations["image.update"]["request"], options?: CallOptions): Promise<HttpOperations["image.update"]["reply"]>;
     /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     upgrade(request: HttpOperations["image.upgrade"]["request"], options?: CallOptions): Promise<HttpOperations["image.upgrade"]["reply"]>;
@@ -1342,6 +1342,7 @@ export interface DependentsView {
   images: string[];
   imageCount: number;
   foreign: number;
+  imageNames: string[];
 }
 
 export interface DiffView {
@@ -1565,6 +1566,7 @@ export interface ImageUpdates {
   thinking?: number | null;
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
+  clear?: ("clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
 }
 
 export interface ImageView {
