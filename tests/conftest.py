@@ -103,6 +103,12 @@ async def browser(launcher: Callable[[], Awaitable[Browser]]) -> AsyncIterator[B
         await context.close()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for other processes about half of their time: three processes for two processors."""
+    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return processors + (processors + 1) // 2
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays until the end: the garbage collector need not look through it, now or while tests run."""

@@ -20,9 +20,11 @@ class Cable:
     def __init__(self) -> None:
         self.received: list[str] = []
         self._is_plugged = True
+        self._page: Page | None = None
         self._sockets: list[tuple[WebSocketRoute, WebSocketRoute]] = []
 
     async def lay(self, page: Page) -> None:
+        self._page = page
         await page.context.route_web_socket("**/ws", self._connect)
         await page.reload()
 
@@ -46,5 +48,8 @@ class Cable:
                 with contextlib.suppress(Error):
                     await side.close(code=GOING_AWAY.code)
 
-    def plug(self) -> None:
+    async def plug(self) -> None:
+        """Plugs in again, and tells the page, as a browser does: it need not wait for its next attempt."""
         self._is_plugged = True
+        if self._page is not None:
+            await self._page.evaluate("dispatchEvent(new Event('online'))")

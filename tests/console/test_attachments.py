@@ -86,7 +86,7 @@ async def test_a_file_attached_without_a_connection_is_sent_after_a_reload(open_
         await page.goto(address)
         await expect(page.locator(".bubble-pending")).to_contain_text("Look")
         await page.unroute("**/v1/attachments*")
-        cable.plug()
+        await cable.plug()
         await expect(page.locator(".answer")).to_have_count(2)
         await expect(page.locator(".bubble-pending")).to_have_count(0)
         await expect(page.get_by_role("img", name="picture.png")).to_be_visible()

@@ -108,7 +108,7 @@ async def test_messages_written_without_a_connection_arrive_once_and_in_order(op
         await say(page, "second")
         await say(page, "third")
         await expect(page.locator(".bubble-pending")).to_have_count(2)
-        cable.plug()
+        await cable.plug()
         await expect(page.locator(".answer")).to_have_text(["first", "second", "third"])
         await expect(page.locator(".bubble-pending")).to_have_count(0)
     assert heard == ["first", "second", "third"]

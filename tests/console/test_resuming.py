@@ -80,7 +80,7 @@ async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> 
 
         replay.read = lost  # type: ignore[method-assign,assignment]
         replay.read_nowait = lambda *_: None  # type: ignore[method-assign]
-        cable.plug()
+        await cable.plug()
         await expect(page.locator(".said")).to_have_text(["one", "two"])
         assert any("resync_required" in frame and session_id in frame for frame in cable.received)
         await expect(page.locator(".bill")).to_have_count(2)

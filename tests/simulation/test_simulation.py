@@ -24,7 +24,7 @@ from tests.simulation.world import Setup
 from tests.support.examples import examples
 
 CHUNK = 10
-SEEDS = examples(40, 1_000)
+SEEDS = examples(20, 1_000)
 """Histories of every day; `make simulate` runs as many as one likes."""
 ROOT = Path(__file__).resolve().parents[2]
 
