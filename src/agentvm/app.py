@@ -57,6 +57,7 @@ from agentvm.wiring import (
     open_oidc_flow,
     open_retainer,
     open_tools,
+    open_webhooks,
 )
 
 logger = get_logger(__name__)
@@ -83,13 +84,12 @@ async def open_agentvm(
     async with AsyncExitStack() as stack:
         store = await _open_store(config, stack)
         services = await _open_services(config, store, drivers, stack, clock, overrides=overrides)
-        settings = services.settings
         resources = await _open_resources(store, clock, new_id)
         background = open_background(services, store, clock, new_id)
-        jobs = _jobs(services, store, clock)
+        jobs, webhooks = _jobs(services, store, clock), await open_webhooks(services, store, clock, stack)
         server_tools, tool_sets = await open_tools(services, resources, tools, jobs, clock, stack)
         runtime, monitor = await open_monitored_runtime(
-            services, store, server_tools, clock, new_id, background, stack, recovers_later=recovers_later
+            services, store, server_tools, clock, new_id, background, webhooks, stack, recovers_later=recovers_later
         )
         _check(runtime, definitions)
         vm = AgentVM(
@@ -101,15 +101,16 @@ async def open_agentvm(
             logs=services.logs,
             clock=clock,
             new_id=new_id,
-            first_key=await _bootstrap(settings, services.tenancy),
-            settings=settings,
+            first_key=await _bootstrap(services.settings, services.tenancy),
+            settings=services.settings,
             monitor=monitor,
             compactor=background.compactor,
             imports=background.imports,
-            retainer=open_retainer(settings, store, clock, runtime, monitor),
+            retainer=open_retainer(services.settings, store, clock, runtime, monitor),
             tiers=jobs.tiers,
             jobs=jobs,
             tool_sets=tool_sets,
+            webhooks=webhooks,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm
@@ -184,7 +185,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run):
+    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run, vm.webhooks.run):
         tasks.start_soon(task)
     # These change sessions, so the turns that may be left in them must be known.
     for later in (vm.collect, eraser.run, partial(background.run, vm.runtime.tell)):

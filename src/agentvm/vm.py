@@ -53,6 +53,7 @@ from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.base import Caller
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.sets import ToolSets
+from agentvm.webhooks.sender import WebhookSender
 
 logger = get_logger(__name__)
 
@@ -157,6 +158,7 @@ class AgentVM:
     tiers: TiersOnDemand
     jobs: MeteredJobs
     """Code in sandboxes, within quotas."""
+    webhooks: WebhookSender
     clock: Clock
     new_id: NewId
     tool_sets: ToolSets | None = None

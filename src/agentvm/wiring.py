@@ -56,6 +56,7 @@ from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.safe_http import Outgoing, SafeHttp, endpoint_of, parse_url
 from agentvm.tools.secrets import SecretGrants
 from agentvm.tools.sets import ToolSets
+from agentvm.webhooks.sender import WebhookSender
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -251,6 +252,7 @@ async def open_monitored_runtime(
     clock: Clock,
     new_id: NewId,
     background: BackgroundWork,
+    webhooks: WebhookSender,
     stack: AsyncExitStack,
     *,
     recovers_later: bool = False,
@@ -265,6 +267,7 @@ async def open_monitored_runtime(
     )
     background.count(monitor.metrics.billed)
     telemetry = await _open_telemetry(settings, monitor, tools, clock, stack)
+    traced = () if telemetry is None else (telemetry.tracing,)
     runtime = await stack.enter_async_context(
         open_runtime(
             store=store,
@@ -278,12 +281,7 @@ async def open_monitored_runtime(
             tool_meter=ToolMetering(services.tenancy.quotas),
             choose=services.tenancy.own_keys.choose,
             admit_bytes=services.tenancy.admit_bytes,
-            effectors=(
-                monitor.metrics,
-                TurnLines(),
-                *background.effectors,
-                *(() if telemetry is None else (telemetry.tracing,)),
-            ),
+            effectors=(monitor.metrics, TurnLines(), *background.effectors, webhooks, *traced),
             suspends=settings.config.data_dir is not None,
             recovers_later=recovers_later,
         )
@@ -336,6 +334,13 @@ async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, monitor: Moni
     tasks = await stack.enter_async_context(open_tasks())
     tasks.start_soon(telemetry.run)
     stack.callback(tasks.cancel_scope.cancel)
+
+
+async def open_webhooks(services: Services, store: Store, clock: Clock, stack: AsyncExitStack) -> WebhookSender:
+    """Returns the sender of webhooks, which reaches the same addresses as the tools do."""
+    rules = AddressRules.parse(services.settings.config.tools.network.allow)
+    http = await stack.enter_async_context(SafeHttp(rules))
+    return WebhookSender(store, services.tenancy.vault, http, clock)
 
 
 def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:

@@ -18,6 +18,7 @@ from agentvm.model.program import ProgramCall
 from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.usage import Usage
+from agentvm.model.webhook import Notice, Webhook, WebhookId
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, ReaderPlace, Rewinding, SessionWrite
 from agentvm.storage.sessions import MessageSearch, SessionQuery, SessionReader
@@ -70,7 +71,14 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
         now=3,
         rewind=Rewinding(RewindId("r1"), [said[2].id], 3),
     )
-    await store.commit([first])
+    await store.webhooks(tenant).add(
+        Webhook(
+            webhook_id=WebhookId(f"whk-{tenant}-{container}"), url="https://hooks.example/", events=("turn.completed",),
+            secret=b"sealed", created_by="t", created_at=1, updated_at=1,
+        )
+    )  # fmt: skip
+    notice = Notice(event_id=f"evt_{container}", type="turn.completed", at=2, container_id=container, data={"words": words})
+    await store.commit([msgspec.structs.replace(first, notices=[notice])])
     await store.commit([taken_back])
     bodies = (f"{words} notes".encode(), f"{words} claimed".encode())
     digest, _ = await home.files(session_id).put_all(bodies, 4)

@@ -1,4 +1,4 @@
-"""A server to be killed: `python -m tests.faults.server PORT DATA_DIR [GRACE]`. Says its port when it listens."""
+"""A server to be killed: `python -m tests.faults.server PORT DATA_DIR [GRACE [ALLOWED…]]`. Says its port when it listens."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
+from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 
 PACE = float(os.environ.get("MODEL_PACE", "0.002"))
 """Seconds between two outputs of the model."""
@@ -57,9 +58,11 @@ class Paced(ScriptedDriver):
                 await anyio.sleep_forever()
 
 
-async def main(port: int, data_dir: Path, grace: float) -> None:
+async def main(port: int, data_dir: Path, grace: float, allow: tuple[str, ...]) -> None:
     config = ServerConfig(
-        system=SystemSettings(port=port, data_dir=str(data_dir), shutdown_seconds=grace), sessions=SessionSettings(titles="off")
+        system=SystemSettings(port=port, data_dir=str(data_dir), shutdown_seconds=grace),
+        sessions=SessionSettings(titles="off"),
+        tools=ToolSettings(network=ToolNetwork(allow=allow)),
     )
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with start_server(config, drivers={"scripted": Paced(data_dir)}) as server:
@@ -70,4 +73,5 @@ async def main(port: int, data_dir: Path, grace: float) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 0.0)
+    grace = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), grace, tuple(sys.argv[4:]))

@@ -50,7 +50,9 @@ from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.metered_jobs import MeteredJobs
+from agentvm.tools.safe_http import SafeHttp
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
+from agentvm.webhooks.sender import WebhookSender
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_tools
@@ -216,6 +218,7 @@ class Process:
                 jobs=MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
+                webhooks=WebhookSender(store, vault, SafeHttp(), hardware.clock),
                 retainer=Retainer(
                     store, hardware.clock, lambda tenant_id: hardware.retention, Watched(runtime, hardware.thins)
                 ),

@@ -31,7 +31,7 @@ def public(of: type) -> dict[str, inspect.Signature]:
 
 
 def test_a_container_is_reached_only_through_its_tenant() -> None:
-    scopes = {"tenant", "accounts", "settings", "resources", "definitions", "carrier"}
+    scopes = {"tenant", "accounts", "settings", "resources", "definitions", "carrier", "webhooks"}
     whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
     whole |= {"purge_sessions", "tend_search", "list_asked", "read_homes", "read_heads"}
     assert set(public(Store)) == scopes | whole

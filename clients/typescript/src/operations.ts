@@ -154,4 +154,13 @@ export const ROUTES: Readonly<Record<string, Route>> = {
   "session.draft_list": { method: "GET", path: "/v1/drafts" },
   "transfer.export": { method: "GET", path: "/v1/export", bytes: "always" },
   "transfer.import": { method: "POST", path: "/v1/import", query: ["container","from","dryRun"] },
+  "webhook.create": { method: "POST", path: "/v1/webhooks" },
+  "webhook.list": { method: "GET", path: "/v1/webhooks" },
+  "webhook.get": { method: "GET", path: "/v1/webhooks/{webhookId}" },
+  "webhook.update": { method: "PUT", path: "/v1/webhooks/{webhookId}" },
+  "webhook.delete": { method: "DELETE", path: "/v1/webhooks/{webhookId}" },
+  "webhook.rotate": { method: "POST", path: "/v1/webhooks/{webhookId}/rotate" },
+  "webhook.test": { method: "POST", path: "/v1/webhooks/{webhookId}/test" },
+  "webhook.deliveries": { method: "GET", path: "/v1/webhooks/{webhookId}/deliveries" },
+  "webhook.redeliver": { method: "POST", path: "/v1/webhooks/{webhookId}/deliveries/{number}/redeliver" },
 };

@@ -558,6 +558,24 @@ export interface HttpOperations {
   "transfer.export": { request: { session?: string | null; container?: string | null; user?: string | null; format?: "archive" | "html" | "markdown" }; reply: Response };
   /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
   "transfer.import": { request: { container?: string | null; from?: "archive" | "auto" | "chatgpt" | "claude" | "openwebui"; dryRun?: boolean }; reply: ImportReport };
+  /** Create a webhook. The secret is shown once; receivers verify signatures with it. */
+  "webhook.create": { request: { url: string; events: ("quota.warning" | "session.created" | "turn.completed" | "turn.failed" | "turn.interrupted" | "wait.created")[]; description?: string | null }; reply: WebhookView };
+  /** List webhooks, oldest first. */
+  "webhook.list": { request: { cursor?: string | null; limit?: number }; reply: WebhookViewPage };
+  /** Show a webhook. */
+  "webhook.get": { request: { webhookId: string }; reply: WebhookView };
+  /** Change a webhook, disable it, or enable it again. */
+  "webhook.update": { request: { webhookId: string; url?: string | null; events?: ("quota.warning" | "session.created" | "turn.completed" | "turn.failed" | "turn.interrupted" | "wait.created")[] | null; description?: string | null; enabled?: boolean | null }; reply: WebhookView };
+  /** Delete a webhook and its deliveries. */
+  "webhook.delete": { request: { webhookId: string }; reply: undefined };
+  /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
+  "webhook.rotate": { request: { webhookId: string }; reply: WebhookView };
+  /** Send a test event, and show what became of it. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+  "webhook.test": { request: { webhookId: string }; reply: DeliveryView };
+  /** List the deliveries of a webhook, newest first. */
+  "webhook.deliveries": { request: { webhookId: string; cursor?: string | null; limit?: number }; reply: DeliveryViewPage };
+  /** Send a delivery again now, with the same `webhook-id`. */
+  "webhook.redeliver": { request: { webhookId: string; number: string }; reply: DeliveryView };
 }
 
 /** Every command of the socket, by noun. */
@@ -1066,6 +1084,26 @@ export interface HttpVerbs {
     /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
     import(request?: HttpOperations["transfer.import"]["request"], options?: CallOptions): Promise<HttpOperations["transfer.import"]["reply"]>;
   };
+  webhook: {
+    /** Create a webhook. The secret is shown once; receivers verify signatures with it. */
+    create(request: HttpOperations["webhook.create"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.create"]["reply"]>;
+    /** List webhooks, oldest first. */
+    list(request?: HttpOperations["webhook.list"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.list"]["reply"]>;
+    /** Show a webhook. */
+    get(request: HttpOperations["webhook.get"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.get"]["reply"]>;
+    /** Change a webhook, disable it, or enable it again. */
+    update(request: HttpOperations["webhook.update"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.update"]["reply"]>;
+    /** Delete a webhook and its deliveries. */
+    delete(request: HttpOperations["webhook.delete"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.delete"]["reply"]>;
+    /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
+    rotate(request: HttpOperations["webhook.rotate"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.rotate"]["reply"]>;
+    /** Send a test event, and show what became of it. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+    test(request: HttpOperations["webhook.test"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.test"]["reply"]>;
+    /** List the deliveries of a webhook, newest first. */
+    deliveries(request: HttpOperations["webhook.deliveries"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.deliveries"]["reply"]>;
+    /** Send a delivery again now, with the same `webhook-id`. */
+    redeliver(request: HttpOperations["webhook.redeliver"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.redeliver"]["reply"]>;
+  };
 }
 
 /** The codes of errors. */
@@ -1327,6 +1365,26 @@ export interface DefinitionsPage {
 export interface Deleted {
   sessionId: string;
   restorableUntil: number;
+}
+
+/** One event to one webhook. `status` is that of the last response; `eventId` is the header `webhook-id`. */
+export interface DeliveryView {
+  number: number;
+  eventId: string;
+  type: string;
+  state: "delivered" | "failed" | "pending";
+  createdAt: number;
+  attempts: number;
+  nextAt?: number;
+  lastAt?: number;
+  deliveredAt?: number;
+  status?: number;
+  error?: string;
+}
+
+export interface DeliveryViewPage {
+  items: DeliveryView[];
+  nextCursor?: string;
 }
 
 /** Each before its dependents. `duplicates` are resources of which more than one version is used. */
@@ -2316,6 +2374,27 @@ export interface WalletView {
   credited: number;
   spent: number;
   prepaid: boolean;
+}
+
+/** A webhook. `secret` verifies signatures, only in the response that created it. */
+export interface WebhookView {
+  webhookId: string;
+  url: string;
+  events: ("quota.warning" | "session.created" | "turn.completed" | "turn.failed" | "turn.interrupted" | "wait.created")[];
+  description?: string;
+  enabled: boolean;
+  createdBy: string;
+  createdAt: number;
+  updatedAt: number;
+  failingSince?: number;
+  disabledAt?: number;
+  disabledReason?: "failing" | "gone";
+  secret?: string;
+}
+
+export interface WebhookViewPage {
+  items: WebhookView[];
+  nextCursor?: string;
 }
 
 /** The identity of a caller. `containers` is absent for a key that reaches all containers of its tenant. */

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("agentvm.cli.mcp:mcp", "List the MCP servers that you are signed in to."),
     "waits": ("agentvm.cli.waits:waits", "List tool calls that wait for an approval or an answer."),
     "answer": ("agentvm.cli.waits:answer", "Approve, edit or deny a tool call that waits."),
+    "webhooks": ("agentvm.cli.webhooks:webhooks", "Tell your own servers of events."),
     "image": ("agentvm.cli.image:image", "Build, list, upgrade and delete images of agents."),
     "session": ("agentvm.cli.session:session", "Manage conversations: list, search, read, fork, archive."),
     "retention": ("agentvm.cli.retention:retention", "Show the retention policy and what it would delete."),

@@ -112,6 +112,7 @@ METRICS: dict[str, QuotaWindow | None] = {
     "stored_bytes_per_day": "day",
     "sandbox_seconds_per_day": "day",
     "resources": None,
+    "webhooks": None,
     "export_bytes_per_day": "day",
 }
 """The metrics that can be limited, each with the window after which it is renewed. `budget_per_month` counts nano-USD of

@@ -27,6 +27,7 @@ from agentvm.model.message import Message, rough_size
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
+from agentvm.runtime.notices import notices_of
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 
 logger = get_logger(__name__)
@@ -219,8 +220,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages, turns = list[Message](), list[Turn]()
     ledger, others = list[LedgerEntry](), list[EventData]()
-    asked: list[AskedCall] = []
-    answered: list[str] = []
+    asked, answered = list[AskedCall](), list[str]()
     rewind: Rewinding | None = None
     waits: list[WaitChange] = []
     for event in events:
@@ -262,6 +262,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         files=[data.delta for data in others if isinstance(data, FilesChanged)],
         programs=[data.change for data in others if isinstance(data, ProgramChanged)],
         placed=[data.call for data in others if isinstance(data, ToolPlaced)],
+        notices=notices_of(events),
     )
 
 

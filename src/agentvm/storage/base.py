@@ -22,6 +22,7 @@ from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
+from agentvm.model.webhook import Notice
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +123,9 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     files: Sequence[FileDelta] = ()
     """Changes of the session's files, in order; their bytes are stored already."""
 
+    notices: Sequence[Notice] = ()
+    """The events among them that webhooks are told of, if the tenant has any."""
+
     @property
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
@@ -131,7 +135,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         """Whether the write only asks if the session exists: the events are in the journal's entry alone."""
-        return self.changes_no_session and not (self.asked or self.answered)
+        return self.changes_no_session and not (self.asked or self.answered or self.notices)
 
 
 @dataclass(frozen=True, slots=True)

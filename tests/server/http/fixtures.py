@@ -25,6 +25,7 @@ from agentvm.model.settings import OidcConfig
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId
+from agentvm.model.webhook import Notice, Webhook, WebhookId
 from agentvm.resources.registry import Author, NewVersion
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
@@ -94,6 +95,8 @@ class Account:
     """A browser of the user."""
     invitation_id: str = ""
     """An invitation that waits."""
+    webhook_id: str = ""
+    """A webhook."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,6 +169,7 @@ class World:
             account.tenant_id, "setup", role="member", external_id=None, display_name=None, days=7
         )
         account.invitation_id = invited.invitation_id
+        await self.hook(account)
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id
@@ -200,6 +204,26 @@ class World:
         await self.vm.store.commit([write])
         file = BytesIO(f"file of {account.slug}".encode())
         account.attachment = (await home.attachments.add(file, Upload(media_type="text/plain", name="file of"), 2))[0].reference
+
+    async def hook(self, account: Account) -> None:
+        """Gives the tenant a webhook and a delivery that is never due."""
+        webhooks, webhook_id = self.vm.store.webhooks(account.tenant_id), WebhookId(f"whk_{account.slug}")
+        _, sealed = self.vm.webhooks.new_secret(account.tenant_id, webhook_id)
+        webhook = Webhook(
+            webhook_id=webhook_id,
+            url=f"https://{account.slug}.example/hook",
+            events=("turn.failed",),
+            secret=sealed,
+            created_by="setup",
+            created_at=2,
+            updated_at=2,
+            disabled_at=2,
+        )
+        await webhooks.add(webhook)
+        notice = Notice(event_id=f"evt_{account.slug}", type="webhook.test", at=2)
+        due = await webhooks.notify(webhook_id, notice, 2**50)
+        assert due is not None
+        account.webhook_id = webhook_id
 
     async def say(self, account: Account, *texts: str, container: str = "private") -> str:
         """A session of the tenant, in which this was said; its id."""

@@ -58,6 +58,8 @@ BODIES: dict[str, object] = {
     "tool": "calculator",
     "as": "header",
     "hosts": ["api.example.org"],
+    "url": "https://192.0.2.1/hook",
+    "events": ["turn.failed"],
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 SAID: dict[tuple[str, str], object] = {
@@ -99,6 +101,7 @@ def named(account: Account | None) -> dict[str, str]:
             "wait_id",
             "browser_session_id",
             "invitation_id",
+            "webhook_id",
         )
         names = dict.fromkeys(wanted, ABSENT)
     else:
@@ -115,6 +118,7 @@ def named(account: Account | None) -> dict[str, str]:
             "wait_id": account.wait_id,
             "browser_session_id": account.browser_session_id,
             "invitation_id": account.invitation_id,
+            "webhook_id": account.webhook_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}
@@ -131,6 +135,7 @@ PLAIN = {
     "call_id": "c1",
     "definition_name": "default",
     "path": "notes.txt",
+    "number": "1",
 }
 
 

@@ -116,6 +116,7 @@ export const en = {
     stored_bytes_per_day: "Bytes stored a day",
     sandbox_seconds_per_day: "Seconds in sandboxes a day",
     resources: "Resources",
+    webhooks: "Webhooks",
     export_bytes_per_day: "Bytes exported a day",
   } as Record<string, string>,
   model: "Model",

@@ -116,6 +116,7 @@ export const zh: PeopleWords = {
     stored_bytes_per_day: "每日写入量",
     sandbox_seconds_per_day: "每日沙箱秒数",
     resources: "资源数",
+    webhooks: "Webhook 数",
     export_bytes_per_day: "每日导出量",
   },
   model: "模型",

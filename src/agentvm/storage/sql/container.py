@@ -31,6 +31,7 @@ from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.storage.sql.session_write import cut, prepare
 from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
+from agentvm.storage.sql.webhooks import add_session_notice
 
 # One that is still arriving becomes everybody's.
 _CREATE = f"""
@@ -104,6 +105,7 @@ class ContainerStore:
             position = _insert_image(connection, self._key, image, body, build)
             lock_image(connection, self._key[0], position, image.lock)
             _insert_session(connection, self._key, image.image_id, default_session)
+            add_session_notice(connection, self._key, default_session)
 
         await self._database.write(write)
 
@@ -178,7 +180,7 @@ class ContainerStore:
                 await self._database.write(begin)
                 for piece in pieces[1:]:
                     await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, key, files_of))
-                await arrival.publish(session.updated_at, lambda connection: self._set_read(connection, session))
+                await arrival.publish(session.updated_at, lambda connection: self._arrived(connection, session))
         except SessionNotFound:
             # It went with its image.
             raise ImageNotFound(session.image_id) from None
@@ -198,6 +200,8 @@ class ContainerStore:
             if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session, arrival_key)
+            if arrival_key is None:
+                add_session_notice(connection, self._key, session)
             if alias is not None:
                 insert_alias(connection, self._key, alias, session.session_id, session.created_at)
             if files_of is not None:
@@ -232,6 +236,10 @@ class ContainerStore:
     def _set_read(self, connection: Connection, session: Session) -> None:
         if not connection.execute(_SET_READ, (*self._key, session.session_id)):
             raise SessionNotFound(session.session_id)
+
+    def _arrived(self, connection: Connection, session: Session) -> None:
+        self._set_read(connection, session)
+        add_session_notice(connection, self._key, session)
 
     async def get_session(self, session_id: SessionId) -> Session | None:
         return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))

@@ -25,6 +25,7 @@ from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 from agentvm.storage.sql.waits import write_waits
+from agentvm.storage.sql.webhooks import add_deliveries, body_of
 
 logger = get_logger(__name__)
 
@@ -102,13 +103,15 @@ class RepeatedMessage(Exception):
     """A message of the write is stored already."""
 
 
-def prepare(write: SessionWrite, *, words: str | None = None) -> "PreparedWrite":
+def prepare(write: SessionWrite, *, words: str | None = None, notifies: bool = False) -> "PreparedWrite":
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
+
+    With `notifies` its notices become deliveries to the webhooks of the tenant.
 
     The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
     takes a while, so that is not to be done on the event loop.
     """
-    return PreparedWrite(write, words)
+    return PreparedWrite(write, words, notifies=notifies)
 
 
 class PreparedWrite:
@@ -117,9 +120,12 @@ class PreparedWrite:
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
 
-    __slots__ = ("_ask", "_bill", "_bodies", "_files", "_placed", "_programs", "_touches_image", "_turns", "_waits", "write")
+    __slots__ = (
+        "_ask", "_bill", "_bodies", "_files", "_notices", "_placed", "_programs", "_touches_image", "_turns", "_waits",
+        "write",
+    )  # fmt: skip
 
-    def __init__(self, write: SessionWrite, words: str | None) -> None:
+    def __init__(self, write: SessionWrite, words: str | None, *, notifies: bool = False) -> None:
         self.write = write
         self._bodies = [prepare_message(message, words) for message in write.messages]
         self._turns = [(turn, TURN.encode(turn)) for turn in write.turns]
@@ -128,6 +134,7 @@ class PreparedWrite:
         self._files = write_files(write.files) if write.files else None
         self._programs = write_programs(write.programs) if write.programs else None
         self._placed = write_placed_calls(write.placed) if write.placed else None
+        self._notices = [(notice, body_of(notice)) for notice in write.notices] if notifies else []
         # An image is as new as the last turn that began with it.
         self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -137,8 +144,7 @@ class PreparedWrite:
             self._add(connection, self._touch(connection, _TOUCH_SESSION, (self.write.now,)), certain=False)
         elif not is_there(connection, self.write):
             raise SessionNotFound(self.write.session_id)
-        self._bill(connection)
-        self._ask(connection)
+        self._settle(connection)
 
     def add_new(self, connection: Connection) -> None:
         """The same with fewer statements, for messages that are not there; `RepeatedMessage` if one is."""
@@ -147,8 +153,13 @@ class PreparedWrite:
             return
         summary = (*_summary([body.entry for body in self._bodies]), self.write.now)
         self._add(connection, self._touch(connection, _TOUCH_AND_SAID, summary), certain=True)
+        self._settle(connection)
+
+    def _settle(self, connection: Connection) -> None:
         self._bill(connection)
         self._ask(connection)
+        if self._notices:
+            add_deliveries(connection, self.write.tenant_id, self._notices)
 
     def _touch(self, connection: Connection, statement: str, values: tuple[object, ...]) -> Any:
         """Returns the session's key."""

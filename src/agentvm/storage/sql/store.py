@@ -52,6 +52,7 @@ from agentvm.storage.sql.settings import SettingsStore, read_all
 from agentvm.storage.sql.trimming import trim_log
 from agentvm.storage.sql.wait_links import WaitLinks
 from agentvm.storage.sql.waits import DueWaits, WaitStore
+from agentvm.storage.sql.webhooks import DueDeliveries, WebhookStore
 
 logger = get_logger(__name__)
 
@@ -189,6 +190,9 @@ class Store(Scope):
         """The journal entry before which some are still to be dropped; 0 for none."""
         self.due_waits = DueWaits(database)
         self.wait_links = WaitLinks(database)
+        self.hooked: set[TenantId] = set()
+        """Tenants that may have webhooks: the commits of all others pay nothing for them."""
+        self.due_deliveries = DueDeliveries(database)
 
     def tenant(self, tenant_id: TenantId) -> TenantStore:
         return TenantStore(self._database, tenant_id)
@@ -201,6 +205,9 @@ class Store(Scope):
 
     def definitions(self, tenant_id: TenantId) -> DefinitionStore:
         return DefinitionStore(self._database, tenant_id)
+
+    def webhooks(self, tenant_id: TenantId) -> WebhookStore:
+        return WebhookStore(self._database, tenant_id, self.hooked)
 
     def carrier(self, tenant_id: TenantId) -> Carrier:
         return Carrier(self._database, tenant_id)
@@ -230,7 +237,7 @@ class Store(Scope):
             if write.is_empty:
                 carried.append(write)
             else:
-                prepared.append(prepare(write))
+                prepared.append(prepare(write, notifies=write.tenant_id in self.hooked))
 
         def work(connection: Connection) -> Committed:
             gone = find_gone(connection, carried) if carried else set()

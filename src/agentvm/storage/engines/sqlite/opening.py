@@ -14,4 +14,6 @@ async def open_store(path: Path | None, *, readers: int = READERS_MAX, capacity:
     """The store in the given file, created and migrated as needed; in memory for None. Leaving it flushes and closes."""
     async with open_database(path, readers=readers, capacity=capacity) as database:
         await finish_arrivals(database)
-        yield Store(database)
+        store = Store(database)
+        store.hooked |= await store.due_deliveries.tenants()
+        yield store

@@ -1,6 +1,8 @@
 """AuditStore — the audit log of one tenant. The database itself refuses to change or drop an entry."""
 
 from agentvm.model.account import AuditEntry
+from agentvm.model.ids import TenantId
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import Columns, TenantScope
 
 _ENTRY, _STORED = Columns(AuditEntry, without=("tenant_id",)), Columns(AuditEntry)
@@ -24,3 +26,8 @@ class AuditStore(TenantScope):
         start = (self._tenant_id, _POSITION_MAX if before is None else before)
         query, args = (_LIST_ALL, (*start, limit)) if action is None else (_LIST_OF_ACTION, (*start, action, limit))
         return await self._all(lambda row: (row[0], _STORED.decode(row[1:])), query, args)
+
+
+def add_entry(connection: Connection, tenant_id: TenantId, entry: AuditEntry) -> None:
+    """Adds an entry in the commit of what it tells."""
+    connection.execute(_ADD, (tenant_id, *_ENTRY.encode(entry)))

@@ -39,6 +39,11 @@ _ASKED = "SELECT DISTINCT container_id FROM asked WHERE {where}"
 _RENAME_ASKED = "UPDATE asked SET container_id = ? WHERE tenant_id = ? AND container_id = ?"
 _SET_LEDGER_PLACE = "UPDATE erasures SET ledger_place = ? WHERE erasure_key = ?"
 _DROP_CONTAINERS = "DELETE FROM containers WHERE position IN (SELECT position FROM containers WHERE {where} LIMIT ?)"
+_DROP_DELIVERIES = """
+DELETE FROM webhook_deliveries WHERE delivery_key IN (
+    SELECT delivery_key FROM webhook_deliveries WHERE {where} LIMIT ?
+)
+"""
 _DROP_MARKS = """
 DELETE FROM read_marks WHERE reader = ?1 AND (session_key, device) IN (
     SELECT m.session_key, m.device FROM read_marks AS m JOIN sessions AS s USING (session_key)
@@ -79,6 +84,8 @@ _OF_TENANT = tuple(
         ("preferences", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
         ("secret_grants", "position", "tenant_id"),
+        ("webhook_deliveries", "delivery_key", "tenant_id"),
+        ("webhooks", "webhook_key", "tenant_id"),
         ("mcp_connections", "position", "tenant_id"),
         ("secrets", "name", "tenant_id"),
         ("definitions", "name", "tenant_id"),
@@ -168,6 +175,11 @@ def _drop_images(connection: Connection, job: ErasureJob) -> Advanced | None:
     for digest in {digest for (digest,) in dropped}:
         drop_snapshot(connection, digest)
     return MORE if dropped else None
+
+
+def _drop_deliveries(connection: Connection, job: ErasureJob) -> Advanced | None:
+    """Deletes what webhooks were told of a container, sent or not."""
+    return MORE if connection.execute(_DROP_DELIVERIES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
 def _drop_attachments(connection: Connection, job: ErasureJob) -> Advanced | None:
@@ -274,7 +286,9 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
     return None
 
 
-_SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_released, _drop_large_blobs)
+_SAID: tuple[Step, ...] = (
+    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_released, _drop_large_blobs,
+)  # fmt: skip
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (

@@ -1,0 +1,1 @@
+"""Webhooks — tells addresses of tenants of events, signed as Standard Webhooks has it."""
