@@ -25,10 +25,11 @@ from agentvm.events.stream import TextDelta
 from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.langgraph.run_events import RunEvents
+from agentvm.gateways.langgraph.thread_events import ThreadEvents
 from agentvm.gateways.openai.chat_chunks import ChatChunks
 from agentvm.gateways.openai.response_events import ResponseEvents
 from agentvm.gateways.sse import Encoder
-from agentvm.gateways.turn_parts import PartReader
+from agentvm.gateways.turn_parts import AnswerBegun, PartReader
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TurnId
 from agentvm.operations.turn_stream import encode_sse
 from agentvm.protocol.dialect_v1 import encode_told
@@ -104,6 +105,16 @@ def langgraph(told: list[Event]) -> None:
         part = reader.read(event)
         if part is not None:
             events.write(part, event.seq)
+
+
+def langgraph_thread(told: list[Event]) -> None:
+    reader, events = PartReader(), ThreadEvents(frozenset({"messages", "lifecycle"}))
+    events.begin("turn_mwjd3wtq_xvglun2593y7", ())
+    events.write(AnswerBegun("msg_1"), 0, 0)
+    for event in told:
+        part = reader.read(event)
+        if part is not None:
+            events.write(part, event.seq, event.timestamp)
 
 
 def nanoseconds(encode: Callable[[list[Event]], None], told: list[Event]) -> float:
@@ -188,7 +199,8 @@ def main() -> None:
         ("OpenAI responses", responses),
         ("AG-UI", agui),
         ("AI SDK", ai_sdk),
-        ("LangGraph", langgraph),
+        ("LangGraph runs", langgraph),
+        ("LangGraph threads", langgraph_thread),
     ):
         cost = nanoseconds(encode, told)
         rows.append([name, f"{cost:.0f} ns", f"{cost / base:.2f}"])

@@ -12,12 +12,10 @@ PIECE_BYTES = 65_536
 
 @dataclass(slots=True)
 class Relay:
-    """`cuts` are texts of the server: after the first piece that holds one, its connection is closed, once for each."""
+    """`cuts` are texts of the server: after the first piece that holds one, its connection is closed, and the event is set."""
 
     port: int
-    cuts: list[bytes] = field(default_factory=list)
-    cut: int = 0
-    """Connections that were cut."""
+    cuts: list[tuple[bytes, anyio.Event]] = field(default_factory=list)
 
     async def _pass(self, source: anyio.abc.ByteStream, target: anyio.abc.ByteStream, *, cuts: bool) -> None:
         while True:
@@ -26,10 +24,11 @@ class Relay:
                 await target.send(piece)
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
-            hit = next((text for text in self.cuts if cuts and text in piece), None)
+            hit = next((cut for cut in self.cuts if cuts and cut[0] in piece), None)
             if hit is not None:
                 self.cuts.remove(hit)
-                self.cut += 1
+                await target.aclose()
+                hit[1].set()
                 return
 
     async def _serve(self, client: anyio.abc.ByteStream, port: int) -> None:
@@ -44,7 +43,7 @@ class Relay:
 
 
 @asynccontextmanager
-async def relaying(port: int, *cuts: bytes) -> AsyncIterator[Relay]:
+async def relaying(port: int, *cuts: tuple[bytes, anyio.Event]) -> AsyncIterator[Relay]:
     """Listens on a port of its own, and passes everything on to `port`."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         relay = Relay(listener.extra(anyio.abc.SocketAttribute.local_port), list(cuts))

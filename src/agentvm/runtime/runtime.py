@@ -155,9 +155,12 @@ class Runtime:
 
     def follow_turn(self, tenant_id: TenantId, turn: Turn, after: int) -> TurnFollower:
         """Returns a reader of the turn's events after that cursor. The caller has checked the right to read them."""
-        place = (tenant_id, turn.container_id, turn.session_id)
-        follower = SessionFollower(self.broadcaster, self.replay, place, after)
+        follower = self.follow_session((tenant_id, turn.container_id, turn.session_id), after)
         return TurnFollower(follower, turn.turn_id, is_over=turn.outcome is not None)
+
+    def follow_session(self, place: tuple[TenantId, ContainerId, SessionId], after: int) -> SessionFollower:
+        """Returns a reader of a session's events after that cursor. The caller has checked the right to read them."""
+        return SessionFollower(self.broadcaster, self.replay, place, after)
 
     async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
         """Ends its turns, then the agent, and tells so; with `ends_parked` a parked turn, too. Stopping twice is as once."""

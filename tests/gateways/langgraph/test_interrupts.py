@@ -4,6 +4,7 @@ import pytest
 
 from agentvm.errors import Unprocessable
 from agentvm.gateways.langgraph.interrupts import interrupt_of, read_resume
+from agentvm.gateways.turn_parts import CallWaits
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.wait import DECISIONS, WaitId, WaitKind
 from agentvm.operations.tool import WaitView
@@ -18,9 +19,17 @@ def wait(name: str, kind: WaitKind = "approval") -> WaitView:
 
 
 def test_a_wait_is_the_request_of_a_human_in_the_loop() -> None:
-    value = interrupt_of(WaitId("w"), "approval", "f", {"a": 1})["value"]
+    value = interrupt_of(CallWaits("x", "f", {"a": 1}, "approval", WaitId("w"), "p"))["value"]
+    assert "toolCall" not in value
     assert value["action_requests"][0]["args"] == {"a": 1}
     assert value["review_configs"][0]["allowed_decisions"] == ["approve", "edit", "reject"]
+
+
+def test_a_tool_that_the_client_runs_is_a_headless_tool() -> None:
+    value = interrupt_of(wait("w", "client"))["value"]
+    assert (value["type"], value["toolCall"]) == ("tool", {"id": "x", "name": "f", "args": {}})
+    (answer,) = read_resume({"w": {"x": "42"}}, [wait("w", "client")])
+    assert (answer.decision, answer.result) == ("answer", "42")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 import anyio
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
-from tests.gateways.langgraph.fixtures import HI, streamed, talking, texts
+from tests.gateways.langgraph.fixtures import ASKING, HI, converse, streamed, talking, texts
 
 from agentvm import Definition
 from agentvm.drivers.base import Prompt
@@ -72,6 +72,22 @@ async def test_a_repeated_message_begins_no_second_run() -> None:
         assert runs[0]["run_id"] == runs[1]["run_id"]
         await client.runs.join(thread["thread_id"], runs[0]["run_id"])
         assert len(served.model.prompts) == 1
+
+
+async def test_a_run_that_waits_goes_on_with_an_answer() -> None:
+    async with talking(converse, tools=ASKING) as (client, _):
+        thread_id = (await client.threads.create())["thread_id"]
+        asked = await client.runs.wait(thread_id, "default", input={"messages": "ask"})
+        assert asked["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "current_time"
+        thread = await client.threads.get(thread_id)
+        assert (thread["status"], list(thread["interrupts"])) == ("interrupted", [asked["__interrupt__"][0]["id"]])
+        resume = {"decisions": [{"type": "reject", "message": "not now"}]}
+        denied = await client.runs.wait(thread_id, "default", command={"resume": resume})
+        assert "not now" in denied["messages"][-2]["content"]
+        tools = [{"name": "find_place", "parameters": {"type": "object"}}]
+        await client.runs.wait(thread_id, "default", input={"messages": "place"}, context={"tools": tools})
+        found = await client.runs.wait(thread_id, "default", command={"resume": {"call_3": "59 N"}})
+        assert texts(found)[-2:] == ["59 N", "It is 2"]
 
 
 async def test_a_run_from_an_earlier_checkpoint_replaces_what_followed() -> None:

@@ -7,17 +7,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from tests.gateways.langgraph.bodies import LANGGRAPH_BODIES
 from tests.gateways.mcp.fixtures import stateless
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
 from agentvm.gateways.agui.run_body import AgUiBody
 from agentvm.gateways.ai_sdk.chat_body import UiChatBody
-from agentvm.gateways.langgraph.assistants import AssistantSearchBody
-from agentvm.gateways.langgraph.run_body import RunBody
-from agentvm.gateways.langgraph.runs import CancelBody
-from agentvm.gateways.langgraph.state import CheckpointBody, HistoryBody, StateBody
-from agentvm.gateways.langgraph.threads import ThreadCreateBody, ThreadPatchBody, ThreadSearchBody
+from agentvm.gateways.langgraph.commands import CommandBody
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
 from agentvm.gateways.openai.conversations import ConversationBody
@@ -242,15 +239,7 @@ GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]
     NoBody: lambda names: {},
     AgUiBody: lambda names: {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "x"}]},
     UiChatBody: lambda names: {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
-    AssistantSearchBody: lambda names: {},
-    CancelBody: lambda names: {"thread_id": names["session_id"], "run_ids": [names["turn_id"]]},
-    CheckpointBody: lambda names: {"checkpoint": {"checkpoint_id": "x"}},
-    HistoryBody: lambda names: {},
-    RunBody: lambda names: {"assistant_id": names["image_id"], "input": {"messages": "x"}},
-    StateBody: lambda names: {"values": {"messages": ["x"]}},
-    ThreadCreateBody: lambda names: {"metadata": {"assistant_id": names["image_id"]}},
-    ThreadPatchBody: lambda names: {"metadata": {"x": "y"}},
-    ThreadSearchBody: lambda names: {},
+    **LANGGRAPH_BODIES,
     ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
     McpMessage: lambda names: mcp_body(names["image_id"], {"message": "x"}),
     ResponseBody: lambda names: {"model": names["image_id"], "input": "x", "previous_response_id": names["response_id"]},
@@ -296,6 +285,17 @@ def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, o
         if body is not None and "previous_response_id" in body:
             about: dict[str, object] = {"model": "default", "input": "x", "conversation": names["conversation_id"]}
             yield path, method, filled, about, []
+        if route.body is CommandBody:
+            params = {"interrupt_id": "wait_x", "checkpoint_id": "x", "message": {"role": "user", "content": "x"}}
+            for command in (
+                "input.respond",
+                "input.inject",
+                "state.get",
+                "state.listCheckpoints",
+                "state.fork",
+                "agent.getTree",
+            ):
+                yield path, method, filled, {"id": 1, "method": command, "params": params}, []
         if route.body is McpMessage:
             for message in mcp_attempts(names):
                 yield path, method, filled.replace(names["image_id"], "default"), message, gateway_headers(message)

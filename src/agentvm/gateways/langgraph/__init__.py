@@ -1,7 +1,9 @@
 """LangGraph — assistants, threads and runs, as the official clients ask for them."""
 
 from agentvm.gateways.langgraph.assistants import ASSISTANT_ROUTES
+from agentvm.gateways.langgraph.commands import COMMAND_ROUTES
 from agentvm.gateways.langgraph.errors import REFUSED_ROUTES, shape
+from agentvm.gateways.langgraph.event_stream import EVENT_ROUTES
 from agentvm.gateways.langgraph.runs import RUN_ROUTES
 from agentvm.gateways.langgraph.state import STATE_ROUTES
 from agentvm.gateways.langgraph.threads import THREAD_ROUTES
@@ -10,7 +12,7 @@ from agentvm.gateways.routes import Gateway
 LANGGRAPH = Gateway(
     name="langgraph",
     prefixes=("/langgraph",),
-    routes=(*ASSISTANT_ROUTES, *THREAD_ROUTES, *STATE_ROUTES, *RUN_ROUTES, *REFUSED_ROUTES),
+    routes=(*ASSISTANT_ROUTES, *THREAD_ROUTES, *STATE_ROUTES, *RUN_ROUTES, *COMMAND_ROUTES, *EVENT_ROUTES, *REFUSED_ROUTES),
     shape=shape,
     key_headers=("x-api-key",),
 )

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentvm.errors import Unprocessable
-from agentvm.model.wait import AnswerDecision, WaitId, WaitKind
+from agentvm.gateways.turn_parts import CallWaits
+from agentvm.model.wait import AnswerDecision, WaitKind
 from agentvm.operations.tool import ToolAnswer, WaitView
 
 _DECISIONS: dict[WaitKind, tuple[str, ...]] = {
@@ -26,18 +27,21 @@ _MEANT: dict[str, AnswerDecision] = {
 }
 
 
-def interrupt_of(wait_id: WaitId, kind: WaitKind, name: str, given: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns a wait as the request of LangChain's human in the loop."""
-    asked = {"name": name, "args": given or {}, "description": kind}
-    review = {"action_name": name, "allowed_decisions": list(_DECISIONS[kind])}
-    return {"id": wait_id, "value": {"action_requests": [asked], "review_configs": [review]}}
+def interrupt_of(wait: WaitView | CallWaits) -> dict[str, Any]:
+    """Returns a wait as the request of LangChain's human in the loop; a tool that the client runs, also as a headless tool."""
+    name = wait.tool if isinstance(wait, WaitView) else wait.name
+    given = wait.input or {}
+    review = {"action_name": name, "allowed_decisions": list(_DECISIONS[wait.kind])}
+    asked = {"name": name, "args": given, "description": wait.kind}
+    tool = {"type": "tool", "toolCall": {"id": wait.call_id, "name": name, "args": given}} if wait.kind == "client" else {}
+    return {"id": wait.wait_id, "value": {**tool, "action_requests": [asked], "review_configs": [review]}}
 
 
 def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
     """Returns the answers to waits: one for all of them, one for each, or by the ids of interrupts."""
     if not waits:
         raise Unprocessable("Nothing of this thread waits for an answer")
-    if isinstance(resume, dict) and set(resume) <= {wait.wait_id for wait in waits}:
+    if isinstance(resume, dict) and resume and set(resume) <= {wait.wait_id for wait in waits}:
         return [_answer(wait, resume[wait.wait_id]) for wait in waits if wait.wait_id in resume]
     given = resume.get("decisions") if isinstance(resume, dict) else resume
     decisions = given if isinstance(given, list) else [resume] * len(waits)
@@ -47,7 +51,7 @@ def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
 
 
 def _answer(wait: WaitView, given: Any) -> ToolAnswer:
-    decision, value = _read(given)
+    decision, value = _read_answer(wait, given)
     return ToolAnswer(
         wait_id=wait.wait_id,
         fingerprint=wait.fingerprint,
@@ -56,6 +60,13 @@ def _answer(wait: WaitView, given: Any) -> ToolAnswer:
         result=value if decision == "answer" else None,
         reason=value if decision == "deny" and isinstance(value, str) else None,
     )
+
+
+def _read_answer(wait: WaitView, given: Any) -> tuple[AnswerDecision, Any]:
+    if isinstance(given, dict) and set(given) == {wait.call_id}:
+        # Clients that run a tool answer by the id of its call.
+        return "answer", given[wait.call_id]
+    return _read(given)
 
 
 def _read(given: Any) -> tuple[AnswerDecision, Any]:

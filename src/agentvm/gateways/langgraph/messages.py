@@ -21,6 +21,8 @@ from agentvm.model.message import (
 from agentvm.model.usage import NO_USAGE, Usage
 
 LangMessage = dict[str, Any]
+START = "start"
+"""The checkpoint before the first message."""
 
 
 def moment(at: int) -> str:

@@ -115,8 +115,9 @@ def read_options(body: RunBody, instructions: str | None) -> TurnOptions | None:
     """Returns what the run chooses for its turn; None for nothing."""
     chosen = {**((body.config and body.config.configurable) or {}), **(body.context or {})}
     about = {"model": chosen.get("model"), "temperature": chosen.get("temperature"), "maxTokens": chosen.get("max_tokens")}
+    tools = chosen.get("tools") or ()
     try:
-        options = msgspec.convert({**about, "instructions": instructions}, TurnOptions)
+        options = msgspec.convert({**about, "instructions": instructions, "tools": tools}, TurnOptions)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"config.configurable: {error}") from None
     return None if options == TurnOptions() else options

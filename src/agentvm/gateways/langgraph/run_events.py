@@ -96,7 +96,7 @@ class RunEvents:
                 ended = messages.result(part.message_id, part.call_id, part.name, part.text, is_error=part.is_error)
                 return [*self._whole(ended), *self._add("tools", ended)]
             case CallWaits():
-                self._waits.append(interrupt_of(part.wait_id, part.kind, part.name, part.input))
+                self._waits.append(interrupt_of(part))
                 return []
             case TurnWaits(waits=waits):
                 self._waits = [wait for wait in self._waits if wait["id"] in waits]

@@ -143,7 +143,7 @@ class _ResultStream(_RunSource):
         values: dict[str, Any] = {"messages": await read_after(talk, sent.turn)}
         if ended is None:
             waits = (await talk.ask(ToolWaits(session_id=sent.session_id, state="open"))).waits
-            interrupts = [interrupt_of(wait.wait_id, wait.kind, wait.tool, wait.input) for wait in waits]
+            interrupts = [interrupt_of(wait) for wait in waits]
             values |= {"__interrupt__": interrupts} if interrupts else {}
         return values
 

@@ -7,6 +7,7 @@ from typing import Any
 from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable
 from agentvm.gateways.langgraph.history import History, list_turns, read_history
 from agentvm.gateways.langgraph.interrupts import read_resume
+from agentvm.gateways.langgraph.messages import START
 from agentvm.gateways.langgraph.run_body import KEY_MAX, RunBody, SaidInput, check_run, read_input, read_messages, read_options
 from agentvm.gateways.langgraph.run_stream import NOTHING_SETTLED, FollowedRun, Settled
 from agentvm.gateways.langgraph.threads import (
@@ -28,8 +29,6 @@ from agentvm.operations.session import SessionDelete
 from agentvm.sessions.seeding import SeedMessage
 from agentvm.storage.sql.aliases import NamedSession
 
-START = "start"
-"""The checkpoint before the first message."""
 KEY_HEADER = "idempotency-key"
 
 
@@ -62,9 +61,11 @@ async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
     if thread is None:
         if body.if_not_exists != "create":
             raise NotFound(NO_THREAD)
+        # Before the thread: what is refused leaves none behind.
+        read_input(body.input, ())
         thread = await open_thread(talk, container_id, thread_id, {"assistant_id": body.assistant_id})
     if body.command is not None and body.command.resume is not None:
-        return await _resume(talk, thread, body.command.resume)
+        return await resume_run(talk, thread, body.command.resume)
     return await _say(ask, talk, thread, image.image_id)
 
 
@@ -78,7 +79,7 @@ async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> Star
     return StartedRun(talk, Thread(named, session, None), sent, is_temporary=ask.body.on_completion != "keep")
 
 
-async def _resume(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
+async def resume_run(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
     """Answers the calls that wait; their turn goes on."""
     waits = await open_waits(talk, thread.session)
     answers = read_resume(resume, waits)

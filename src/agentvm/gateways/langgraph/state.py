@@ -8,9 +8,8 @@ import msgspec
 from agentvm.errors import NotFound, Unprocessable
 from agentvm.gateways.langgraph.history import read_history
 from agentvm.gateways.langgraph.interrupts import interrupt_of
-from agentvm.gateways.langgraph.messages import LangMessage, messages_of, moment
+from agentvm.gateways.langgraph.messages import START, LangMessage, messages_of, moment
 from agentvm.gateways.langgraph.run_body import RunCheckpoint, read_messages, read_seeds
-from agentvm.gateways.langgraph.starting import START
 from agentvm.gateways.langgraph.threads import NAMES, Thread, get_thread, open_waits
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
@@ -67,32 +66,33 @@ async def _tasks(talk: Talk, thread: Thread, history: Sequence[Message]) -> list
     if thread.named.state == "running":
         return [task]
     waits = await open_waits(talk, thread.session)
-    interrupts = [interrupt_of(wait.wait_id, wait.kind, wait.tool, wait.input) for wait in waits]
+    interrupts = [interrupt_of(wait) for wait in waits]
     return [{**task, "name": "tools", "interrupts": interrupts}] if interrupts else []
 
 
-async def _at(talk: Talk, thread: Thread, checkpoint_id: str | None) -> GatewayReply:
+async def read_state(talk: Talk, thread: Thread, checkpoint_id: str | None = None) -> dict[str, Any]:
+    """Returns a thread at a checkpoint, by default at its last message."""
     history = (await read_history(talk, thread.session)).messages
     messages = messages_of(history)
     times = {message.id: message.timestamp for message in history}
     ids = [START, *(message["id"] for message in messages)]
     if checkpoint_id is None or checkpoint_id == ids[-1]:
         tasks = await _tasks(talk, thread, history)
-        state = _state(thread, messages, thread.session.active_at, tasks, len(messages))
-        return GatewayReply(content=state)
+        return _state(thread, messages, thread.session.active_at, tasks, len(messages))
     if checkpoint_id not in ids:
         raise NotFound("There is no such checkpoint")
     end = ids.index(checkpoint_id)
     at = times.get(messages[end - 1]["id"], 0) if end else thread.session.created_at
-    return GatewayReply(content=_state(thread, messages[:end], at, step=end))
+    return _state(thread, messages[:end], at, step=end)
 
 
 async def show(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
-    return await _at(talk, await get_thread(ask, talk), ask.path.get("checkpoint"))
+    return GatewayReply(content=await read_state(talk, await get_thread(ask, talk), ask.path.get("checkpoint")))
 
 
 async def show_checkpoint(ask: Ask[CheckpointBody], talk: Talk) -> GatewayReply:
-    return await _at(talk, await get_thread(ask, talk), ask.body.checkpoint.checkpoint_id)
+    checkpoint_id = ask.body.checkpoint.checkpoint_id
+    return GatewayReply(content=await read_state(talk, await get_thread(ask, talk), checkpoint_id))
 
 
 async def update(ask: Ask[StateBody], talk: Talk) -> GatewayReply:
@@ -112,34 +112,32 @@ async def update(ask: Ask[StateBody], talk: Talk) -> GatewayReply:
 
 
 async def list_states(ask: Ask[HistoryBody], talk: Talk) -> GatewayReply:
-    """Lists the states of a thread, the newest first."""
-    thread = await get_thread(ask, talk)
+    match ask.body.before:
+        case str(before) | {"checkpoint_id": before} | {"configurable": {"checkpoint_id": before}}:
+            pass
+        case _:
+            before = None
+    return GatewayReply(content=await list_checkpoints(talk, await get_thread(ask, talk), ask.body.limit, before))
+
+
+async def list_checkpoints(talk: Talk, thread: Thread, limit: int, before: str | None) -> list[dict[str, Any]]:
+    """Returns the states of a thread, the newest first, up to the one before a checkpoint."""
     history = (await read_history(talk, thread.session)).messages
     messages = messages_of(history)
     times = {message.id: message.timestamp for message in history}
     sizes = [len(msgspec.json.encode(message)) for message in messages]
-    end = _end(ask.body, messages)
+    ids = [message["id"] for message in messages]
+    end = ids.index(before) if before in ids else len(messages)
     states: list[dict[str, Any]] = []
     size = 0
-    while end > 0 and len(states) < min(ask.body.limit, HISTORY_MAX):
+    while end > 0 and len(states) < min(limit, HISTORY_MAX):
         size += sum(sizes[:end])
         if states and size > HISTORY_MAX_BYTES:
             break
         tasks = await _tasks(talk, thread, history) if end == len(messages) else ()
         states.append(_state(thread, messages[:end], times.get(messages[end - 1]["id"], 0), tasks, end))
         end -= 1
-    return GatewayReply(content=states)
-
-
-def _end(body: HistoryBody, messages: Sequence[LangMessage]) -> int:
-    """Returns the number of messages of the newest state that is asked for."""
-    match body.before:
-        case str(before) | {"checkpoint_id": before} | {"configurable": {"checkpoint_id": before}}:
-            pass
-        case _:
-            before = None
-    ids = [message["id"] for message in messages]
-    return ids.index(before) if before in ids else len(messages)
+    return states
 
 
 _STATE = "/threads/{thread}/state"

@@ -142,7 +142,7 @@ async def show(talk: Talk, thread: Thread, *, with_values: bool = True) -> dict[
     """Returns the thread as its clients read it."""
     named, session = thread.named, thread.session
     waits = await open_waits(talk, session) if named.state == "parked" else ()
-    interrupts = [interrupt_of(wait.wait_id, wait.kind, wait.tool, wait.input) for wait in waits]
+    interrupts = [interrupt_of(wait) for wait in waits]
     values = await read_values(talk, session) if with_values else None
     return {
         "thread_id": named.external,

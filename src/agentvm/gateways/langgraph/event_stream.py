@@ -1,0 +1,141 @@
+"""Event stream — the events of a thread on chosen channels, over its runs, from a number on or from the run of now."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agentvm.errors import NotFound, SessionNotFound
+from agentvm.events.base import Event
+from agentvm.gateways.langgraph.history import list_turns, read_before
+from agentvm.gateways.langgraph.thread_events import ThreadEvents
+from agentvm.gateways.langgraph.threads import NAMES, get_thread
+from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient
+from agentvm.gateways.sse import HEARTBEAT, MEDIA_TYPE
+from agentvm.gateways.talk import Talk
+from agentvm.gateways.turn_parts import PartReader, TurnEnded
+from agentvm.model.ids import TurnId
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+from agentvm.operations.http_reply import Streamed, StreamSource
+
+TURNS_MAX = 20
+"""The newest turns, among which a stream finds the one that its number lies in."""
+
+
+class EventStreamBody(Lenient, frozen=True):
+    """`since` is the number of the last event that the client has."""
+
+    channels: tuple[str, ...] = ()
+    namespaces: tuple[tuple[str, ...], ...] | None = None
+    since: int | None = None
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The channels; an agent has no subgraphs, and so nothing in any namespace but the first."""
+        return frozenset(self.channels) if self.namespaces is None or () in self.namespaces else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStart:
+    """The cursor that a stream reads from, and turns before it, whose last events come after that cursor."""
+
+    cursor: int
+    after: int = 0
+    earlier: frozenset[TurnId] = frozenset()
+
+
+async def stream_events(ask: Ask[EventStreamBody], talk: Talk) -> GatewayReply:
+    """Streams a thread until the client leaves, or the thread is deleted."""
+    session = (await get_thread(ask, talk)).session
+    start = await _find_start(talk, session, ask.body.since)
+    source = _ThreadSource(talk, session, start, ThreadEvents(ask.body.shown, start.after))
+
+    @contextmanager
+    def opened() -> Iterator[StreamSource]:
+        with source.follower:
+            yield source
+
+    return GatewayReply(content=Streamed(opened, HEARTBEAT, follows=True), media_type=MEDIA_TYPE)
+
+
+async def _find_start(talk: Talk, session: Session, since: int | None) -> StreamStart:
+    """Returns the beginning of the turn that `since` lies in; without one, of that which runs or ran last.
+
+    Clients leave out what they have by the ids of events, and expect a run from its beginning when they connect again.
+    """
+    turns = await list_turns(talk, session, limit=TURNS_MAX)
+    if since is None:
+        waiting = [turn for turn in turns if turn.outcome is None]
+        chosen = waiting[-1] if waiting else turns[0] if turns else None
+        return StreamStart(await talk.cursor(session)) if chosen is None else await _at_turn(talk, turns, chosen, 0)
+    for turn in turns:
+        start = await _at_turn(talk, turns, turn, since)
+        if start.cursor <= since:
+            return start
+    return StreamStart(max(0, since), max(0, since))
+
+
+async def _at_turn(talk: Talk, turns: tuple[Turn, ...], turn: Turn, after: int) -> StreamStart:
+    earlier = frozenset(other.turn_id for other in turns[turns.index(turn) + 1 :])
+    return StreamStart((await talk.sent(turn)).cursor, after, earlier)
+
+
+class _ThreadSource:
+    """The source of the stream. `take` may be cancelled: what was read and not returned is kept."""
+
+    def __init__(self, talk: Talk, session: Session, start: StreamStart, events: ThreadEvents) -> None:
+        self._talk, self._session, self._earlier, self._events = talk, session, start.earlier, events
+        place = (talk.principal.tenant_id, session.container_id, session.session_id)
+        self.follower = talk.vm.runtime.follow_session(place, start.cursor)
+        self._told: deque[Event] = deque()
+        self._pieces: list[bytes] = []
+        self._readers: dict[TurnId, PartReader] = {}
+        self._turn_id: TurnId | None = None
+        self._is_done = False
+
+    async def take(self) -> bytes:
+        while not self._is_done and not any(self._pieces):
+            await self._read()
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+    async def _read(self) -> None:
+        try:
+            if not self._told:
+                self._told.extend(await self.follower.take())
+            while self._told:
+                self._pieces.append(await self._write(self._told[0]))
+                self._told.popleft()
+        except SessionNotFound:
+            self._is_done = True
+        except NotFound:
+            # The log does not reach back that far: the stream goes on with what happens now.
+            self.follower.cursor = await self._talk.cursor(self._session)
+
+    async def _write(self, event: Event) -> bytes:
+        turn_id = event.scope.turn_id
+        if turn_id is None or turn_id in self._earlier:
+            return b""
+        part = self._readers.setdefault(turn_id, PartReader()).read(event)
+        if part is None:
+            return b""
+        if turn_id != self._turn_id:
+            turn = await self._talk.turn(turn_id)
+            self._events.begin(turn_id, await read_before(self._talk, turn) if self._events.needs_history else ())
+            self._turn_id = turn_id
+        if isinstance(part, TurnEnded):
+            del self._readers[turn_id]
+        return self._events.write(part, event.seq, event.timestamp)
+
+
+EVENT_ROUTES = (
+    GatewayRoute(
+        method="POST",
+        path="/threads/{thread}/stream/events",
+        handler=stream_events,
+        body=EventStreamBody,
+        names=NAMES,
+        streams=True,
+    ),
+)

@@ -1,0 +1,111 @@
+// The official JavaScript clients: the SDK of runs, and useStream of @langchain/react in a document of jsdom.
+import { JSDOM } from "jsdom";
+
+const [url, relayUrl] = process.argv.slice(1);
+const dom = new JSDOM("<!doctype html><div id='root'></div>", { url });
+const { window } = dom;
+Object.assign(globalThis, { window, document: window.document, IS_REACT_ACT_ENVIRONMENT: false });
+
+const { Client } = await import("@langchain/langgraph-sdk");
+const { useStream } = await import("@langchain/react");
+const React = await import("react");
+const { createRoot } = await import("react-dom/client");
+
+const say = (text) => ({ messages: [{ type: "human", content: text }] });
+const texts = (messages) => messages.map((message) => (typeof message.content === "string" ? message.content : message.content.map((block) => block.text ?? "").join("")));
+
+/** Runs a turn with the SDK, and returns the names of its events and the last values. */
+async function run(client, threadId, payload) {
+  const names = [];
+  let values, error;
+  for await (const part of client.runs.stream(threadId, "default", { streamMode: ["values", "messages-tuple"], streamResumable: true, ...payload })) {
+    names.push(part.event);
+    if (part.event === "values") values = part.data;
+    if (part.event === "error") error = part.data;
+  }
+  return { names: [...new Set(names)], values, error };
+}
+
+async function classic() {
+  const client = new Client({ apiUrl: url });
+  const thread = await client.threads.create();
+  const id = thread.thread_id;
+  const text = await run(client, id, { input: say("hello") });
+  const tool = await run(client, id, { input: say("tool") });
+  const asked = await run(client, id, { input: say("ask") });
+  const resumed = await run(client, id, { command: { resume: { decisions: [{ type: "approve" }] } } });
+  const failed = await run(client, id, { input: say("fail") });
+  const cut = await run(new Client({ apiUrl: relayUrl }), (await client.threads.create()).thread_id, { input: say("slow") });
+  const state = await client.threads.getState(id);
+  return {
+    text: [text.names, texts(text.values.messages)],
+    tool: tool.values.messages.slice(-3).map((message) => [message.type, message.content]),
+    asked: asked.values.__interrupt__.map((interrupt) => interrupt.value.action_requests[0].name),
+    resumed: texts(resumed.values.messages).at(-1),
+    failed: failed.error.error,
+    cut: texts(cut.values.messages),
+    state: state.values.messages.length,
+    searched: (await client.threads.search({ metadata: { graph_id: "default" } })).length,
+  };
+}
+
+const PLACE = { name: "find_place", description: "Finds a place.", parameters: { type: "object" } };
+const found = [];
+const TOOLS = [{ tool: PLACE, execute: async (args) => (found.push(args), "59 N") }];
+
+/** Mounts a component with useStream, and returns a way to wait for what it shows. */
+function mount(apiUrl) {
+  const seen = { stream: null, waiting: [] };
+  function Page() {
+    seen.stream = useStream({ apiUrl, assistantId: "default", reconnectDelayMs: () => 1, tools: TOOLS });
+    React.useEffect(() => {
+      seen.waiting = seen.waiting.filter(([is, resolve]) => !(is(seen.stream) && (resolve(seen.stream), true)));
+    });
+    return null;
+  }
+  const root = createRoot(window.document.getElementById("root"));
+  root.render(React.createElement(Page));
+  const until = (is) => (seen.stream && is(seen.stream) ? Promise.resolve(seen.stream) : new Promise((resolve) => seen.waiting.push([is, resolve])));
+  return { until, close: () => root.unmount() };
+}
+
+async function hook() {
+  const page = mount(url);
+  const said = async (text, is, options) => {
+    const stream = await page.until((stream) => !stream.isLoading);
+    const submitted = stream.submit(say(text), options);
+    const shown = await page.until(is);
+    await submitted;
+    return shown;
+  };
+  const ends = (text) => (stream) => !stream.isLoading && texts(stream.messages).at(-1) === text;
+  const text = texts((await said("hello", ends("You said hello"))).messages);
+  const tool = await said("tool", ends("It is 2"));
+  const asked = await said("ask", (stream) => !stream.isLoading && stream.interrupts.length === 1);
+  const waits = asked.interrupts.map((interrupt) => (interrupt.value.action_requests ?? interrupt.value.actionRequests)[0].name);
+  await asked.respond({ decisions: [{ type: "approve" }] });
+  const resumed = await page.until((stream) => !stream.isLoading && stream.interrupts.length === 0 && texts(stream.messages).at(-1) === "It is 2");
+  const count = resumed.messages.length;
+  const placed = await said("place", (stream) => stream.messages.length === count + 4 && ends("It is 2")(stream), { config: { configurable: { tools: [PLACE] } } });
+  const failed = await said("fail", (stream) => !stream.isLoading && stream.error !== undefined);
+  const result = {
+    text,
+    tool: tool.messages.slice(-3).map((message) => message.getType()),
+    calls: tool.toolCalls.map((call) => [call.name, call.status]),
+    waits,
+    resumed: texts(resumed.messages),
+    placed: [found, texts(placed.messages).slice(-4)],
+    failed: String(failed.error.message ?? failed.error),
+  };
+  page.close();
+  const lost = mount(relayUrl);
+  const stream = await lost.until((stream) => !stream.isLoading);
+  stream.submit(say("slow"));
+  result.cut = texts((await lost.until(ends("one two"))).messages);
+  lost.close();
+  return result;
+}
+
+const result = { classic: await classic(), hook: await hook() };
+console.log(JSON.stringify(result));
+process.exit(0);

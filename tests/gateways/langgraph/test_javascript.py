@@ -1,0 +1,40 @@
+"""The official JavaScript clients against a real server."""
+
+import json
+from pathlib import Path
+
+import anyio
+from tests.gateways.langgraph.fixtures import ASKING, interrupted_by
+from tests.provision.clients import Clients
+from tests.support.relay import relaying
+from tests.support.serving import serving
+
+PROGRAM = Path(__file__).with_name("clients.mjs")
+
+
+async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None:
+    lost = (anyio.Event(), anyio.Event())
+    script, cuts = interrupted_by(*lost), [(b'"one ', event) for event in lost]
+    async with serving(script, tools=ASKING) as served, relaying(served.port, *cuts) as relay:
+        addresses = (f"http://127.0.0.1:{port}/langgraph" for port in (served.port, relay.port))
+        said = json.loads(await clients.run(PROGRAM.read_text(), *addresses))
+        assert said["classic"] == {
+            "text": [["metadata", "values", "messages"], ["hello", "You said hello"]],
+            "tool": [["ai", ""], ["tool", "2"], ["ai", "It is 2"]],
+            "asked": ["current_time"],
+            "resumed": "It is 2",
+            "failed": "provider_overloaded",
+            "cut": ["slow", "one two"],
+            "state": 11,
+            "searched": 2,
+        }
+        hook = said["hook"]
+        assert hook["text"] == ["hello", "You said hello"]
+        assert hook["tool"] == ["ai", "tool", "ai"]
+        assert hook["calls"] == [["calculator", "finished"]]
+        assert hook["waits"] == ["current_time"]
+        assert hook["resumed"][-1] == "It is 2"
+        assert hook["placed"] == [[{"name": "Oslo"}], ["place", "", "59 N", "It is 2"]]
+        assert "busy" in hook["failed"]
+        assert hook["cut"] == ["slow", "one two"]
+        assert relay.cuts == []
