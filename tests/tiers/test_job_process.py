@@ -1,13 +1,9 @@
 """The process of a job: the program itself where there are namespaces, behind a guard where there are none."""
 
-import os
-import subprocess
-
 import pytest
 from tests.tiers.conftest import settings_of
 
 from agentvm.model.tier import Job
-from agentvm.tiers import job_process
 from agentvm.tiers.process import ProcessTier, open_process_tier
 
 
@@ -28,23 +24,3 @@ async def test_a_guard_ends_as_the_program_did(mode: str) -> None:
         for name in ("SIGTERM", "SIGKILL", "SIGABRT"):
             result = await tier.run(Job(engine="shell", code=f"kill -{name.removeprefix('SIG')} $$"))
             assert (result.signal, result.exit_code) == (name, None)
-
-
-def test_a_process_whose_launcher_is_dead_already_runs_nothing() -> None:
-    launcher = subprocess.Popen(["sleep", "1000"])
-    watch = os.pidfd_open(launcher.pid)
-    assert status_of_child(watch) == 5
-    launcher.kill()
-    launcher.wait()
-    assert status_of_child(watch) == 0
-    os.close(watch)
-
-
-def status_of_child(launcher: int) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            job_process._leave_unless_alive(launcher)
-        finally:
-            os._exit(5)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 
 import pytest
@@ -63,6 +64,26 @@ def test_capabilities_are_gone_for_good() -> None:
             raise OSError("something is left")
 
     assert kernel.can(attempt)
+
+
+def test_a_process_whose_parent_is_dead_already_ends_instead_of_waiting_for_the_news() -> None:
+    parent = subprocess.Popen(["sleep", "1000"])
+    watch = os.pidfd_open(parent.pid)
+    assert _status_of_child(watch) == 5
+    parent.kill()
+    parent.wait()
+    assert _status_of_child(watch) == 0
+    os.close(watch)
+
+
+def _status_of_child(parent: int) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            kernel.die_with_parent(parent=parent)
+        finally:
+            os._exit(5)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_options_of_a_process_are_set() -> None:

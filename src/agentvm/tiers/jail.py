@@ -98,11 +98,12 @@ class Jail:
         if not self.namespaces:
             remove(f"{self.scratch}/{name}")
 
-    def begin(self, kept: set[int]) -> None:
-        """Cuts all ties to the launcher but the named descriptors."""
-        kernel.close_all_but(kept)
+    def begin(self, kept: set[int], launcher: int) -> None:
+        """Cuts all ties to the launcher but the named descriptors; `launcher`, that of its process, tells when to end."""
+        kernel.close_all_but({*kept, launcher})
         # A signal to its group never reaches the launcher's.
         os.setsid()
+        kernel.die_with_parent(self.end_signal, parent=launcher)
         if not self.namespaces:
             kernel.prctl(Prctl.SET_SUBREAPER, 1)
 
@@ -135,7 +136,7 @@ class Jail:
         listener.listen(_PROXY_BACKLOG_MAX)
         return listener
 
-    def settle(self, uid: int | None) -> None:
+    def settle(self, uid: int | None, launcher: int) -> None:
         """Gives up all power over the namespaces: another uid, a user namespace without rights, no capabilities."""
         if uid is not None:
             os.setgroups([])
@@ -146,7 +147,7 @@ class Jail:
             _enter_user_namespace(mapped=self.proc)
         kernel.drop_capabilities()
         # Last: each change above revokes it.
-        kernel.die_with_parent(self.end_signal)
+        kernel.die_with_parent(self.end_signal, parent=launcher)
 
     def close(self, bounds: Bounds, name: str, *, network: bool, total_memory: bool, reserves: bool) -> None:
         """The last walls, around the payload of the named job alone.

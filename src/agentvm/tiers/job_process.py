@@ -40,7 +40,7 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
     """Runs one job in this process, which the launcher has just forked, and ends it."""
     line, step = socket.socket(fileno=descriptors[0]), "descriptors"
     try:
-        jail.begin({*descriptors, place.launcher, *place.group.entries})
+        jail.begin({*descriptors, *place.group.entries}, place.launcher)
         work, _ = frames.receive(line)
         if isinstance(work, JobWork):
             step = "mounts"
@@ -52,8 +52,7 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
                     frames.send(line, Listening(), [listener.fileno()])
             step = "uid"
             place.group.enter()
-            jail.settle(place.uid)
-            _leave_unless_alive(place.launcher)
+            jail.settle(place.uid, place.launcher)
             if not jail.namespaces:
                 _guard(jail, place.uid)
             step = "files"
@@ -72,12 +71,6 @@ def _try_to_send(line: socket.socket, message: Broken) -> None:
         frames.send(line, message)
     except OSError:
         pass
-
-
-def _leave_unless_alive(launcher: int) -> None:
-    """Ends this process if the launcher died before it was asked to be told: that would pass unnoticed."""
-    if select.select([launcher], [], [], 0)[0]:
-        os._exit(0)
 
 
 def _run(line: socket.socket, streams: Sequence[int], jail: Jail, place: JobPlace, work: JobWork) -> NoReturn:
@@ -109,11 +102,13 @@ def _guard(jail: Jail, uid: int | None) -> None:
     """Forks: returns in the program's process. The guard waits for it, ends what it has started, and ends as it did."""
     awaited = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    guard = os.pidfd_open(os.getpid())
     program = os.fork()
     if program == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
         os.setsid()
-        kernel.die_with_parent()
+        kernel.die_with_parent(parent=guard)
+        os.close(guard)
         return
     kernel.close_all_but(set())
     while signal.sigwait(awaited) == signal.SIGCHLD:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import platform
 import re
+import select
 import signal
 import sys
 import traceback
@@ -178,9 +179,24 @@ def prctl(option: Prctl, value: int) -> None:
     _checked(_library().prctl(option, value, 0, 0, 0), option.name)
 
 
-def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """The kernel sends this signal when the parent ends. To be repeated after a change of uid, which revokes it."""
+def die_with_parent(by: signal.Signals = signal.SIGKILL, *, parent: int | None = None) -> None:
+    """The kernel sends this signal when the parent ends. To be repeated after a change of uid, which revokes it.
+
+    `parent`: a descriptor of its process. A parent that ended before sends nothing any more, so this process ends here.
+    `getppid` would not tell: the first process of a namespace sees 0 either way.
+    """
     prctl(Prctl.SET_PDEATHSIG, by)
+    if parent is None:
+        return
+    try:
+        # The kernel tells the children of a process and marks it as dead under one lock, which this call takes: from here on
+        # either the signal is on its way or the descriptor shows the death.
+        os.setpgid(0, 0)
+    except PermissionError:
+        # The leader of a session has its group already.
+        pass
+    if select.select([parent], [], [], 0)[0]:
+        os._exit(0)
 
 
 def drop_capabilities() -> None:
