@@ -22,6 +22,7 @@ from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
 from tests.simulation.people import check_parked
 from tests.simulation.process import RATE, SPARE, SPARE_RATE
+from tests.simulation.programs import check_nested
 from tests.simulation.provider import FIRST_CALL, ModelCall, numbers_in
 from tests.simulation.world import World
 
@@ -42,6 +43,8 @@ async def check(world: World) -> None:
     _check_wallet(world)
     _check_asked(world)
     world.people.check()
+    if world.provider.programs is not None:
+        world.provider.programs.check(world)
     for user in world.users:
         await _check_user(world, user)
 
@@ -144,6 +147,7 @@ async def _check_user(world: World, user: User) -> None:
             check_messages(events, messages)
             check_stops(events)
             check_parked(events)
+            check_nested(events)
             _check_sent(sent[session.session_id], events, messages)
             _check_usage(world, events, messages)
             _check_bill(world, events, messages)

@@ -89,7 +89,8 @@ class People:
             told = self.acknowledged.get(wait_id, decision)
             assert told == decision, f"{wait_id}: {told} was confirmed, and {decision} is stored"
             if session_id not in world.thinned:
-                ((results,),) = world.disk.query(RESULTS, (key, call_id, turn_id))
+                # That of a program has no result but its program's.
+                ((results,),) = world.disk.query(RESULTS, (key, call_id.partition(".")[0], turn_id))
                 # A turn that is ended because the disk cannot be read is not known to have called anything.
                 ((unread,),) = world.disk.query(UNREAD, (key, turn_id))
                 assert results == 1 or (results == 0 and unread), f"{call_id} of {turn_id} has {results} results"

@@ -55,6 +55,7 @@ from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 from agentvm.webhooks.sender import WebhookSender
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
+from tests.simulation.programs import TURN_CALLS_MAX
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_tools
 
 RATE = ModelRate(input=Decimal(1), output=Decimal(5))
@@ -63,7 +64,7 @@ SPARE = "spare"
 SPARE_RATE = ModelRate(input=Decimal(2), output=Decimal(7))
 COMPACTION = Compaction(share=0.0004, keep=2, max_tokens=40)
 """What is said soon fills so small a share of the window; so it is summed up often, and nothing has to be left out."""
-LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
+LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5, tool_calls=TURN_CALLS_MAX)
 SETTINGS = ServerConfig(limits=LIMITS, compaction=COMPACTION)
 
 

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import msgspec
@@ -42,6 +43,7 @@ from agentvm.errors import (
 from agentvm.model.usage import Usage
 from agentvm.runtime.tools import ServerTools, Tool
 from tests.simulation.loop import Dice
+from tests.simulation.programs import Programs, run_program
 
 Step = ModelOutput | ProviderError | float
 """A number is a pause in seconds."""
@@ -56,7 +58,10 @@ ONCE = "save"
 ASKED = "strike"
 """A tool whose calls wait for an approval, and that must not run twice."""
 CLIENT = "pick"
+PROGRAM = "program"
+"""A tool whose calls are programs: they call the others."""
 TOOL_SECONDS = 5.0
+PROGRAM_SECONDS = 30.0
 CLIENT_SECONDS = 20.0
 """Time that a client has for the result of its tool."""
 _MESSAGE = re.compile(r"message (\d+)")
@@ -99,6 +104,8 @@ class Provider:
     """Calls that were admitted although nothing was left."""
     asked: Callable[[str, Prompt], None] = lambda said, prompt: None
     """Told of every prompt for an answer."""
+    programs: Programs | None = None
+    """What programs did; None where models write none."""
 
 
 class SimulatedDriver:
@@ -169,13 +176,17 @@ def open_tools(provider: Provider, alive: Callable[[], bool], *, repeatable: Seq
                 await anyio.sleep_forever()
             if name in (ONCE, ASKED):
                 provider.runs[str(arguments["id"])] += 1
-            provider.begins(str(arguments["said"]))
+            call_id = str(arguments["id"])
+            said = provider.calls[int(call_id.split("_")[1])].said
+            if provider.programs is not None:
+                provider.programs.begins(said, call_id, is_once=name in (ONCE, ASKED))
+            provider.begins(said)
             await anyio.sleep(float(str(arguments["seconds"])))
             if not alive():
                 await anyio.sleep_forever()
             if arguments["fails"]:
                 raise ToolFailed(f"{name} does not work today")
-            return {"done": arguments["id"]}
+            return {"done": call_id} if provider.programs is None else provider.programs.result_of(call_id)
 
         spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
         return Tool(
@@ -188,7 +199,17 @@ def open_tools(provider: Provider, alive: Callable[[], bool], *, repeatable: Seq
         )
 
     names = (REPEATABLE, ONCE, ASKED, CLIENT)
-    return ServerTools([tool(name) for name in names], default=names)
+    tools = [tool(name) for name in names]
+    if provider.programs is None:
+        return ServerTools(tools, default=names)
+    program = replace(
+        tool(PROGRAM),
+        call=partial(run_program, provider.programs, alive),
+        timeout_seconds=PROGRAM_SECONDS,
+        repeatable=True,
+        beside=lambda specs: ", ".join(spec.name for spec in specs),
+    )
+    return ServerTools([*tools, program], default=(*names, PROGRAM))
 
 
 def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
@@ -202,7 +223,7 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
     if not calls or dice.happens(0.6):
         steps += _text(dice, call)
     for number in range(calls):
-        steps += _tool_call(dice, call, number)
+        steps += _tool_call(provider, call, number)
     if dice.happens(0.9):
         steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
     reason: StopReason = "tool_use" if calls and dice.happens(0.9) else "end_turn"
@@ -246,11 +267,23 @@ def _text(dice: Dice, call: ModelCall) -> list[Step]:
     return [*steps, TextStopped()]
 
 
-def _tool_call(dice: Dice, call: ModelCall, number: int) -> list[Step]:
-    call_id = f"call_{call.number}_{number}"
-    seconds = FOREVER if dice.happens(0.05) else dice.pause(0.3)
-    arguments = {"id": call_id, "said": call.said, "seconds": seconds, "fails": dice.happens(0.15)}
-    body = msgspec.json.encode(arguments).decode()
+def _tool_call(provider: Provider, call: ModelCall, number: int) -> list[Step]:
+    dice, call_id = provider.dice, f"call_{call.number}_{number}"
+    arguments = {**_arguments(dice, call_id), "said": call.said}
     name = dice.choice((ONCE, ONCE, REPEATABLE, ASKED, ASKED, CLIENT, "nobody"))
+    if provider.programs is not None and dice.happens(0.4):
+        name, arguments = PROGRAM, _program(dice, call_id)
+    body = msgspec.json.encode(arguments).decode()
     middle = len(body) // 2
     return [ToolCallStarted(call_id, name), ToolInputChunk(body[:middle]), ToolInputChunk(body[middle:]), ToolCallStopped()]
+
+
+def _arguments(dice: Dice, call_id: str) -> dict[str, object]:
+    seconds = FOREVER if dice.happens(0.05) else dice.pause(0.3)
+    return {"id": call_id, "seconds": seconds, "fails": dice.happens(0.15)}
+
+
+def _program(dice: Dice, call_id: str) -> dict[str, object]:
+    names = (ONCE, ONCE, REPEATABLE, REPEATABLE, ASKED, CLIENT, "nobody")
+    calls = [(dice.choice(names), _arguments(dice, f"{call_id}.{number}")) for number in range(1, dice.randint(2, 6))]
+    return {"id": call_id, "calls": calls, "fickle": dice.happens(0.1), "gives_up": dice.happens(0.1)}

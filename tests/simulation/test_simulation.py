@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from agentvm.runtime.tool_step import CallRunner
 from agentvm.sessions import summing
 from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite
+from agentvm.storage.sql import programs
 from agentvm.storage.sql.sessions import rewinding
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
@@ -60,7 +62,7 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
 def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
     what = {
         "turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump",
-        "summaries", "summed up", "drop_old", "thinned",
+        "summaries", "summed up", "drop_old", "thinned", "programs run again", "calls of programs",
     }  # fmt: skip
     for seed in range(4 * CHUNK):
         what -= {name for name, count in run_history(seed).counts.items() if count > 0}
@@ -72,11 +74,11 @@ def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
 @pytest.mark.parametrize("seed", [700895, 700937])
 def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
     """In one the results of a call that waited are gone already, in the other its turn is parked and has no end."""
-    assert run_history(seed).counts["deletions cut short"] > 0
+    assert run_history(seed, Setup(programs=False)).counts["deletions cut short"] > 0
 
 
 def test_a_call_that_a_crashed_process_admits_in_its_memory_costs_nobody_anything() -> None:
-    assert run_history(710859).counts["crashes"] > 0
+    assert run_history(710859, Setup(programs=False)).counts["crashes"] > 0
 
 
 class Forgetful:
@@ -135,6 +137,29 @@ def test_the_checker_finds_calls_that_nobody_can_pay(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Quotas, "hold", lambda *given, force: hold(*given, force=True))
     with pytest.raises(Broken, match="although nothing was left"):
         run_all(range(40))
+
+
+async def _no_journal(*_: object) -> tuple[()]:
+    return ()
+
+
+def test_the_checker_finds_programs_that_are_run_again_without_their_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CallRunner, "_read_journal", _no_journal)
+    with pytest.raises(Broken, match=r"before it did something|run again|begun again"):
+        run_all(range(1_000_000, 1_000_060))
+
+
+def test_the_checker_finds_journals_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_END", f"{programs._END} AND 1 = 0")
+    monkeypatch.setattr(programs, "_END_ALL", f"{programs._END_ALL} AND 1 = 0")
+    with pytest.raises(Broken, match="left their journals"):
+        run_all(range(1_000_000, 1_000_040))
+
+
+def test_the_checker_finds_programs_that_make_more_calls_than_a_turn_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.simulation.programs.TURN_CALLS_MAX", 3)
+    with pytest.raises(Broken, match="more calls than they may"):
+        run_all(range(1_000_000, 1_000_040))
 
 
 def test_a_history_that_cannot_go_on_is_not_waited_for() -> None:

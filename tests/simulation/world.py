@@ -28,6 +28,7 @@ from tests.simulation.loop import Dice
 from tests.simulation.network import Socket
 from tests.simulation.people import People
 from tests.simulation.process import Hardware, Process
+from tests.simulation.programs import Programs
 from tests.simulation.provider import REPEATABLE, Provider, numbers_in, told_in
 
 START = 1_700_000_000_000
@@ -68,6 +69,8 @@ class Setup:
     lying_disk: bool = False
     wrap: Callable[[Store], Store] = lambda store: store
     repeatable: tuple[str, ...] = (REPEATABLE,)
+    programs: bool = True
+    """Whether models write programs."""
 
 
 @dataclass(slots=True)
@@ -117,6 +120,8 @@ class World:
         if self.dice.happens(0.3):
             self.disk.pay_in(self.dice.randint(10**8, 10**10))
         self.provider = Provider(self.dice, begins=self._begins, balance=self._balance, asked=self._asked)
+        if setup.programs:
+            self.provider.programs = Programs()
         self.retention = self.dice.choice(RETENTIONS)
         self.thinned: set[str] = set()
         self.process: Process | None = None
