@@ -143,6 +143,9 @@ async def test_a_crash_in_the_middle_of_a_search_is_recovered_from_and_each_call
         assert turn.outcome == "completed"
         results = [message["toolCallId"] for message in messages if message["role"] == "tool"]
         assert results == ["srvtoolu_1"]
+        # The result stands right behind its call, before the answer that was given after the crash.
+        assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+        assert messages[1]["toolCall"]["id"] == messages[2]["toolCallId"] == "srvtoolu_1"
         # The call that was cut off, and the one that was made after the crash: the search itself is not sent back.
         assert len({entry.key for entry in entries}) == len(entries) == len(provider.requests) == 2
         assert "srvtoolu_1" not in json.dumps(sent(provider))

@@ -135,7 +135,3 @@ class ToolPlaced(EventData):
     category = "turn"
     told = False
     call: PlacedCall
-    tool_ms: int = 0
-    """Time of the turn's tools so far, which goes on counting after a restart."""
-    is_nested: bool = False
-    """Whether a program made the call."""

@@ -24,6 +24,10 @@ class PlacedCall(Record):
     start_ms: float = 0.0
     why: tuple[tuple[str, str], ...] = ()
     """The verdict on each tier."""
+    tool_ms: int = 0
+    """Time of the turn's tools so far, which goes on counting after a restart."""
+    is_nested: bool = False
+    """Whether a program made the call."""
 
 
 def placed_call(turn_id: TurnId, call_id: str, tool: str, policy: str, placed: Placed | Unplaced | None) -> PlacedCall:

@@ -15,7 +15,7 @@ from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerning
 from agentvm.model.ids import SessionId, TenantId, UserId
-from agentvm.model.message import UserContent, UserMessage
+from agentvm.model.message import ToolCall, UserContent, UserMessage
 from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
@@ -67,6 +67,8 @@ class Accepted:
     """Usage of its model calls that were finished before a restart."""
     asked_for: tuple[PendingCall, ...] = ()
     """The tools that it was asking for when its process died, as far as the calls were whole."""
+    lost_at_provider: tuple[ToolCall, ...] = ()
+    """Calls that the provider was making by itself when the process died."""
     request_id: str | None = None
     """The request that it came with, for the log."""
     cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)

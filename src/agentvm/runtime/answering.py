@@ -235,7 +235,10 @@ class Answering:
             timestamp=self._ports.clock(),
             user_id=accepted.bill.user_id,
         )
-        await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
+        # Their results stand right behind them, before anything that the model says from here on.
+        accepted.state, lost = turn.lose_at_provider(now, self._ports.clock(), accepted.lost_at_provider)
+        now, accepted.lost_at_provider = accepted.state, ()
+        await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said, *lost), accepted.scope)
         if accepted.asked_for or now.pending:
             log = self._log
             history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)

@@ -276,7 +276,8 @@ class CallRunner:
         placed = self._call_run.placed.get(call.id, inline)
         why = self._policy.get(call.id, "")
         reasons = placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed)
-        return ToolPlaced(call=reasons, tool_ms=int(self._accepted.tool_seconds * 1000), is_nested=is_nested)
+        tool_ms = int(self._accepted.tool_seconds * 1000)
+        return ToolPlaced(call=msgspec.structs.replace(reasons, tool_ms=tool_ms, is_nested=is_nested))
 
     async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

@@ -17,7 +17,8 @@ from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
-from agentvm.runtime.turn_calls import finish_at_provider, grow_call, lose_at_provider, start_call, stop_call
+from agentvm.runtime.turn_calls import finish_at_provider, grow_call, start_call, stop_call
+from agentvm.runtime.turn_calls import lose_at_provider as lose_at_provider
 from agentvm.runtime.turn_calls import tool_finished as tool_finished
 from agentvm.runtime.turn_state import Events as Events
 from agentvm.runtime.turn_state import Step as Step
@@ -83,7 +84,7 @@ def interrupted(now: TurnState, at: int) -> Step:
     if now.ended:
         return now, ()
     now, spoken = _close_message(now, cut_at=at)
-    now, lost = lose_at_provider(now, at)
+    now, lost = lose_at_provider(now, at, now.at_provider)
     now, end = _end(now, "interrupted", "interrupted", at)
     return now, (
         stream.MessageStop(stop_reason="end_turn"),
@@ -100,7 +101,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
         return now, ()
     text = repair_text(text)
     now, spoken = _close_message(now, cut_at=at)
-    now, lost = lose_at_provider(now, at)
+    now, lost = lose_at_provider(now, at, now.at_provider)
     now, message_id = take_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)
     now, end = _end(now, "failed", "error", at)
@@ -174,7 +175,7 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
         # To clients it is a tool that still runs.
         return replace(now, paused=True), (stream.MessageStop(stop_reason="tool_use"), *spoken)
     stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
-    now, lost = lose_at_provider(now, at)
+    now, lost = lose_at_provider(now, at, now.at_provider)
     now, end = _end(now, "completed", stop, at)
     return now, (stream.MessageStop(stop_reason=stop), *spoken, *lost, state.ConversationEnd(reason="completed"), end)
 

@@ -4,6 +4,8 @@ A tool that the provider of the model runs has its result in the answer that cal
 such a call; it is told and stored as any other, and its result is a stranger's text.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from agentvm.drivers import base as model
@@ -73,13 +75,13 @@ def _bounded(value: object) -> object:
     return value if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
-def lose_at_provider(now: TurnState, at: int) -> Step:
-    """Gives the calls that the provider has not answered their results: none stays open after its turn."""
+def lose_at_provider(now: TurnState, at: int, calls: Sequence[ToolCall]) -> Step:
+    """Gives calls that the provider has not answered their results: none stays open after its turn."""
     events: Events = ()
-    for call in now.at_provider:
+    for call in calls:
         now, told = tool_finished(now, call, ToolOutcome(NOT_ANSWERED, True), at)
         events += told
-    return replace(now, at_provider=()), events
+    return replace(now, at_provider=tuple(call for call in now.at_provider if call not in calls)), events
 
 
 def start_call(now: TurnState, call_id: str, name: str, *, by_provider: bool) -> Step:

@@ -1,6 +1,5 @@
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta, ToolUseStop
-from agentvm.events.tool import ToolPlaced
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import (
@@ -14,7 +13,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
-from agentvm.model.placed_call import placed_call
+from agentvm.model.placed_call import PlacedCall
 from agentvm.model.usage import Usage
 from agentvm.runtime.recovery.progress import Done, Partial, find_partial, find_tool_use, review
 
@@ -102,13 +101,11 @@ def test_what_was_heard_before_one_restart_was_heard_before_the_next() -> None:
 
 
 def test_the_time_of_tools_and_the_calls_of_programs_are_known_after_a_restart() -> None:
-    def placed(call_id: str, tool_ms: int, turn_id: TurnId = ONE, *, is_nested: bool = False) -> Event:
-        data = ToolPlaced(call=placed_call(turn_id, call_id, "t", "", None), tool_ms=tool_ms, is_nested=is_nested)
-        return Event(data=data, scope=EventScope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT, seq=1)
+    def placed(call_id: str, tool_ms: int, *, is_nested: bool = False) -> PlacedCall:
+        return PlacedCall(turn_id=ONE, call_id=call_id, tool="t", policy="", tool_ms=tool_ms, is_nested=is_nested)
 
-    events = [placed("p.1", 200, is_nested=True), placed("p", 900), placed("q.1", 5_000, TWO, is_nested=True)]
-    assert find_tool_use(events, ONE) == (900, frozenset({"p.1"}))
-    assert find_tool_use([], ONE) == (0, frozenset())
+    assert find_tool_use([placed("p.1", 200, is_nested=True), placed("p", 900)]) == (900, frozenset({"p.1"}))
+    assert find_tool_use([]) == (0, frozenset())
 
 
 def test_a_call_that_the_provider_makes_is_not_ours_to_answer() -> None:
@@ -118,3 +115,6 @@ def test_a_call_that_the_provider_makes_is_not_ours_to_answer() -> None:
     )
     done = review([user(), step("msg_1"), search], ONE)
     assert (done.unanswered, done.at_provider, done.call_ids) == ((), (asked,), frozenset({"s"}))
+    # The next answer of the provider has its result, unless the message that asked for it was cut off.
+    assert done.lost_at_provider == ()
+    assert review([user(), search], ONE).lost_at_provider == (asked,)

@@ -12,10 +12,11 @@ import msgspec
 
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
-from agentvm.events.tool import ToolPlaced, ToolStarted
+from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCall, ToolCallMessage, ToolResultMessage
+from agentvm.model.placed_call import PlacedCall
 from agentvm.model.usage import NO_USAGE, Usage, at_least
 from agentvm.runtime.calls import PendingCall
 
@@ -38,6 +39,8 @@ class Done:
     """Keys of every call it made, also of those that do not count."""
     at_provider: tuple[ToolCall, ...] = ()
     """Calls that the provider of the model makes by itself, and that have no result."""
+    lost_at_provider: tuple[ToolCall, ...] = ()
+    """Those of them whose message was cut off: no later answer of the provider will have their results."""
 
 
 NOTHING = Done()
@@ -120,7 +123,9 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         and message.tool_call.id not in answered
         and not message.tool_call.by_provider
     )
-    calls = [message.tool_call for message in own if isinstance(message, ToolCallMessage)]
+    asked = [message for message in own if isinstance(message, ToolCallMessage)]
+    calls = [message.tool_call for message in asked]
+    at_provider = [one for one in asked if one.tool_call.by_provider and one.tool_call.id not in answered]
     alike = Counter((call.name, msgspec.json.encode(call.input, order="deterministic")) for call in calls)
     (name, _), times = max(alike.items(), key=lambda one: one[1], default=(("", b""), 0))
     return Done(
@@ -130,15 +135,14 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         most_repeated=(name, times),
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
         call_ids=frozenset(call.id for call in calls),
-        at_provider=tuple(call for call in calls if call.by_provider and call.id not in answered),
+        at_provider=tuple(one.tool_call for one in at_provider),
+        lost_at_provider=tuple(one.tool_call for one in at_provider if one.parent_id not in finished),
     )
 
 
-def find_tool_use(events: Sequence[Event], turn_id: TurnId) -> tuple[int, frozenset[str]]:
-    """Returns the time of the turn's tools in milliseconds, and the ids of the calls that its programs have made."""
-    placed = [event.data for event in events if event.scope.turn_id == turn_id and isinstance(event.data, ToolPlaced)]
-    nested = frozenset(data.call.call_id for data in placed if data.is_nested)
-    return max((data.tool_ms for data in placed), default=0), nested
+def find_tool_use(placed: Sequence[PlacedCall]) -> tuple[int, frozenset[str]]:
+    """Returns the time of a turn's tools in milliseconds, and the ids of the calls that its programs have made."""
+    return max((call.tool_ms for call in placed), default=0), frozenset(call.call_id for call in placed if call.is_nested)
 
 
 def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[PendingCall]) -> set[str]:

@@ -13,7 +13,7 @@ import msgspec
 from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
-from agentvm.events.tool import ToolPlaced, ToolStarted
+from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId, TenantId
@@ -47,7 +47,6 @@ _LOOKED_AT = (
     ThinkingDelta,
     ToolUseStop,
     MessageStop,
-    ToolPlaced,
     ToolStarted,
     TurnResumed,
 )
@@ -144,8 +143,9 @@ async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: T
     done = progress.review(own, left.turn_id)
     accepted.cut, accepted.spent = progress.find_cut(told, left.turn_id), done.usage
     accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
-    accepted.asked_for = _whole_calls(own, accepted.state.told_id)
-    tool_ms, nested = progress.find_tool_use(told, left.turn_id)
+    accepted.asked_for, accepted.lost_at_provider = _whole_calls(own, accepted.state.told_id), done.lost_at_provider
+    placed = await ports.store.tenant(tenant_id).placed_calls().list_turn(left.session_id, left.turn_id)
+    tool_ms, nested = progress.find_tool_use(placed)
     accepted.tool_seconds, accepted.nested = max(accepted.tool_seconds, tool_ms / 1000), accepted.nested | nested
     if accepted.state.pending:
         accepted.started = progress.find_started(told, left.turn_id, accepted.state.pending)
