@@ -96,6 +96,7 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.toolCalls",
         "limits.toolParallel", "limits.toolSeconds", "limits.attachmentBytes",
         "limits.importBytes", "limits.sessionFiles", "limits.sessionFilesBytes", "limits.attachmentsPerMessage",
+        "limits.fileVersions",
         "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",
         "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",

@@ -107,6 +107,18 @@ async def test_limits_and_names_hold_within_one_call() -> None:
         assert set(await contents(world)) == {"dir/inner", "y"}
 
 
+async def test_earlier_states_of_a_file_are_bounded() -> None:
+    asked = [tool_calls((f"c{number}", "append", {"text": str(number)})) for number in range(6)]
+    async with open_world(ScriptedDriver(in_turn(*asked, reply("done"))), tools=TOOLS, limits=Limits(file_versions=2)) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        assert await contents(world) == {"log.txt": b"012345"}
+        container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
+        deltas = await container.files(world.image.session_id).versions("log.txt", 10)
+        # The present state, and two before it.
+        assert [change.size for delta in deltas for change in delta.changes] == [6, 5, 4]
+
+
 async def test_a_commit_that_is_refused_leaves_result_and_file_together() -> None:
     """Whatever commit fails, a file is there if and only if the result of its call is."""
     seen = set()

@@ -79,6 +79,9 @@ class Limits(Group):
         Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Size of one import, unpacked.", tenant="lower")
     ] = 1024**3
     session_files: Annotated[Count, setting("Files that one session may have.", tenant="lower")] = 10_000
+    file_versions: Annotated[
+        Count, setting("Earlier states of one file of a session; the oldest are deleted first.", tenant="lower")
+    ] = 100
     session_files_bytes: Annotated[Amount, setting("Size of all files of one session.", tenant="lower")] = 100 * 1024**2
     agents: Annotated[Amount, setting("Idle agents in memory; the longest idle are unloaded first.")] = 20_000
 

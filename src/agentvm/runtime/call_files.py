@@ -128,6 +128,7 @@ class CallFiles:
         except QuotaExceeded as error:
             raise WorkspaceFull(str(error)) from None
         digests = await self._turn.store.put_all(tuple(named.values()), self._now())
+        await self._turn.store.trim(tuple(named), self._turn.limits.file_versions)
         for (path, body), digest in zip(named.items(), digests, strict=True):
             self._changes[path] = FileChange(path=path, digest=digest, size=len(body), executable=path in flagged)
 

@@ -73,6 +73,7 @@ class SessionFileLibrary:
         await self._check(store, name, size)
         await self.workspace.check_storage(size)
         digest, _ = await store.put(body, now)
+        await store.trim((name,), self.workspace.runtime.settings_of(self.workspace.tenant_id).limits.file_versions)
         change = FileChange(path=name, digest=digest, size=size, executable=executable)
         await self._commit(session, change, now)
         return SessionFile(path=name, digest=digest, size=size, executable=executable, modified_at=now)

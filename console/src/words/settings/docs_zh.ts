@@ -60,6 +60,7 @@ export const zh: Record<string, string> = {
   "limits.inlineBytes": "一条消息内嵌的图片和文件（base64）的大小，不含上传的文件。",
   "limits.importBytes": "一次导入解压后的大小。",
   "limits.sessionFiles": "一个会话可以拥有的文件数。",
+  "limits.fileVersions": "一个会话中每个文件保留的历史版本数；最旧的先删除。",
   "limits.sessionFilesBytes": "一个会话全部文件的大小。",
   "limits.agents": "内存中的空闲智能体数，空闲最久的先移出。",
   "billing.markup": "模型服务每收一美元，向租户收取的美元数。",

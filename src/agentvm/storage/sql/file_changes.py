@@ -47,6 +47,20 @@ DELETE FROM file_changes WHERE session_key = ?1 AND position < ?2
 """
 _DROP_DELETED = "DELETE FROM file_changes WHERE session_key = ? AND position = ? AND blob_key IS NULL"
 _KEEP = "UPDATE file_changes SET position = 0 WHERE session_key = ? AND position = ?"
+_MANY = f"""
+SELECT path FROM file_changes WHERE session_key = ?1 AND path IN ({items_of("?2")}) GROUP BY path HAVING count(*) > ?3
+"""
+_OLDEST = f"""
+SELECT f.position, f.position = 0 OR EXISTS (SELECT 1 FROM messages AS m WHERE m.position = f.position)
+FROM file_changes AS f
+WHERE f.session_key = ?1 AND f.path = ?2 AND f.position <= (
+    SELECT position FROM file_changes WHERE session_key = ?1 AND path = ?2 ORDER BY position DESC LIMIT 1 OFFSET ?3
+)
+ORDER BY f.position LIMIT {DROPPED_MAX}
+"""
+_DROP_FIRST = "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position <= ? AND position <> ?"
+_KEEP_ONE = "UPDATE file_changes SET position = 0 WHERE session_key = ? AND path = ? AND position = ?"
+_DROP_NOTHING = "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position = 0 AND blob_key IS NULL"
 _OLD_CLAIMS = f"SELECT session_key, blob_key FROM file_claims WHERE claimed_at <= ? LIMIT {NOTED_MAX}"
 _RELEASED = "SELECT blob_key FROM blobs WHERE is_released = 1 LIMIT ?"
 _IS_UNUSED = f"SELECT 1 FROM blobs WHERE blob_key = ?1 AND {IS_UNUSED}"
@@ -117,6 +131,26 @@ def keep_files(connection: Connection, session_key: int, position: int) -> None:
     connection.execute(_DROP_OLDER, (session_key, position))
     connection.execute(_DROP_DELETED, (session_key, position))
     connection.execute(_KEEP, (session_key, position))
+
+
+def with_many_versions(connection: Connection, session_key: int, paths: Sequence[str], keep: int) -> list[str]:
+    """Returns those of the files that have more than `keep` states."""
+    rows = connection.fetch(_MANY, (session_key, msgspec.json.encode(paths).decode(), keep))
+    return [path for (path,) in rows]
+
+
+def trim_versions(connection: Connection, session_key: int, paths: Sequence[str], keep: int) -> None:
+    """Drops some of the oldest states of files that have more than `keep`.
+
+    The oldest one that is kept stays as a state of no message: a rewind or a fork beyond it has the file as it was then.
+    """
+    for path in with_many_versions(connection, session_key, paths, keep):
+        oldest = connection.fetch(_OLDEST, (session_key, path, keep - 1))
+        # One that was rewound must not stand again.
+        kept = max((position for position, stands in oldest if stands), default=-1)
+        connection.execute(_DROP_FIRST, (session_key, path, oldest[-1][0], kept))
+        connection.execute(_KEEP_ONE, (session_key, path, kept))
+        connection.execute(_DROP_NOTHING, (session_key, path))
 
 
 def collect_files(connection: Connection, now: int, grace: int) -> int:

@@ -32,6 +32,7 @@ from agentvm.storage.sql.attachments import (
 )
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of, total
+from agentvm.storage.sql.file_changes import trim_versions, with_many_versions
 from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import Key
 
@@ -205,6 +206,18 @@ class SessionFileStore(Scope):
     async def versions(self, path: str, limit: int) -> tuple[FileDelta, ...]:
         """Returns the changes of a file that stand, the newest first."""
         return await self._all(_decode_change, _VERSIONS, (*self._place, path, limit))
+
+    async def trim(self, paths: Sequence[str], keep: int) -> None:
+        """Drops the oldest states of these files beyond so many, in transactions of a bounded size."""
+
+        def find(connection: Connection) -> list[str]:
+            return with_many_versions(connection, self._session_key(connection), paths, keep)
+
+        def work(connection: Connection) -> None:
+            trim_versions(connection, self._session_key(connection), paths[:PIECE_FILES_MAX], keep)
+
+        while paths := await self._database.read(find):
+            await self._database.write(work)
 
     async def _put_piece(self, piece: Mapping[str, bytes], now: int) -> None:
         def work(connection: Connection) -> bool:
