@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from tests.runtime.fixtures import open_world
+from tests.runtime.fixtures import open_world, types
 from tests.runtime.program_bench import Bench, running, value
 
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
@@ -83,3 +83,31 @@ async def test_a_call_that_the_program_did_not_wait_for_is_told_as_ended() -> No
         (failed,) = [event["data"] for event in world.heard if event["type"] == "tool_failed"]
         assert (failed["toolId"], failed["error"]) == ("p1.1", "The program ended without waiting for this call.")
         assert await value(world) == "over"
+
+
+async def test_a_program_that_was_abandoned_makes_no_call_and_tells_nothing_after_its_turn() -> None:
+    begun, released, refused = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def script(others: OtherTools) -> object:
+        with anyio.CancelScope(shield=True):
+            begun.set()
+            await released.wait()
+            try:
+                await others.call("note", {"n": 1})
+            except ToolFailed:
+                refused.set()
+        return None
+
+    bench = Bench(script)
+    async with running(bench) as world:
+        with anyio.fail_after(60):
+            await begun.wait()
+            agent = world.start()
+            stopped = await agent.interrupt()
+            assert stopped is not None
+            stopped.stop()
+            await world.hear("turn_response")
+            released.set()
+            await refused.wait()
+        assert bench.made == []
+        assert types(world.heard)[-1] == "turn_response"

@@ -269,7 +269,7 @@ def _text(dice: Dice, call: ModelCall) -> list[Step]:
 
 def _tool_call(provider: Provider, call: ModelCall, number: int) -> list[Step]:
     dice, call_id = provider.dice, f"call_{call.number}_{number}"
-    arguments = {**_arguments(dice, call_id), "said": call.said}
+    arguments = {"id": call_id, "said": call.said, **_arguments(dice, call_id)}
     name = dice.choice((ONCE, ONCE, REPEATABLE, ASKED, ASKED, CLIENT, "nobody"))
     if provider.programs is not None and dice.happens(0.4):
         name, arguments = PROGRAM, _program(dice, call_id)

@@ -87,6 +87,15 @@ class Program:
         self._count = 0
         # The sandbox asks for one call at a time; code that writes to its line itself may not.
         self._one = anyio.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ends the program for its turn: one that was abandoned makes no further call, and nothing is told of it any more."""
+        self._is_closed = True
+
+    def _post(self, *events: EventData) -> None:
+        if not self._is_closed:
+            self._steps.post(*events)
 
     async def take_files(self, files: CallFiles) -> None:
         """Notes the files that the program begins with, or shows it those that it began with in its first run."""
@@ -100,6 +109,8 @@ class Program:
     async def call(self, name: str, input: dict[str, object]) -> object:
         """Returns the result of a call; `ToolFailed` for one that failed or was not made. Does not return if it has to wait."""
         async with self._one:
+            if self._is_closed:
+                raise ToolFailed(ENDED)
             self._count += 1
             child = ToolCall(id=f"{self._call.id}.{self._count}", name=name, input=input)
             digest = fingerprint_of(name, "", input)
@@ -126,17 +137,17 @@ class Program:
             start = ProgramCall(
                 turn_id=self._accepted.state.turn_id, program=self._call.id, number=0, tool="", digest="", result=self._files
             )
-            self._steps.post(ProgramChanged(change=start))
+            self._post(ProgramChanged(change=start))
         if child.id not in self._accepted.waits:
             told = child.input if len(msgspec.json.encode(child.input)) <= PREVIEW_CHARACTERS else {}
-            self._steps.post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=told, parent_id=self._call.id))
+            self._post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=told, parent_id=self._call.id))
         ended = False
         try:
             outcome, note = await self._carry_out(child)
             ended = True
         finally:
             if not (ended or self.is_held):
-                self._steps.post(_failed(child, self._call, ENDED))
+                self._post(_failed(child, self._call, ENDED))
         entry = self._keep(child, number, digest, outcome, note)
         if not self._steps.may_repeat(child.name):
             # The next process could not ask for it again.
@@ -184,9 +195,7 @@ class Program:
             size = len(msgspec.json.encode(entry))
         self._bytes += size
         ended: EventData = _completed(child, self._call, entry.result) if error is None else _failed(child, self._call, error)
-        self._steps.post(
-            *outcome.charges, ProgramChanged(change=entry), ended, self._steps.explain(child, outcome, is_nested=True)
-        )
+        self._post(*outcome.charges, ProgramChanged(change=entry), ended, self._steps.explain(child, outcome, is_nested=True))
         return entry
 
     async def _kill(self, *, held: bool = False, diverged: str | None = None) -> NoReturn:

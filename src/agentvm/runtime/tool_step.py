@@ -209,8 +209,11 @@ class CallRunner:
         program = Program(self, accepted, call, tools, await self._read_journal(call.id))
         accepted.programs.add(call.id)
         ended: Ended = ToolOutcome("", True)
-        with program.scope:
-            ended = await self._call_run.run(call, run.resumption, others=program)
+        try:
+            with program.scope:
+                ended = await self._call_run.run(call, run.resumption, others=program)
+        finally:
+            program.close()
         if program.is_held:
             return None
         return program.outcome(ended) if isinstance(ended, ToolOutcome) else ended

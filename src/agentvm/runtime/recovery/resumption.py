@@ -144,9 +144,10 @@ async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: T
     accepted.cut, accepted.spent = progress.find_cut(told, left.turn_id), done.usage
     accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
     accepted.asked_for, accepted.lost_at_provider = _whole_calls(own, accepted.state.told_id), done.lost_at_provider
-    placed = await ports.store.tenant(tenant_id).placed_calls().list_turn(left.session_id, left.turn_id)
-    tool_ms, nested = progress.find_tool_use(placed)
-    accepted.tool_seconds, accepted.nested = max(accepted.tool_seconds, tool_ms / 1000), accepted.nested | nested
+    if done.call_ids:
+        placed = await ports.store.tenant(tenant_id).placed_calls().list_turn(left.session_id, left.turn_id)
+        tool_ms, nested = progress.find_tool_use(placed)
+        accepted.tool_seconds, accepted.nested = max(accepted.tool_seconds, tool_ms / 1000), accepted.nested | nested
     if accepted.state.pending:
         accepted.started = progress.find_started(told, left.turn_id, accepted.state.pending)
         waits = ports.store.tenant(tenant_id).waits((left.container_id,))
