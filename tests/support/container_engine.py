@@ -1,7 +1,8 @@
 """Container engine — a double of Docker's API over a real unix socket, written from its documentation.
 
 A container is a folder with `workspace`, `avm` and `in` in it; a program runs as a process of the host, with these paths
-replaced in its text. Requests that Docker refuses are refused here: unknown ids, a program in a container that does not run.
+replaced in its text, and a mount is a link. Requests that Docker refuses are refused here: unknown ids, a mount without a
+source, a program in a container that does not run.
 """
 
 import io
@@ -140,6 +141,10 @@ class FakeEngine:
         self._count += 1
         container = FakeContainer(f"c{self._count}", config, self.folder / f"c{self._count}")
         container.folder.mkdir()
+        for mount in (config.get("HostConfig") or {}).get("Mounts") or ():
+            if not Path(mount["Source"]).is_dir():
+                raise Refused(400, f"invalid mount config: bind source path does not exist: {mount['Source']}")
+            (container.folder / mount["Target"].strip("/")).symlink_to(mount["Source"])
         self.containers[container.id] = container
         return container.id
 
@@ -171,11 +176,12 @@ class FakeEngine:
         root = str(container.folder)
 
         def placed(text: str) -> str:
-            return re.sub(r"(?<![\w.])/(workspace|avm|in)\b", rf"{root}/\1", text)
+            return re.sub(r"(?<![\w.])/(workspace|avm|in|net|packages)\b", rf"{root}/\1", text)
 
         for file in (container.folder / "avm").glob("*"):
             file.write_text(placed(file.read_text()))
         env = dict(item.split("=", 1) for item in config.get("Env") or ()) | {"PATH": os.environ["PATH"]}
+        env = {name: placed(value) for name, value in env.items()}
         process = await anyio.open_process(
             [placed(part) for part in config["Cmd"]], stdin=subprocess.DEVNULL, env=env, cwd=root, start_new_session=True
         )

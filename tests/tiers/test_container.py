@@ -4,14 +4,16 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import httpx2
+import msgspec
 import pytest
 from tests.support.container_engine import FakeEngine, open_fake_engine
 
@@ -111,13 +113,47 @@ async def test_attachments_are_copies_beside_the_workspace_and_the_next_job_sees
     assert again.stdout == b"[]\n"
 
 
-@pytest.mark.parametrize("about", [{"network": ("example.org",)}, {"functions": {"tell": ()}}, {"packages": ("numpy",)}])
-async def test_a_network_packages_and_calls_of_tools_are_refused_by_name(tmp_path: Path, about: dict[str, object]) -> None:
-    async with double(tmp_path) as (_, tier):
-        with pytest.raises(TierUnavailable, match="no network, no packages, and its programs call no tools"):
-            await run(tier, "true", **about)
-        offer = await tier.offer()
-        assert (offer.egress, offer.packages, offer.calls) == (False, False, False)
+async def test_packages_are_a_folder_that_the_container_sees_and_is_held_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, held = tmp_path / "layer", list[str]()
+    layer.mkdir()
+    (layer / "seldom.py").write_text("name = 'seldom'")
+    programs = tmp_path / "path"
+    programs.mkdir()
+    (programs / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    @asynccontextmanager
+    async def hold(packages: Sequence[str]) -> AsyncIterator[str]:
+        held.append(",".join(packages))
+        try:
+            yield str(layer)
+        finally:
+            held.pop()
+
+    async with open_fake_engine(tmp_path, IMAGE) as (engine, socket):
+        settings = replace(at(socket), packages=True)
+        async with open_container_tier(settings, now_ms, layers=hold) as tier:
+            assert (await tier.offer()).packages
+            job = Job(engine="python", code="import seldom\nseldom.name", packages=("seldom==1",), owner="a")
+            result = await tier.run(job)
+            assert (result.value, held) == ("seldom", []), result.stderr
+            assert (await tier.run(msgspec.structs.replace(job, keep="s"))).value == "seldom"
+            # As long as the container lives.
+            assert held == ["seldom==1"]
+            (made,) = engine.containers.values()
+            (mount,) = made.config["HostConfig"]["Mounts"]
+            assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (str(layer), "/packages", True)
+            monkeypatch.setattr(container, "IDLE_SECONDS", 0.0)
+            assert (await tier.sweep(), held) == (1, [])
+            plain = await tier.run(Job(engine="python", code="import os\n'PYTHONPATH' in os.environ"))
+            assert plain.value is False
+        monkeypatch.setattr(container, "_ABI", "print('cpython-399-other')")
+        async with open_container_tier(settings, now_ms, layers=hold) as tier:
+            with pytest.raises(TierUnavailable, match=f"that of the image {IMAGE} is cpython-399-other"):
+                await tier.run(job)
+            assert (held, engine.containers) == ([], {})
 
 
 async def test_a_program_that_hangs_or_floods_is_killed_with_its_container(opened: ContainerTier) -> None:

@@ -3,12 +3,13 @@
 A container holds one job and is deleted with it. A persistent sandbox keeps its container between calls, until it was idle for
 a minute; `tools.prewarm` keeps containers ready, paused. Every container carries the id of its server and its deadline: what a
 crashed server has left is deleted when it starts again, and what is overdue each minute. Only the operator names images; none
-is pulled. Code has no network.
+is pulled. A container has no network: allowed hosts are reached through the proxy of the server (`container_network.py`).
 """
 
 import math
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import sysconfig
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import anyio
@@ -18,10 +19,15 @@ import msgspec
 from agentvm.errors.tool import TierBroken, TierUnavailable
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
-from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierName, Wall
+from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierName
+from agentvm.tiers import container_network
 from agentvm.tiers.base import HostCalls, Process
-from agentvm.tiers.container_programs import CLEAR, FOLDER, HOLD, VALUE, ContainerProgram, program_of
-from agentvm.tiers.docker_api import USER, DockerApi, make_archive, open_docker_api
+from agentvm.tiers.container_network import make_exchange, open_proxy, remove_exchange
+from agentvm.tiers.container_programs import CLEAR, FOLDER, PACKAGES, VALUE, ContainerProgram, program_of
+from agentvm.tiers.container_spec import WALLS, check_job, describe
+from agentvm.tiers.container_spec import ContainerSettings as ContainerSettings
+from agentvm.tiers.docker_api import DockerApi, make_archive, open_docker_api
+from agentvm.tiers.egress import EgressPolicy
 
 logger = get_logger(__name__)
 
@@ -38,30 +44,23 @@ KEPT_MS = 24 * 3_600_000
 """The deadline of a container that lives on; this process ends it long before."""
 REMOVE_SECONDS = 10.0
 _ENGINES = ("python", "shell", "javascript", "command")
-_WALLS: frozenset[Wall] = frozenset({"process", "uid", "pid", "net", "ipc", "uts", "mount", "seccomp", "rlimits", "cgroup"})
 _ENTRY_MAX_BYTES = 2048
 """Bytes of an archive for each file besides its content."""
 VALUE_MAX_BYTES = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSettings:
-    """The engine, and the images that the operator allows."""
-
-    socket: str
-    server: str
-    """The id of this server, the same after a restart."""
-    images: Mapping[str, str]
-    """Images by name; one named as an engine runs that engine's jobs."""
-    runtime: str | None = None
-    """The runtime of the engine: `runsc` for gVisor."""
-    prewarm: Mapping[str, int] = field(default_factory=dict)
+HoldLayer = Callable[[Sequence[str]], AbstractAsyncContextManager[str]]
+"""Yields the folder with these packages, which stays while the context lasts."""
+_Key = tuple[str, str, str, bool, tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
 class _Container:
     id: str
     image: str
+    held: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """The folders that are mounted."""
+    exchange: str = ""
     used: float = 0.0
     busy: bool = True
     cpu_ns: int = 0
@@ -72,20 +71,31 @@ class ContainerTier:
 
     name: TierName = "container"
 
-    def __init__(self, api: DockerApi, settings: ContainerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        api: DockerApi,
+        settings: ContainerSettings,
+        clock: Clock,
+        policy: EgressPolicy | None = None,
+        layers: HoldLayer | None = None,
+    ) -> None:
         self._api = api
         self._settings = settings
         self._clock = clock
+        self._policy = policy or EgressPolicy()
+        self._layers = layers
+        self._pythons: dict[str, str] = {}
+        """The ABI of the Python of each image."""
         self._offer: Offer | None = None
         self._offered = -math.inf
         self._own: set[str] = set()
-        self._kept: dict[tuple[str, str, str], _Container] = {}
+        self._kept: dict[_Key, _Container] = {}
         self._ready: dict[str, list[_Container]] = {}
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the persistent sandboxes that have a container now."""
-        return tuple(name for _, name, _ in self._kept)
+        return tuple(name for _, name, *_ in self._kept)
 
     async def offer(self) -> Offer:
         if self._offer is None or anyio.current_time() - self._offered > OFFER_SECONDS:
@@ -93,16 +103,21 @@ class ContainerTier:
         return self._offer
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
-        if job.network or job.functions or job.packages:
-            raise TierUnavailable("The tier container has no network, no packages, and its programs call no tools")
+        check_job(job, self._settings)
         image = self._image_of(job)
         program = program_of(job)
+        # Packages are installed before the time of the job begins.
+        async with self._layer(job):
+            return await self._run(job, image, program)
+
+    async def _run(self, job: Job, image: str, program: ContainerProgram) -> JobResult:
         began = anyio.current_time()
         container = result = None
         try:
             with anyio.move_on_after(job.limits.wall_ms / 1000):
                 container = await self._acquire(job, image)
-                result = await self._execute(container, job, program)
+                async with self._surroundings(container, job):
+                    result = await self._execute(container, job, program)
         except TierBroken as error:
             error.started = container is not None
             raise
@@ -113,6 +128,32 @@ class ContainerTier:
         if result is None:
             return JobResult(signal="SIGKILL", timed_out=True, duration_ms=duration_ms)
         return msgspec.structs.replace(result, duration_ms=duration_ms)
+
+    def _layer(self, job: Job) -> AbstractAsyncContextManager[str]:
+        return nullcontext("") if self._layers is None or not job.packages else self._layers(job.packages)
+
+    @asynccontextmanager
+    async def _surroundings(self, container: _Container, job: Job) -> AsyncIterator[None]:
+        """The network of a job, and the check that its packages are for the Python of its image."""
+        if job.packages:
+            await self._check_python(container)
+        if not job.network:
+            yield
+            return
+        async with open_proxy(container.exchange, job.network, self._policy):
+            files = {f"{FOLDER}/{name}": data for name, data in container_network.forwarder_files().items()}
+            await self._api.put_archive(container.id, make_archive(files))
+            if (await self._api.run(container.id, container_network.FORWARD))[0]:
+                raise TierUnavailable(f"A network needs python3 or node in the image, and {container.image} has neither")
+            yield
+
+    async def _check_python(self, container: _Container) -> None:
+        own = str(sysconfig.get_config_var("SOABI"))
+        if container.image not in self._pythons:
+            status, output, _ = await self._api.run(container.id, ("python3", "-c", _ABI))
+            self._pythons[container.image] = "not there" if status else output[1].decode(errors="replace").strip()
+        if (abi := self._pythons[container.image]) != own:
+            raise TierUnavailable(f"Packages are installed for Python {own}; that of the image {container.image} is {abi}")
 
     def open(self, job: Job) -> AbstractAsyncContextManager[Process]:
         """Refused: programs that live on run on the tier process."""
@@ -149,6 +190,8 @@ class ContainerTier:
 
     async def aclose(self) -> None:
         """Deletes every container of this server."""
+        for container in self._kept.values():
+            await container.held.aclose()
         self._kept.clear()
         self._ready.clear()
         self._own.clear()
@@ -173,10 +216,12 @@ class ContainerTier:
         return Offer(
             tier="container",
             engines=frozenset(engines),
-            walls=_WALLS | ({"gvisor"} if settings.runtime == "runsc" else set()),
+            walls=WALLS | ({"gvisor"} if settings.runtime == "runsc" else set()),
             enforces=Enforces(memory="total", disk="each", processes="total"),
             persistent=True,
             start_ms=START_MS,
+            egress=settings.has_network,
+            packages=settings.packages,
         )
 
     def _image_of(self, job: Job) -> str:
@@ -189,15 +234,16 @@ class ContainerTier:
         return image
 
     async def _acquire(self, job: Job, image: str) -> _Container:
-        key = (job.owner, job.keep, image)
+        key = _key(job, image)
         kept = self._kept.get(key) if job.keep else None
         if kept is not None and not kept.busy:
             kept.busy = True
-            await self._run_quietly(kept, CLEAR)
+            await self._api.run(kept.id, CLEAR)
             return kept
         ready = self._ready.get(image)
         # A container that was made ready has the default limits: it fits no other job.
-        if ready and not job.keep and job.limits.memory_bytes >= _DEFAULT.limits.memory_bytes:
+        plain = not (job.keep or job.network or job.packages)
+        if ready and plain and job.limits.memory_bytes >= _DEFAULT.limits.memory_bytes:
             container = ready.pop()
             await self._api.post(f"/containers/{container.id}/unpause")
             return container
@@ -207,11 +253,15 @@ class ContainerTier:
         return container
 
     async def _create(self, job: Job, image: str) -> _Container:
-        created = await self._api.post("/containers/create", self._described(job, image))
-        container = _Container(str(created["Id"]), image)
-        self._own.add(container.id)
+        container = _Container("", image)
         started = False
         try:
+            mounts = await self._mounts(container, job)
+            created = await self._api.post(
+                "/containers/create", describe(job, image, mounts, self._settings, self._deadline(job))
+            )
+            container.id = str(created["Id"])
+            self._own.add(container.id)
             await self._api.put_archive(container.id, make_archive({}, folders=("workspace", FOLDER)))
             await self._api.post(f"/containers/{container.id}/start")
             started = True
@@ -220,34 +270,18 @@ class ContainerTier:
                 await self._remove(container)
         return container
 
-    def _described(self, job: Job, image: str) -> dict[str, object]:
-        limits = job.limits
-        deadline = self._clock() + (KEPT_MS if job.keep else limits.wall_ms)
-        return {
-            "Image": image,
-            "Cmd": list(HOLD),
-            "Entrypoint": [],
-            "User": USER,
-            "WorkingDir": "/",
-            "NetworkDisabled": True,
-            "Labels": {"agentvm.server": self._settings.server, "agentvm.deadline": str(deadline)},
-            "HostConfig": {
-                "NetworkMode": "none",
-                "Memory": limits.memory_bytes,
-                "MemorySwap": limits.memory_bytes,
-                "PidsLimit": limits.processes + 2,
-                "CapDrop": ["ALL"],
-                "Tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={limits.disk_bytes}"},
-                "SecurityOpt": ["no-new-privileges"],
-                "Ulimits": [
-                    {"Name": "fsize", "Soft": limits.disk_bytes, "Hard": limits.disk_bytes},
-                    {"Name": "nofile", "Soft": 1024, "Hard": 1024},
-                    {"Name": "nproc", "Soft": 4096, "Hard": 4096},
-                    {"Name": "core", "Soft": 0, "Hard": 0},
-                ],
-                **({} if self._settings.runtime is None else {"Runtime": self._settings.runtime}),
-            },
-        }
+    def _deadline(self, job: Job) -> int:
+        return self._clock() + (KEPT_MS if job.keep else job.limits.wall_ms)
+
+    async def _mounts(self, container: _Container, job: Job) -> list[dict[str, object]]:
+        """Folders of the server that the container sees and cannot change."""
+        sources: dict[str, str] = {}
+        if job.network:
+            container.exchange = sources[container_network.FOLDER] = make_exchange(self._settings.exchange)
+            container.held.callback(remove_exchange, container.exchange)
+        if job.packages:
+            sources[PACKAGES] = await container.held.enter_async_context(self._layer(job))
+        return [{"Type": "bind", "Source": source, "Target": name, "ReadOnly": True} for name, source in sources.items()]
 
     async def _execute(self, container: _Container, job: Job, program: ContainerProgram) -> JobResult:
         files = {f"workspace/{path}": data for path, data in job.files.items()}
@@ -256,7 +290,7 @@ class ContainerTier:
         executable = {f"workspace/{path}" for path in job.executable}
         archive = await anyio.to_thread.run_sync(make_archive, files | inputs, executable, (), inputs)
         await self._api.put_archive(container.id, archive)
-        status, output, truncated = await self._communicate(container, program, job.limits.output_bytes)
+        status, output, truncated = await self._api.run(container.id, program.argv, program.env, job.limits.output_bytes)
         if truncated:
             return JobResult(signal="SIGKILL", stdout=output[1], stderr=output[2], truncated=True)
         state = await self._api.get(f"/containers/{container.id}/json")
@@ -276,36 +310,6 @@ class ContainerTier:
             left_out=left_out,
         )
 
-    async def _communicate(
-        self, container: _Container, program: ContainerProgram, output_max: int
-    ) -> tuple[int, dict[int, bytes], bool]:
-        exec_id = await self._prepare(container, program.argv, program.env)
-        outputs, room = {1: bytearray(), 2: bytearray()}, output_max
-        async with self._api.output(exec_id) as frames:
-            async for frame in frames:
-                outputs[frame.stream if frame.stream in outputs else 2] += frame.data[: max(0, room)]
-                room -= len(frame.data)
-                if room < 0:
-                    return 0, {number: bytes(data) for number, data in outputs.items()}, True
-        ended = await self._api.get(f"/exec/{exec_id}/json")
-        status = ended.get("ExitCode")
-        return status if isinstance(status, int) else 1, {number: bytes(data) for number, data in outputs.items()}, False
-
-    async def _prepare(self, container: _Container, argv: tuple[str, ...], env: tuple[str, ...] = ()) -> str:
-        body = {
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "Cmd": list(argv),
-            "Env": list(env),
-            "User": USER,
-        }
-        return str((await self._api.post(f"/containers/{container.id}/exec", body))["Id"])
-
-    async def _run_quietly(self, container: _Container, argv: tuple[str, ...]) -> None:
-        async with self._api.output(await self._prepare(container, argv)) as frames:
-            async for _ in frames:
-                pass
-
     async def _value(self, container: _Container) -> object:
         files, _, _ = await self._api.read_files(container.id, f"/{FOLDER}/{VALUE}", VALUE_MAX_BYTES)
         try:
@@ -321,7 +325,7 @@ class ContainerTier:
         return JobUsage(cpu_ms=max(0, container.cpu_ns - before) // 1_000_000, max_rss_bytes=memory)
 
     async def _release(self, container: _Container, job: Job, *, keep: bool) -> None:
-        key = (job.owner, job.keep, container.image)
+        key = _key(job, container.image)
         if keep and self._kept.get(key) is container:
             container.busy, container.used = False, anyio.current_time()
             return
@@ -333,10 +337,12 @@ class ContainerTier:
         """Deletes a container, also for somebody who was cancelled. If the engine does not answer, a sweep does it later."""
         with anyio.move_on_after(REMOVE_SECONDS, shield=True) as waiting:
             try:
-                await self._api.remove(container.id)
-                self._own.discard(container.id)
+                if container.id:
+                    await self._api.remove(container.id)
+                    self._own.discard(container.id)
             except TierBroken as error:
                 logger.warning("container_not_removed", reason=str(error))
+            await container.held.aclose()
         if waiting.cancelled_caught:
             logger.warning("container_not_removed", reason="the engine does not answer")
 
@@ -351,6 +357,11 @@ class ContainerTier:
 
 
 _DEFAULT = Job(engine="command", keep="ready")
+_ABI = "import sysconfig; print(sysconfig.get_config_var('SOABI'))"
+
+
+def _key(job: Job, image: str) -> _Key:
+    return job.owner, job.keep, image, bool(job.network), job.packages
 
 
 def _number(value: object, *path: str) -> int:
@@ -360,10 +371,15 @@ def _number(value: object, *path: str) -> int:
 
 
 @asynccontextmanager
-async def open_container_tier(settings: ContainerSettings, clock: Clock) -> AsyncIterator[ContainerTier]:
+async def open_container_tier(
+    settings: ContainerSettings, clock: Clock, policy: EgressPolicy | None = None, layers: HoldLayer | None = None
+) -> AsyncIterator[ContainerTier]:
     """Yields the tier; when the context is left, no container of this server is left."""
+    if settings.exchange:
+        # What a crashed server has left.
+        await anyio.to_thread.run_sync(remove_exchange, settings.exchange)
     async with open_docker_api(settings.socket) as api:
-        tier = ContainerTier(api, settings, clock)
+        tier = ContainerTier(api, settings, clock, policy, layers)
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         tasks.start_soon(tier.tend)

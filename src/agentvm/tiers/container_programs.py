@@ -10,10 +10,13 @@ import msgspec
 from agentvm.errors.tool import TierUnavailable
 from agentvm.model.base import Record
 from agentvm.model.tier import Job
+from agentvm.tiers.container_network import proxy_variables
 
 FOLDER = "avm"
 """The folder beside the workspace that holds the program and its value."""
 VALUE = "value.json"
+PACKAGES = "/packages"
+"""The folder of the packages of a job."""
 HOLD = ("/bin/sh", "-c", "while :; do sleep 3600; done")
 """The first process of a container. It holds it open for the programs that are run in it."""
 CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/* /in/*")
@@ -69,6 +72,10 @@ def program_of(job: Job) -> ContainerProgram:
         variables["AVM_IN"] = "/in"
     if job.key:
         variables["AVM_CALL_KEY"] = job.key
+    if job.network:
+        variables = proxy_variables() | variables
+    if job.packages:
+        variables["PYTHONPATH"] = ":".join(filter(None, [variables.get("PYTHONPATH"), PACKAGES]))
     match job.engine:
         case "python":
             code = job.code or job.files.get("main.py", b"").decode()

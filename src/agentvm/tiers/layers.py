@@ -104,6 +104,7 @@ class Layers:
 
     def __init__(self, settings: LayerSettings) -> None:
         self._settings = settings
+        self.folder = settings.folder
         self._building = KeyedLock[str]()
         self._held: dict[str, int] = {}
 

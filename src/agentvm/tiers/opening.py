@@ -52,7 +52,7 @@ async def open_tiers(settings: Settings, clock: Clock, connect: Connect | None =
         isolate = await stack.enter_async_context(open_isolate_tier(process, launcher))
         tiers: list[Tier] = [isolate, process]
         if (containers := container_settings(settings)) is not None:
-            tiers.append(await stack.enter_async_context(open_container_tier(containers, clock)))
+            tiers.append(await stack.enter_async_context(open_container_tier(containers, clock, policy, process.hold_layer)))
         if tools.remote.url is not None and connect is not None:
             ask = await stack.enter_async_context(connect(tools.remote))
             tiers.append(RemoteTier(ask, urlsplit(tools.remote.url).hostname or ""))
@@ -77,12 +77,15 @@ def container_settings(settings: Settings) -> ContainerSettings | None:
     docker = settings.tools.docker
     if docker.socket is None:
         return None
+    in_memory = settings.system.data_dir == MEMORY
     return ContainerSettings(
         socket=docker.socket,
         server=_server_id(settings.system.data_dir),
         images=docker.images,
         runtime=docker.runtime,
         prewarm=settings.tools.prewarm,
+        exchange="" if in_memory else str(Path(settings.system.data_dir).resolve() / "containers"),
+        packages=not in_memory and settings.tools.packages.index is not None,
     )
 
 

@@ -3,7 +3,7 @@
 It needs nothing but Linux. The first job starts the launcher; a job then costs one fork, and leaves nothing behind.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -83,6 +83,14 @@ class ProcessTier:
             raise TierUnavailable(NO_INDEX)
         async with self._layers.hold(job.packages, self.run) as layer:
             yield layer
+
+    @asynccontextmanager
+    async def hold_layer(self, packages: Sequence[str]) -> AsyncIterator[str]:
+        """The folder with these packages, for a tier that mounts it itself; it stays while the context lasts."""
+        if self._layers is None:
+            raise TierUnavailable(NO_INDEX)
+        async with self._layers.hold(packages, self.run) as layer:
+            yield str(self._layers.folder / layer)
 
     @asynccontextmanager
     async def _jail(self, job: Job, offer: Offer, *, stdin: bytes | None, grouped: bool) -> AsyncIterator[JailLink]:

@@ -40,7 +40,7 @@ class Done:
     at_provider: tuple[ToolCall, ...] = ()
     """Calls that the provider of the model makes by itself, and that have no result."""
     lost_at_provider: tuple[ToolCall, ...] = ()
-    """Those of them whose message was cut off: no later answer of the provider will have their results."""
+    """Calls among these whose message was cut off: no later answer of the provider will have their results."""
 
 
 NOTHING = Done()
