@@ -26,11 +26,15 @@ from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.langgraph.run_events import RunEvents
 from agentvm.gateways.langgraph.thread_events import ThreadEvents
+from agentvm.gateways.mcp.asking import AskStream
+from agentvm.gateways.mcp.messages import McpCall
 from agentvm.gateways.openai.chat_chunks import ChatChunks
 from agentvm.gateways.openai.response_events import ResponseEvents
 from agentvm.gateways.sse import Encoder
+from agentvm.gateways.talk import SentTurn
 from agentvm.gateways.turn_parts import AnswerBegun, PartReader
-from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.turn import Turn
 from agentvm.operations.turn_stream import encode_sse
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.protocol.dialect_v2 import encode_event_v2
@@ -117,6 +121,19 @@ def langgraph_thread(told: list[Event]) -> None:
             events.write(part, event.seq, event.timestamp)
 
 
+def mcp(told: list[Event]) -> None:
+    turn = Turn(
+        turn_id=TurnId("turn_mwjd3wtq_xvglun2593y7"),
+        container_id=ContainerId("user-alice"),
+        image_id=ImageId("img_mwjd3wtq_xvglun2593y7"),
+        session_id=SessionId("sess_mwjd3wtq_xvglun2593y7"),
+        message_id=MessageId("msg_mwjd3wtq_xvglun2593y7"),
+        accepted_at=0,
+    )
+    call = McpCall(1, "tools/call", {"_meta": {"progressToken": 1}}, is_stateless=True)
+    through(AskStream(call, SentTurn(turn, 0)), told)
+
+
 def nanoseconds(encode: Callable[[list[Event]], None], told: list[Event]) -> float:
     """CPU time for one delta, the best of some rounds."""
     best = float("inf")
@@ -199,6 +216,7 @@ def main() -> None:
         ("OpenAI responses", responses),
         ("AG-UI", agui),
         ("AI SDK", ai_sdk),
+        ("MCP", mcp),
         ("LangGraph runs", langgraph),
         ("LangGraph threads", langgraph_thread),
     ):

@@ -94,5 +94,7 @@ class Gateway:
     routes: tuple[GatewayRoute, ...]
     shape: Callable[[GatewayProblem], ShapedProblem]
     """Gives a failure the dialect's shape, also one of the router: no such path, no such method, a body too large."""
+    tells_issuer: bool = False
+    """Whether a refused credential is answered with the address that tells where tokens come from."""
     key_headers: tuple[str, ...] = ()
     """Headers besides `Authorization` that may hold the key."""

@@ -16,7 +16,7 @@ from agentvm.gateways.uploads import attach
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.principal import Principal
-from agentvm.model.session import Alias, Session
+from agentvm.model.session import UNSTORED, Alias, Session
 from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.context import Context
@@ -122,6 +122,18 @@ class Talk:
         """Returns a session within reach; `SessionNotFound` for any other."""
         self.principal.require(LISTEN_PERMISSION)
         return (await self.context().workspace.session(SessionId(session_id)))[1]
+
+    async def repeated(self, session_id: str, image_id: ImageId) -> Session:
+        """Returns the session of an earlier request under the same key; `Unprocessable` if that was for another agent."""
+        session = await self.session(session_id)
+        if session.image_id != image_id:
+            raise Unprocessable(KEY_REUSED)
+        return session
+
+    async def mark_unstored(self, session: Session) -> None:
+        """Lets a session go when its turns have ended, also if nobody is there to delete it."""
+        alias = Alias(UNSTORED, session.session_id)
+        await self.aliases(session.container_id).put(alias, session.session_id, self.vm.clock())
 
     async def turn(self, turn_id: str) -> Turn:
         """Returns a turn within reach; `NotFound` for any other."""

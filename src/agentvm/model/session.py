@@ -56,6 +56,9 @@ EXTERNAL_MAX = 512
 AGENTS = "agents"
 """The gateway of the aliases that lead from the name of an agent to the default session of its image."""
 
+UNSTORED = "unstored"
+"""The gateway of the aliases of sessions that go when their turns have ended, whatever becomes of the server or the client."""
+
 
 class Alias(NamedTuple):
     """A client's own name for a session; `gateway` tells whose names they are."""

@@ -25,6 +25,7 @@ from agentvm.server.http.gate import ENDLESS, HttpGate
 from agentvm.server.http.gateways import GatewayRoutes, served_gateways
 from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.http.openapi import AuthMethods, ServedGateway
+from agentvm.server.http.protected_resource import metadata_routes
 from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
@@ -54,7 +55,7 @@ class Application:
         """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
-        pages = (*callback_routes(vm), *answer_routes(vm), *documents(), *console_routes())
+        pages = (*callback_routes(vm), *answer_routes(vm), *metadata_routes(vm), *documents(), *console_routes())
         served = [*public_routes(vm), *pages, *gated, *GatewayRoutes(self.gate).routes()]
         self.http = ManagementApi(served, self._refuse_forwarded, lambda: vm.config.system.allow_origins)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)

@@ -6,7 +6,7 @@ something is still due; busy sessions are known here, and left alone. A preview 
 """
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -34,6 +34,8 @@ COMMIT_MESSAGES_MAX = 500
 PAUSE_SECONDS = 0.01
 """Pause between two commits, so that turns are stored in between."""
 PAGE_TENANTS_MAX = 100
+UNSTORED_MS = 60_000
+"""Time that the client of a session that is not to be stored has to read the end of its turn."""
 
 
 class LoadedSessions:
@@ -167,6 +169,7 @@ class _Run:
         self.done = Due()
 
     async def all(self) -> None:
+        await self._drop(await self._store.expire_unstored(self._clock() - UNSTORED_MS), {})
         async with aclosing(_expiring(self._store, self._cut)) as expiring:
             async for some in expiring:
                 idle = [one for one in some if not self._busy(one.session)]
@@ -187,7 +190,11 @@ class _Run:
         if not expiring:
             return
         weights = {one.session.session_id: one.weight for one in expiring}
-        marked = await self._store.expire(tuple(weights), self._cut)
+        await self._drop(await self._store.expire(tuple(weights), self._cut), weights)
+        await anyio.sleep(PAUSE_SECONDS)
+
+    async def _drop(self, marked: Sequence[Session], weights: Mapping[SessionId, Weight]) -> None:
+        """Ends sessions that were marked."""
         # A session that came into use while it was marked is kept.
         used = {session.session_id for session in marked if self._busy(session)}
         if used:
@@ -198,8 +205,7 @@ class _Run:
             await self._loaded.unload(self._tenant_id, session.container_id, session.session_id)
             now = self._clock()
             self._tell(session, SessionDeleted.of(session, deleted_at=now, restorable_until=now))
-            self.done += _of(weights[session.session_id], sessions=1)
-        await anyio.sleep(PAUSE_SECONDS)
+            self.done += _of(weights.get(session.session_id, NOTHING), sessions=1)
 
     async def _empty(self, session: Session, weight: Weight) -> None:
         before = self.done

@@ -255,3 +255,25 @@ async def test_a_wrong_request_is_refused_in_the_words_of_the_dialect(body: dict
         assert (failure.value.status_code, failure.value.code) == (status, code)
         assert served.model.prompts == []
         assert (await management(client, served, "/v1/turns"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    "other", [{"messages": [{"role": "user", "content": "another"}]}, {"temperature": 0.5}, {"model": "other"}]
+)
+async def test_another_request_under_a_key_that_was_used_is_refused(other: dict[str, Any]) -> None:
+    async with talking(definitions=[Definition(name="other")]) as (client, served):
+        key = {"Idempotency-Key": "k1"}
+        body: dict[str, Any] = {"model": "default", "messages": HI}
+        await client.chat.completions.create(**body, extra_headers=key)
+        with pytest.raises(openai.UnprocessableEntityError, match="This key was used for another request"):
+            await client.chat.completions.create(**{**body, **other}, extra_headers=key)
+        assert len(served.model.prompts) == 1
+
+
+async def test_an_address_of_a_picture_is_https_or_refused() -> None:
+    async with talking() as (client, served):
+        for url in ("http://169.254.169.254/latest", "file:///etc/passwd"):
+            parts: Any = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
+            with pytest.raises(openai.BadRequestError, match=r"content\[1\].image_url"):
+                await client.chat.completions.create(model="default", messages=[{"role": "user", "content": parts}])
+        assert served.model.prompts == []

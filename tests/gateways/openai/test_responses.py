@@ -14,6 +14,7 @@ from agentvm.drivers.scripted import Pause, in_turn, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.gateways.openai import responses
 from agentvm.runtime.tools import Tool
+from agentvm.sessions import retention
 from agentvm.storage.sql.log import LogStore
 
 WEATHER: Any = {
@@ -340,3 +341,26 @@ async def test_a_sealed_agent_answers_and_wrong_questions_about_responses_are_re
                 await client.get(f"/responses/{response.id}/{query}", cast_to=object)
         with pytest.raises(openai.BadRequestError):
             await client.get(f"/responses/{response.id}?stream=true&starting_after=x", cast_to=object)
+
+
+async def test_a_response_that_is_not_stored_goes_also_without_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "UNSTORED_MS", -60_000)
+    async with talking(lambda prompt: [*reply("one")[:3], Pause(anyio.Event())]) as (client, served):
+        vm = served.running.server.vm
+        stream = await client.responses.create(model="default", input="hi", store=False, stream=True)
+        response_id = ""
+        async for event in stream:
+            response_id = event.response.id if event.type == "response.created" else response_id
+            if event.type == "response.output_text.delta":
+                break
+        await vm.retainer.run()
+        assert (await client.responses.retrieve(response_id)).status == "in_progress"
+        await stream.close()
+        with anyio.fail_after(60):
+            while True:
+                # The turn is stopped first, and its agent rests a moment later.
+                await vm.retainer.run()
+                try:
+                    await client.responses.retrieve(response_id)
+                except openai.NotFoundError:
+                    break

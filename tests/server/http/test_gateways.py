@@ -70,3 +70,24 @@ async def test_a_gateway_that_is_switched_off_is_not_there() -> None:
         assert (await world.ask("PUT", "/v1/config", {"changes": {"gateways": {"openai": {"enabled": "off"}}}})).status == 200
         for path in ("/v1/models", "/openai/v1/models"):
             assert (await world.ask("GET", path, key=world.acme.user)).status == 404
+
+
+async def test_names_that_clients_choose_mean_nothing_to_another_tenant() -> None:
+    chat = {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]}
+    run = {"threadId": "c", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "x"}]}
+    async with open_world() as world:
+        sessions: list[set[str]] = []
+        for key in (world.acme.admin, world.bolt.admin):
+            asked = [
+                await world.ask("POST", path, body, key=key)
+                for path, body in (("/ai-sdk/default", chat), ("/ag-ui/default", run))
+            ]
+            assert [reply.status for reply in asked] == [200, 200]
+            sessions.append({reply.headers["x-avm-session"] for reply in asked})
+        assert sessions[0].isdisjoint(sessions[1])
+        other = {**chat, "id": "d"}
+        await world.ask("POST", "/ai-sdk/default", other, key=world.acme.admin)
+        taken, absent = [
+            await world.ask("GET", f"/ai-sdk/default/{name}/stream", key=world.bolt.admin) for name in ("d", "never")
+        ]
+        assert (taken.status, taken.raw) == (absent.status, absent.raw) == (204, b"")

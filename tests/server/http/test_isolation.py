@@ -324,7 +324,7 @@ async def test_without_credentials_gateways_answer_nothing() -> None:
             body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
             reply = await world.ask(method, path, body, key="", headers=gateway_headers(body))
             assert reply.status == 401, path
-            assert reply.headers["www-authenticate"] == "Bearer"
+            assert reply.headers["www-authenticate"].split(" ")[0] == "Bearer"
 
 
 async def test_too_few_permissions_are_refused_by_gateways() -> None:

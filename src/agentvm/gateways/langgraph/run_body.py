@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentvm.errors import InvalidInput, NotAvailable, Unprocessable
+from agentvm.gateways.media import picture
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import TurnOptions
@@ -214,9 +215,9 @@ def _part(part: Any) -> UserPart:
         case {"type": "text", "text": str(text)}:
             return TextPart(text=text)
         case {"type": "image_url", "image_url": str(url) | {"url": str(url)}}:
-            return _image(url)
+            return picture(url, "image_url")
         case {"type": "image", "url": str(url)}:
-            return _image(url)
+            return picture(url, "image_url")
         case {"type": "image", "data": str(data)} | {"type": "image", "base64": str(data)}:
             return ImagePart(data=_checked(data), media_type=_media_type(part, "image/png"))
         case {"type": "file", "data": str(data)} | {"type": "file", "base64": str(data)}:
@@ -231,13 +232,6 @@ def _part(part: Any) -> UserPart:
 
 def _media_type(part: dict[str, Any], default: str) -> str:
     return str(part.get("mime_type") or part.get("mimeType") or default)
-
-
-def _image(url: str) -> ImagePart:
-    if not url.startswith("data:"):
-        return ImagePart(data=url, media_type="image/*")
-    head, _, data = url.partition(",")
-    return ImagePart(data=_checked(data), media_type=head.removeprefix("data:").split(";")[0] or "image/png")
 
 
 def _checked(data: str) -> str:

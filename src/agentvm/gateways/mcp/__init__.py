@@ -13,4 +13,5 @@ MCP = Gateway(
         GatewayRoute(method="POST", path="/{agent:path}", handler=answer, body=McpMessage, names={"agent": "image_id"}),
     ),
     shape=shape,
+    tells_issuer=True,
 )

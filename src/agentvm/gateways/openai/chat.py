@@ -79,7 +79,7 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
         return await talk.session(request.named), None
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
-        return await talk.session(session_id), None
+        return await talk.repeated(session_id, request.image_id), None
     if request.said.history and request.named is None:
         history = Alias(HISTORIES, request.digest)
         session_id = await aliases.take(history)

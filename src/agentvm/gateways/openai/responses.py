@@ -79,9 +79,9 @@ async def _session(request: _Request) -> Session:
     talk, aliases = request.talk, request.talk.aliases(request.container_id)
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
-        return await talk.session(session_id)
+        return await talk.repeated(session_id, request.image_id)
     if request.previous is None and request.conversation is None:
-        return await talk.open(request.image_id, repeated, seeds=request.said.history, archived=request.body.store is False)
+        return await _open(request, repeated)
     if request.said.history:
         raise InvalidInput("input of a conversation that exists is one message of the user, or results of tools")
     if request.previous is not None:
@@ -91,6 +91,15 @@ async def _session(request: _Request) -> Session:
         session = await go_on_in(talk, request.body.conversation_id or "", request.conversation, request.image_id)
     if repeated is not None:
         await aliases.put(repeated, session.session_id, talk.vm.clock())
+    return session
+
+
+async def _open(request: _Request, repeated: Alias | None) -> Session:
+    """Returns a new session. One that is not to be stored is marked before anything is said in it."""
+    talk, is_unstored = request.talk, request.body.store is False
+    session = await talk.open(request.image_id, repeated, seeds=request.said.history, archived=is_unstored)
+    if is_unstored:
+        await talk.mark_unstored(session)
     return session
 
 

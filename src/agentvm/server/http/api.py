@@ -9,12 +9,13 @@ from agentvm.server.cors import cors_headers, preflight_headers
 from agentvm.server.errors import explain, request_id_of
 from agentvm.server.exchange import GONE, HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
 from agentvm.server.http.gateways import gateway_of
+from agentvm.server.http.protected_resource import METADATA_PATHS, challenge
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
 FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
 """Pages with a form, for browsers: no part of the document of the API."""
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}) | FORMS
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods", *METADATA_PATHS}) | FORMS
 """Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]
@@ -44,6 +45,8 @@ class ManagementApi:
             return
         except Exception as error:  # noqa: BLE001  # Protects the server: a failure answers one request, and `explain` logs it.
             response = explain(scope, error, None if gateway is None else gateway.shape)
+            if gateway is not None and gateway.tells_issuer and response.status == 401:
+                extra["WWW-Authenticate"] = challenge(scope)
         watch = (scope.get("extensions") or {}).get(GONE)
         await response.send(receive, send, extra, watch)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.retention import RetentionCutoffs
-from agentvm.model.session import Session
+from agentvm.model.session import UNSTORED, Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
@@ -51,6 +51,15 @@ ORDER BY s.session_key LIMIT :limit
 _EXPIRE = f"""
 UPDATE sessions AS s SET deleted_at = {FOR_GOOD_MS}
 WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN ({items_of(":wanted")})
+RETURNING {SESSION_COLUMNS.replace("s.", "")}
+"""
+_EXPIRE_UNSTORED = f"""
+UPDATE sessions AS s SET deleted_at = {FOR_GOOD_MS}
+WHERE {_OF} AND NOT {_IS_DEFAULT} AND s.session_id IN (
+    SELECT u.session_id FROM aliases AS a JOIN sessions AS u USING (session_key)
+    WHERE a.tenant_id = :tenant AND a.gateway = '{UNSTORED}' AND u.deleted_at IS NULL
+      AND (SELECT max(t.ended_at) FROM turns AS t WHERE t.session_key = u.session_key) < :before
+)
 RETURNING {SESSION_COLUMNS.replace("s.", "")}
 """
 _REVIVE = f"""
@@ -156,6 +165,15 @@ class RetentionStore(TenantScope):
 
         def work(connection: Connection) -> tuple[Session, ...]:
             return tuple(decode_session(row) for row in connection.fetch(_EXPIRE, values))
+
+        return await self._database.write(work)
+
+    async def expire_unstored(self, before: int) -> tuple[Session, ...]:
+        """Hides for good the sessions that are not to be stored, and whose turns have ended before then."""
+        values = {"tenant": self._tenant_id, "before": before}
+
+        def work(connection: Connection) -> tuple[Session, ...]:
+            return tuple(decode_session(row) for row in connection.fetch(_EXPIRE_UNSTORED, values))
 
         return await self._database.write(work)
 
