@@ -49,6 +49,7 @@ async def test_a_question_is_edited_and_what_was_taken_back_can_be_read_and_cont
             await expect(window.locator(".said")).to_have_text(["uno"])
             await expect(window.locator(".answer")).to_have_text(["uno 3"])
             await expect(window.locator(".taken summary")).to_contain_text("4 messages taken back")
+        await expect(page.locator(".bill")).to_contain_text("scripted")
         live = await page.locator(".log-inner").inner_text()
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")

@@ -27,6 +27,7 @@ HIDE = """(isHidden) => {
 
 
 async def equals_the_store(page: Page) -> None:
+    await expect(page.locator(".bill").last).to_contain_text("scripted")
     live = await page.locator(".log-inner").inner_text()
     await page.reload()
     await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")

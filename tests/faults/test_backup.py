@@ -98,7 +98,7 @@ async def take_backups(tmp_path: Path) -> tuple[list[Speaker], list[Taken]]:
 
 
 async def test_f22_a_backup_of_any_moment_under_load_restores_to_a_consistent_store(tmp_path: Path) -> None:
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         users, taken = await take_backups(tmp_path)
         resumed = 0
         for number, one in enumerate(taken):
@@ -125,7 +125,7 @@ async def test_f22_a_backup_of_any_moment_under_load_restores_to_a_consistent_st
 async def test_the_command_backs_up_a_server_that_runs_and_refuses_to_restore_under_it(tmp_path: Path) -> None:
     data_dir, backup = tmp_path / "data", tmp_path / "b"
     env = environment(tmp_path)
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with open_server(data_dir) as server, create_agentx(remote_runtime(server.url)) as agentx:
             user = Speaker(agentx, "u")
             await user.begin()

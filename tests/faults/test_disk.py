@@ -150,6 +150,6 @@ async def test_f8_on_a_slow_disk_turns_wait_for_it_and_nobody_else_does(tmp_path
         disk.fault = None
         await check_session(server.url, record["sessionId"])
     check_file(tmp_path, disk)
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with serving(data_dir=tmp_path) as server:
             await check_session(server.url, record["sessionId"])

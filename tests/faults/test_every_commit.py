@@ -121,7 +121,7 @@ async def running(
 
 async def finish(store: Store, runtime: Runtime) -> None:
     """Returns when every turn has its end."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         while await store.list_unfinished():
             for agent in runtime.roster.of_container(DEFAULT_TENANT, C1):
                 assert isinstance(agent, Agent)
@@ -180,7 +180,7 @@ async def photographed(tmp_path: Path, *, repeatable: bool) -> AsyncIterator[tup
 
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_f2_a_crash_at_any_commit_is_recovered_from(tmp_path: Path, repeatable: bool) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with photographed(tmp_path, repeatable=repeatable) as (image, copies):
             assert len(copies) > 10
             for number, copy in enumerate(copies):
@@ -205,7 +205,7 @@ async def test_f2_a_crash_at_any_commit_is_recovered_from(tmp_path: Path, repeat
 
 
 async def test_f2_a_second_crash_during_the_recovery_is_recovered_from_too(tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with photographed(tmp_path, repeatable=False) as (image, copies):
             for copy in copies[2::4]:
                 world = World(runs=copy.runs, told=list(copy.told))
@@ -221,7 +221,7 @@ async def test_f2_a_second_crash_during_the_recovery_is_recovered_from_too(tmp_p
 
 
 async def test_a_turn_that_the_server_never_survives_is_given_up(tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with photographed(tmp_path, repeatable=False) as (_, copies):
             path, codes, attempts = copies[3].path, list[str](), 0
             while not codes:

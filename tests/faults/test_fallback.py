@@ -82,7 +82,7 @@ async def place(*providers: Provider, fallback: Sequence[str] = (), **prices: Mo
         llm=LlmSettings(provider="scripted"),
         billing=BillingSettings(prices=prices),
     )
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with start_server(config) as server, client(server.ws_url) as alice:
             await server.server.vm.runtime.models.configure(providers, default=providers[0].name, fallback=fallback)
             yield Place(server, alice, (await alice.image())["imageId"])

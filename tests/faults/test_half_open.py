@@ -12,7 +12,7 @@ from tests.faults.proxy import open_proxy
 from tests.support.serving import serving
 from tests.support.wire import client
 
-from agentvm import WireEvent, create_agentx, remote_runtime
+from agentvm import AgentX, WireEvent, create_agentx, remote_runtime
 from agentvm.client import remote
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptStep, reply
@@ -73,9 +73,11 @@ def loud(prompt: Prompt) -> list[ScriptStep]:
 async def test_f7_a_half_open_socket_is_dropped_within_two_heartbeats_without_a_leak(
     tmp_path: Path, attached: Attached, spoken_to: bool
 ) -> None:
-    async with serving(loud, data_dir=tmp_path) as server, client(server.url, ping_interval=None) as alice:
-        image_id = (await alice.image())["imageId"]
-        await alice.say(image_id, "warm up")
+    async with serving(loud, data_dir=tmp_path) as server:
+        # In the process of the server: nobody pings this agent.
+        agentx = server.running.agentx
+        image_id = (await agentx.images.create()).image_id
+        await say(agentx, image_id, "warm up")
         tasks, files, peers = len(asyncio.all_tasks()), open_files(os.getpid()), len(attached)
         async with open_proxy(server.port) as proxy:
             async with anyio.create_task_group() as connected:
@@ -89,7 +91,7 @@ async def test_f7_a_half_open_socket_is_dropped_within_two_heartbeats_without_a_
                 with anyio.fail_after(60):
                     if spoken_to:
                         # What is written to a dead peer is never acknowledged; that must not keep its socket.
-                        await alice.say(image_id, "is anybody there")
+                        await say(agentx, image_id, "is anybody there")
                     await attached.until(peers)
                 # The proxy and the peers still hold their ends; the server has let go of its own.
                 with anyio.fail_after(60):
@@ -97,7 +99,12 @@ async def test_f7_a_half_open_socket_is_dropped_within_two_heartbeats_without_a_
                 connected.cancel_scope.cancel()
         with anyio.fail_after(60):
             await until(lambda: len(asyncio.all_tasks()) <= tasks and open_files(os.getpid()) <= files + OPENED_LATE)
-        await alice.settle()
+
+
+async def say(agentx: AgentX, image_id: str, text: str) -> None:
+    agent = await agentx.images.run(image_id)
+    async for _ in agent.stream(text):
+        pass
 
 
 async def follow(url: str, image_id: str) -> None:
@@ -112,7 +119,7 @@ async def test_f7_a_client_notices_a_half_open_socket_too_and_misses_nothing(
     monkeypatch.setattr(remote, "PING_INTERVAL_SECONDS", HEARTBEAT)
     monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.02)
     heard: list[WireEvent] = []
-    async with serving(data_dir=tmp_path) as server, open_proxy(server.port) as proxy, client(server.url) as alice:
+    async with serving(data_dir=tmp_path) as server, open_proxy(server.port) as proxy:
         async with create_agentx(remote_runtime(proxy.url)) as agentx:
             record = await agentx.images.create()
             agentx.on("*", heard.append)
@@ -124,7 +131,7 @@ async def test_f7_a_client_notices_a_half_open_socket_too_and_misses_nothing(
             proxy.cut()
             with anyio.fail_after(60):
                 await lost.wait()
-            await alice.say(record.image_id, "meanwhile")
+            await say(server.running.agentx, record.image_id, "meanwhile")
             proxy.mend()
             with anyio.fail_after(60):
                 await back.wait()

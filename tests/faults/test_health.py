@@ -53,7 +53,7 @@ async def place() -> AsyncIterator[Place]:
         billing=BillingSettings(allow_unpriced="on"),
         sessions=SessionSettings(titles="off"),
     )
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with open_provider() as provider, start_server(config) as server:
             vm = server.server.vm
             url = f"{provider.base_url}/v1"

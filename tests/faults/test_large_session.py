@@ -86,7 +86,7 @@ async def test_f26_a_session_larger_than_the_memory_is_answered_and_survives_a_k
     data_dir, empty = tmp_path / "data", tmp_path / "empty"
     data_dir.mkdir()
     image = await write(data_dir, [1_000_000] * MEGABYTES, unfinished=False)
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         async with open_server(empty) as server:
             most = await floor(server) + ROOM
         monkeypatch.setenv("MODEL_PACE", "0.2")
@@ -110,7 +110,7 @@ async def test_f26_messages_that_no_model_can_be_told_fail_their_own_turns_and_n
     data_dir, empty = tmp_path / "data", tmp_path / "empty"
     data_dir.mkdir()
     image = await write(data_dir, [HUGE] * 2, unfinished=True)
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         async with open_server(empty) as server:
             most = await floor(server) + ROOM
         async with open_server(data_dir) as server, client(server.url) as alice:

@@ -78,7 +78,7 @@ def holding(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, whose: Any)
 @asynccontextmanager
 async def both(tmp_path: Path, driver: ScriptedDriver | None = None) -> AsyncIterator[tuple[Desk, Desk]]:
     config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path)), sessions=SessionSettings(titles="off"))
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}) as vm:
             for tenant_id in (NOISY, QUIET):
                 tenant = Tenant(tenant_id=tenant_id, slug=tenant_id, name="T", created_at=1, updated_at=1)

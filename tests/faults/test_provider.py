@@ -142,7 +142,7 @@ async def test_f9_every_failure_of_a_provider_ends_the_turn_with_a_clear_code_af
     matrix, wrong = shapes(wire), list[str]()
     assert len(matrix) >= 40
     groups = by_account(matrix)
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         # Turns that run out of time come last and alone: those of the others would use up theirs.
         for timed in (False, True):
             async with anyio.create_task_group() as tasks:

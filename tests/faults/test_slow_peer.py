@@ -13,6 +13,7 @@ from tests.support.wire import client
 from agentvm.drivers.scripted import reply
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import MAX_BYTES, MAX_FRAMES, Channel
+from agentvm.server import serving as serving_module
 
 CHUNK = "x" * 16_000
 
@@ -28,6 +29,8 @@ async def test_f6_who_stops_reading_gets_everything_later_and_holds_nobody_up(
         attach(broadcaster, channel)
 
     monkeypatch.setattr(Broadcaster, "attach", note)
+    # Whoever does not read answers no ping either; a busy machine takes longer here than the time between two.
+    monkeypatch.setattr(serving_module, "PING_SECONDS", 600.0)
     async with (
         serving(lambda prompt: reply(*[CHUNK] * 40), data_dir=tmp_path) as server,
         client(server.url) as alice,

@@ -128,7 +128,7 @@ async def running(store: Store, workshop: Workshop, start: int) -> AsyncIterator
 async def finish(store: Store, runtime: Runtime, image: Image) -> Turn:
     """Approves whatever waits, until the turn has ended."""
     log = store.tenant(DEFAULT_TENANT).container(C1).log(image.session_id)
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         while True:
             for agent in runtime.roster.of_container(DEFAULT_TENANT, C1):
                 assert isinstance(agent, Agent)
@@ -171,7 +171,7 @@ async def test_a_crash_at_any_commit_of_a_tool_step_makes_no_effect_too_many(
     path, workshop = tmp_path / "agentvm.db", Workshop()
     numbers = iter(range(1, 10**9))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         async with open_store(path) as store:
             container = store.tenant(DEFAULT_TENANT).container(C1)
             await container.create(1)
