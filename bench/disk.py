@@ -74,7 +74,7 @@ async def measure(answer: list[str], turns: int, clients: int) -> tuple[float, f
         before = size_of(data_dir)
         ended: dict[object, anyio.Event] = defaultdict(anyio.Event)
         async with open_runtime(data_dir, answer) as agentx:
-            agentx.on("turn_response", lambda event: ended[event.context["turnId"]].set())
+            agentx.runtime.on("turn_response", lambda event: ended[event.context["turnId"]].set())
             started = time.monotonic()
             async with anyio.create_task_group() as tasks:
                 for image_id in images:

@@ -6,6 +6,8 @@ default.
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -13,7 +15,7 @@ import msgspec
 import msgspec.inspect as mi
 from docs.notes import EVENT_NOTES
 
-from agentvm.errors import BY_CODE
+from agentvm import errors
 from agentvm.events import CATALOGUE, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
@@ -187,7 +189,7 @@ class Typescript:
             *self._tables(),
             *_verbs("CommandVerbs", "Every command of the socket, by noun.", self._command_verbs()),
             *_verbs("HttpVerbs", "Every operation of the management API, by noun.", self._http_verbs()),
-            _union("ErrorCode", "The codes of errors.", sorted(BY_CODE)),
+            _union("ErrorCode", "The codes of errors.", _codes()),
         ]
         return "\n\n".join([*parts, *self._writer.records()]) + "\n"
 
@@ -274,6 +276,13 @@ class Typescript:
 
 def _all_optional(struct: type[msgspec.Struct]) -> bool:
     return not any(field.required for field in msgspec.structs.fields(struct))
+
+
+def _codes() -> list[str]:
+    """The codes of all errors. Their modules are loaded by whoever raises them, so that some may not be yet."""
+    for module in iter_modules(errors.__path__):
+        import_module(f"{errors.__name__}.{module.name}")
+    return sorted(errors.BY_CODE)
 
 
 def _union(name: str, about: str, values: Sequence[str]) -> str:

@@ -185,8 +185,8 @@ async def test_request_speaks_the_names_of_the_wire(opened: Open) -> None:
         assert isinstance(record, dict)
         heard: list[str] = []
         ended = anyio.Event()
-        agentx.on("text_delta", lambda event: heard.append(str(event.data["text"])))
-        agentx.on("turn_response", lambda event: ended.set())
+        agentx.runtime.on("text_delta", lambda event: heard.append(str(event.data["text"])))
+        agentx.runtime.on("turn_response", lambda event: ended.set())
         sent = await agentx.request("message_send_request", {"imageId": record["imageId"], "content": "Hello there"})
         assert sent.data["imageId"] == record["imageId"]
         with anyio.fail_after(60):
@@ -198,8 +198,8 @@ async def test_on_hears_one_kind_or_all_until_it_is_told_to_stop(opened: Open) -
     async with opened(Play()) as agentx:
         one: list[WireEvent] = []
         everything: list[WireEvent] = []
-        stop = agentx.on("text_delta", one.append)
-        agentx.on("*", everything.append)
+        stop = agentx.runtime.on("text_delta", one.append)
+        agentx.runtime.on("*", everything.append)
         agent = await run(agentx)
         await text_of(agent, "hello there")
         assert [event.type for event in one] == ["text_delta"] * 2

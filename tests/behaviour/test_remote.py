@@ -30,7 +30,7 @@ class Heard:
     def __init__(self, agentx: AgentX) -> None:
         self.events: list[WireEvent] = []
         self._news = anyio.Event()
-        agentx.on("*", self._add)
+        agentx.runtime.on("*", self._add)
 
     def _add(self, event: WireEvent) -> None:
         self.events.append(event)

@@ -66,7 +66,7 @@ async def test_close_ends_connections_and_turns_run_on() -> None:
     async with create_agentx(runtime(play)) as here:
         port = await server_of(here).listen(port=0)
         ended = anyio.Event()
-        here.on("turn_response", lambda event: ended.set())
+        here.runtime.on("turn_response", lambda event: ended.set())
         async with client(f"ws://127.0.0.1:{port}/ws") as alice:
             record = await alice.image()
             await here.images.get(record["imageId"])

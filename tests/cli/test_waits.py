@@ -29,8 +29,8 @@ async def waiting() -> AsyncIterator[tuple[Desk, str, anyio.Event]]:
     definition = Definition(name="smith", tools=("hammer",))
     async with open_desk(driver, tools=[hammer], definitions=[definition]) as desk:
         agentx, parked, ended = desk.server.agentx, anyio.Event(), anyio.Event()
-        agentx.on("turn_parked", lambda event: parked.set())
-        agentx.on("turn_response", lambda event: ended.set())
+        agentx.runtime.on("turn_parked", lambda event: parked.set())
+        agentx.runtime.on("turn_response", lambda event: ended.set())
         image = await agentx.images.create(ImageConfig(definition="smith"))
         agent = await agentx.images.run(image.image_id)
         await agent.receive("go")

@@ -23,6 +23,7 @@ from agentvm.errors import (
     UnknownCommand,
 )
 from agentvm.errors.bounds import InputTooLarge
+from agentvm.protocol import codec
 from agentvm.server.local import start_server
 
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
@@ -83,10 +84,28 @@ async def test_what_is_no_request_is_refused_at_once_not_after_the_timeout(kind:
             await agentx.request(kind)
 
 
+async def test_a_channel_that_was_closed_opens_again_and_goes_on_where_it_was() -> None:
+    async with connected() as agentx:
+        channel = agentx.runtime.channel
+        image = await agentx.images.create(container_id="c1")
+        agent = await agentx.images.run(image.image_id)
+        states: list[str] = [channel.state]
+        async with channel.events() as events:
+            await channel.disconnect()
+            states.append(channel.state)
+            assert {event.type async for event in events} <= {"disconnected"}
+        with pytest.raises(ChannelClosed, match="connect"):
+            await agentx.containers.list()
+        await channel.connect()
+        states.append(channel.state)
+        assert [event.type async for event in agent.stream("Hi")][-1] == "turn_response"
+        assert states == ["open", "closed", "open"]
+
+
 async def test_own_replies_are_not_events_but_everything_else_is() -> None:
     async with connected() as agentx:
         heard: list[str] = []
-        stop = agentx.on("*", lambda event: heard.append(event.type))
+        stop = agentx.runtime.on("*", lambda event: heard.append(event.type))
         image = await agentx.images.create(container_id="c1")
         agent = await agentx.images.run(image.image_id)
         told = [event.type async for event in agent.stream("Hi")]
@@ -130,7 +149,7 @@ async def test_a_request_nobody_answers_times_out_and_the_next_one_is_answered()
     async with served_by(answer_the_second) as url, create_agentx(remote_runtime(url, timeout=0.1)) as agentx:
         with pytest.raises(RequestTimeout):
             await agentx.containers.list()
-        agentx.link._timeout = 60.0  # type: ignore[attr-defined]
+        agentx.runtime.channel._timeout = 60.0  # type: ignore[attr-defined]
         assert await agentx.containers.list() == ("c1",)
 
 
@@ -145,7 +164,7 @@ async def test_noise_and_replies_to_nobody_do_not_disturb() -> None:
 
     async with served_by(be_noisy) as url, create_agentx(remote_runtime(url)) as agentx:
         heard: list[str] = []
-        agentx.on("*", lambda event: heard.append(event.type))
+        agentx.runtime.on("*", lambda event: heard.append(event.type))
         assert await agentx.containers.list() == ("c1",)
         assert heard == ["binary_event", "x"]
 
@@ -203,9 +222,9 @@ async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(m
 
     async with served_by(drop_the_first) as url, create_agentx(remote_runtime(url)) as agentx:
         heard: list[str] = []
-        agentx.on("*", lambda event: heard.append(event.type))
+        agentx.runtime.on("*", lambda event: heard.append(event.type))
         await agentx.images.list()
-        async with agentx.link.events() as events:
+        async with agentx.runtime.channel.events() as events:
             with pytest.raises(ChannelClosed):
                 await agentx.containers.list()
             with pytest.raises(ChannelClosed, match="Not connected"):
@@ -235,8 +254,8 @@ async def test_a_client_whose_cursor_is_from_another_history_starts_over_and_say
             if event.cursor == "4":
                 again.set()
 
-        agentx.on("text_delta", hear)
-        async with agentx.link.events() as events:
+        agentx.runtime.on("text_delta", hear)
+        async with agentx.runtime.channel.events() as events:
             with pytest.raises(RequestTimeout):
                 await agentx.containers.list()
             # The iterator ends: what it missed is in the history.
@@ -269,7 +288,7 @@ async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytes
 
                 async def be_a_client() -> None:
                     async with create_agentx(remote_runtime(server.ws_url)) as agentx:
-                        agentx.on("connected", lambda event: back.set())
+                        agentx.runtime.on("connected", lambda event: back.set())
                         opened.set()
                         await back.wait()
                         assert await agentx.containers.list() == ()
@@ -368,7 +387,7 @@ async def test_a_socket_that_drops_before_the_first_event_misses_nothing_that_wa
 
 
 async def test_what_no_server_takes_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FRAME_MAX_BYTES", 10_000)
+    monkeypatch.setattr(codec, "FRAME_MAX_BYTES", 10_000)
     async with connected() as agentx:
         with pytest.raises(InputTooLarge, match="attachments"):
             await agentx.containers.create("x" * 10_000)

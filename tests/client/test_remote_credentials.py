@@ -104,7 +104,7 @@ async def test_a_stream_ends_when_the_credentials_do() -> None:
     async with served_by(dismiss) as url:
 
         async def be_a_client() -> None:
-            async with create_agentx(remote_runtime(url)) as agentx, agentx.link.events() as events:
+            async with create_agentx(remote_runtime(url)) as agentx, agentx.runtime.channel.events() as events:
                 with pytest.raises(Unauthenticated):
                     await agentx.containers.list()
                 # What waits from another thread cannot be cancelled: it is told, and every call says why.

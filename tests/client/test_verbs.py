@@ -61,7 +61,7 @@ from agentvm.operations.resource_views import ResourceRegisterReply
 from agentvm.operations.session import SessionReply
 from agentvm.operations.session_lists import SessionListReply, SessionMessagesReply
 from agentvm.operations.table import command_name
-from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.link import ChannelState, EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
 
@@ -97,6 +97,14 @@ class FakeLink:
         self.asked: list[Request[Any]] = []
         self.handlers: list[tuple[str, EventHandler]] = []
         self._events = events
+
+    @property
+    def state(self) -> ChannelState:
+        return "open"
+
+    async def connect(self) -> None: ...
+
+    async def disconnect(self) -> None: ...
 
     async def ask(self, request: Request[R]) -> R:
         self.asked.append(request)
@@ -166,7 +174,7 @@ async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
     given: dict[str, Any] = {
         "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
         "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
-        "mcp_servers": {"s": {"url": "http://localhost:1"}}, "client_data": {"colour": "red"},
+        "mcp_servers": {"s": {"url": "http://localhost:1"}}, "client_data": {"colour": "red"}, "clear": ("thinking",),
     }  # fmt: skip
     assert set(given) == set(ImageUpdates.__struct_fields__)
     assert await images.update("img_1", **given) == IMAGE
@@ -284,8 +292,20 @@ async def test_the_wires_own_words_work_too() -> None:
     view = RuntimeView(link := FakeLink())
     response = await view.request("container_list_request")
     assert (response.type, response.data) == ("container_list_request", {})
-    view.on("*", lambda event: None)()
-    assert link.handlers[0][0] == "*"
+    view.on("text_delta", lambda event: None)()
+    view.on(lambda event: None)()
+    assert [kind for kind, _ in link.handlers] == ["text_delta", "*"]
+    with pytest.raises(TypeError, match="handler"):
+        view.on("text_delta")  # type: ignore[call-overload]
+
+
+async def test_an_application_hears_through_its_runtime_and_its_channel() -> None:
+    agentx = AgentX(link := FakeLink(), None)
+    assert agentx.runtime.channel is link
+    assert agentx.runtime.channel.state == "open"
+    assert not isinstance(agentx, RuntimeView)
+    assert not hasattr(agentx, "on")
+    assert agentx.server is None
 
 
 async def test_a_reply_without_its_record_is_a_bug_not_a_none() -> None:

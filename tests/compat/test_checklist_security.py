@@ -87,7 +87,7 @@ async def test_item_55_an_error_shows_nothing_of_the_servers_insides(monkeypatch
         async def crash(*arguments: Any) -> Any:
             raise RuntimeError(f"a bug in {__file__}")
 
-        monkeypatch.setattr(type(server.running.agentx.link._peer.store), "find_image", crash)  # type: ignore[attr-defined]  # the bug is planted in the store
+        monkeypatch.setattr(type(server.running.agentx.runtime.channel._peer.store), "find_image", crash)  # type: ignore[attr-defined]  # the bug is planted in the store
         answer = await alice.request("image_run_request", imageId=image_id)
         assert answer["errorCode"] == "internal_error"
         told = [event for event in alice.events if event["type"] == "system_error"]

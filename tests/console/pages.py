@@ -71,7 +71,7 @@ async def filled_server() -> AsyncIterator[Filled]:
     async with start_server(config, definitions=[clerk], drivers=drivers, tools=[delete_order]) as server:
         agentx = server.agentx
         ended = anyio.Semaphore(0)
-        agentx.on("turn_response", lambda _: ended.release())
+        agentx.runtime.on("turn_response", lambda _: ended.release())
         addresses = []
         for definition, texts in (
             ("assistant", (ENGLISH, "A second question", "And a third one")),

@@ -135,7 +135,7 @@ async def test_earlier_messages_keep_the_place_and_an_address_leads_to_one(open_
         image = await server.agentx.images.create()
         agent = await server.agentx.images.run(image.image_id)
         ended = anyio.Semaphore(0)
-        server.agentx.on("turn_response", lambda _: ended.release())
+        server.agentx.runtime.on("turn_response", lambda _: ended.release())
         for number in range(65):
             await agent.receive(f"question {number}")
             await ended.acquire()

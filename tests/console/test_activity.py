@@ -45,7 +45,7 @@ async def say(server: RunningServer, text: str, definition: str | None = None) -
         ended.append(event.data["turnId"])
         done.set()
 
-    server.agentx.on("turn_response", end)
+    server.agentx.runtime.on("turn_response", end)
     await agent.receive(text)
     with anyio.fail_after(60):
         await done.wait()
@@ -75,13 +75,13 @@ async def spread_turn(server: RunningServer, spread: Spread) -> str:
     agent = await server.agentx.images.run(image.image_id)
     told, ended = anyio.Semaphore(0), anyio.Event()
     turn_ids: list[str] = []
-    server.agentx.on("text_delta", lambda _: told.release())
+    server.agentx.runtime.on("text_delta", lambda _: told.release())
 
     def end(event: Any) -> None:
         turn_ids.append(event.data["turnId"])
         ended.set()
 
-    server.agentx.on("turn_response", end)
+    server.agentx.runtime.on("turn_response", end)
     await agent.receive("go")
     clock = server.server.vm.clock
     with anyio.fail_after(60):
@@ -137,7 +137,7 @@ async def test_a_turn_whose_events_are_gone_keeps_its_price_and_says_why_it_is_n
         image = await server.agentx.images.create()
         agent = await server.agentx.images.run(image.image_id)
         ended = anyio.Semaphore(0)
-        server.agentx.on("turn_response", lambda _: ended.release())
+        server.agentx.runtime.on("turn_response", lambda _: ended.release())
         for text in ("one", "two"):
             await agent.receive(text)
             with anyio.fail_after(60):

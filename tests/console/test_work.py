@@ -65,7 +65,7 @@ async def fill(server: RunningServer, messages: int) -> str:
     image = await server.agentx.images.create()
     agent = await server.agentx.images.run(image.image_id)
     ended = anyio.Semaphore(0)
-    server.agentx.on("turn_response", lambda _: ended.release())
+    server.agentx.runtime.on("turn_response", lambda _: ended.release())
     for number in range(messages // 2):
         await agent.receive(f"question {number}")
         await ended.acquire()

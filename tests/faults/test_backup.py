@@ -88,7 +88,7 @@ async def take_backups(tmp_path: Path) -> tuple[list[Speaker], list[Taken]]:
         for user in users:
             await user.begin()
         keeper = Keeper(data_dir, tmp_path, users)
-        agentx.on("*", keeper.listen)
+        agentx.runtime.on("*", keeper.listen)
         async with anyio.create_task_group() as talking:
             for user in users:
                 talking.start_soon(user.talk)

@@ -20,7 +20,7 @@ async def run_killed(path: Path, said: str, deadly: str) -> tuple[list[dict[str,
                 image = await agentx.images.create(ImageConfig(definition="coder"), container_id="c1")
                 agent = await agentx.images.run(image.image_id)
                 ended = anyio.Event()
-                agentx.on("turn_response", lambda _: ended.set())
+                agentx.runtime.on("turn_response", lambda _: ended.set())
                 await agent.receive(said)
                 await server.died()
                 await server.start()

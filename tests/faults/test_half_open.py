@@ -122,12 +122,12 @@ async def test_f7_a_client_notices_a_half_open_socket_too_and_misses_nothing(
     async with serving(data_dir=tmp_path) as server, open_proxy(server.port) as proxy:
         async with create_agentx(remote_runtime(proxy.url)) as agentx:
             record = await agentx.images.create()
-            agentx.on("*", heard.append)
+            agentx.runtime.on("*", heard.append)
             agent = await agentx.images.run(record.image_id)
             await agent.receive("before")
             lost, back = anyio.Event(), anyio.Event()
-            agentx.on("disconnected", lambda _: lost.set())
-            agentx.on("connected", lambda _: back.set())
+            agentx.runtime.on("disconnected", lambda _: lost.set())
+            agentx.runtime.on("connected", lambda _: back.set())
             proxy.cut()
             with anyio.fail_after(60):
                 await lost.wait()

@@ -42,7 +42,7 @@ class User:
     async def begin(self) -> None:
         record = await self.agentx.images.create(container_id=self.name)
         self.session_id, self.image_id = str(record.session_id), record.image_id
-        self.agentx.on("*", self.listen)
+        self.agentx.runtime.on("*", self.listen)
 
     def listen(self, event: WireEvent) -> None:
         if event.context.get("sessionId") == self.session_id:
@@ -75,7 +75,7 @@ def of_turn(events: list[Frame], turn_id: str) -> list[Frame]:
 async def reconnected(agentx: AgentX) -> None:
     """Returns at the next connection; soon in any case, because it may have been made already."""
     connected = anyio.Event()
-    forget = agentx.on("connected", lambda _: connected.set())
+    forget = agentx.runtime.on("connected", lambda _: connected.set())
     with anyio.move_on_after(0.5):
         await connected.wait()
     forget()
@@ -91,7 +91,7 @@ class Killer:
         self._enough = anyio.Event()
         self._done = False
         self.kills = 0
-        agentx.on("*", self._listen)
+        agentx.runtime.on("*", self._listen)
 
     async def run(self) -> None:
         while True:

@@ -34,7 +34,7 @@ async def test_f21_a_session_the_server_does_not_survive_is_quarantined_and_othe
         async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url)) as agentx:
             good, bad = [await agentx.images.create(container_id=name) for name in ("good", "bad")]
             ended = anyio.Event()
-            agentx.on("turn_response", lambda event: ended.set() if event.context["containerId"] == "bad" else None)
+            agentx.runtime.on("turn_response", lambda event: ended.set() if event.context["containerId"] == "bad" else None)
             sent = await (await agentx.images.run(good.image_id)).receive("say good")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(keep_alive, server, starts)

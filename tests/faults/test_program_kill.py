@@ -26,7 +26,7 @@ async def test_a_killed_server_makes_no_call_twice_that_must_not_be(
                 image = await agentx.images.create(ImageConfig(definition="coder"), container_id="c1")
                 agent = await agentx.images.run(image.image_id)
                 ended = anyio.Event()
-                agentx.on("turn_response", lambda _: ended.set())
+                agentx.runtime.on("turn_response", lambda _: ended.set())
                 await agent.receive("go")
                 await server.died()
                 await server.start()

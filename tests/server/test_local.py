@@ -11,7 +11,7 @@ from agentvm.client.verbs import AgentX, RuntimeView, ServerManager
 from agentvm.config import MEMORY, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
-from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
+from agentvm.errors import ChannelClosed, ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.protocol.link import WireEvent
 from agentvm.server.local import LocalRuntime, local_runtime, start_server
@@ -102,6 +102,30 @@ async def test_each_connections_view_hears_that_peers_events() -> None:
             assert "text_delta" in heard
 
 
+async def test_a_server_can_hang_up_on_a_peer() -> None:
+    views: list[RuntimeView] = []
+    gone = anyio.Event()
+    with anyio.fail_after(60):
+        async with create_agentx(in_memory(ScriptedDriver())) as agentx:
+            server = server_of(agentx)
+            server.on_connection(views.append)
+            port = await server.listen(port=0)
+            async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}/ws")) as remote:
+                remote.runtime.on("disconnected", lambda event: gone.set())
+                await remote.containers.create("c1")
+                channel = views[0].channel
+                await channel.connect()
+                states: list[str] = [channel.state]
+                await channel.disconnect()
+                states.append(channel.state)
+                await gone.wait()
+                assert states == ["open", "closed"]
+                await remote.runtime.channel.connect()
+                assert await remote.containers.list() == ("c1",)
+            with pytest.raises(ChannelClosed):
+                await views[0].channel.connect()
+
+
 async def test_closing_the_server_does_not_end_turns() -> None:
     gate = anyio.Event()
     driver = ScriptedDriver(lambda prompt: [*reply("a")[:3], Pause(gate), *reply("b")[2:]])
@@ -110,7 +134,7 @@ async def test_closing_the_server_does_not_end_turns() -> None:
             server = server_of(agentx)
             port = await server.listen(port=0)
             ended = anyio.Event()
-            agentx.on("turn_response", lambda event: ended.set())
+            agentx.runtime.on("turn_response", lambda event: ended.set())
             async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}/ws")) as remote:
                 image = await remote.images.create(container_id="c1")
                 await agentx.images.get(image.image_id)
@@ -128,9 +152,9 @@ async def test_leaving_tells_peers_the_end_of_their_turns_before_it_closes_them(
 
     async def be_a_client(url: str) -> None:
         async with create_agentx(remote_runtime(url)) as agentx:
-            agentx.on("*", lambda event: heard.append(event.type))
-            agentx.on("text_delta", lambda event: speaking.set())
-            agentx.on("disconnected", lambda event: gone.set())
+            agentx.runtime.on("*", lambda event: heard.append(event.type))
+            agentx.runtime.on("text_delta", lambda event: speaking.set())
+            agentx.runtime.on("disconnected", lambda event: gone.set())
             image = await agentx.images.create(container_id="c1")
             await (await agentx.images.run(image.image_id)).receive("Hi")
             await gone.wait()

@@ -1125,6 +1125,7 @@ export type ErrorCode =
   | "config_invalid"
   | "conflict"
   | "constraint_failed"
+  | "container_erasing"
   | "container_forbidden"
   | "container_not_found"
   | "data_dir_in_use"

@@ -124,8 +124,8 @@ def chat(
             conversation.attach(backend.part_of(file, conversation.container_id))
         terminal = Terminal(portal, conversation, screen_for(live=live, color=ctx.color), backend, live=live)
         # Removed before the connection is closed.
-        stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
-        stack.callback(agentx.on("connected", lambda event: terminal.announce("Reconnected.")))
+        stack.callback(agentx.runtime.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
+        stack.callback(agentx.runtime.on("connected", lambda event: terminal.announce("Reconnected.")))
         return terminal.run() if message is None else terminal.answer(message)
 
 

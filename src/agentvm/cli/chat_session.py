@@ -187,7 +187,7 @@ class ChatSession:
 
     async def _follow_turn(self, begin: Callable[[], Awaitable[str | None]]) -> AsyncGenerator[WireEvent, None]:
         """Yields the events of a turn until it ends, or waits for answers."""
-        async with self._agentx.link.events() as events:
+        async with self._agentx.runtime.channel.events() as events:
             turn_id = await begin()
             async for event in events:
                 if event.context.get("turnId") == turn_id:
@@ -235,7 +235,7 @@ class ChatSession:
         """Changes the model from the next message on; returns the number of sessions that use it."""
         image_id = self.session.record.image_id
         update = ImageUpdate(image_id=image_id, updates=ImageUpdates(model=name))
-        self._warnings += (await self._agentx.link.ask(update)).warnings or ()
+        self._warnings += (await self._agentx.runtime.channel.ask(update)).warnings or ()
         self._start = self._start.with_model(name)
         return len(await self._agentx.sessions.list(image_id))
 

@@ -51,7 +51,7 @@ class SessionStart:
         if self.image_id is not None:
             return await agentx.sessions.create(self.image_id), ()
         config = ImageConfig(model=self.model, system_prompt=self.system_prompt, definition=self.agent)
-        reply = await agentx.link.ask(ImageCreate(container_id=container_id, config=config))
+        reply = await agentx.runtime.channel.ask(ImageCreate(container_id=container_id, config=config))
         session = await agentx.sessions.get(there(reply.record).session_id)
         return there(session), reply.warnings or ()
 

@@ -37,19 +37,18 @@ from agentvm.errors import (
     from_code,
     shorten,
 )
-from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.operations.table import command_name, reply_type
 from agentvm.protocol.codec import (
     CLIENT_FRAME_MAX_BYTES,
-    FRAME_MAX_BYTES,
     decode_event,
     decode_reply,
     encode,
+    encode_request,
 )
-from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.link import ChannelState, EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.observer import Observer
 from agentvm.runtime.tasks import open_tasks
@@ -96,6 +95,8 @@ class RemoteLink:
         self._pending: dict[str, _Pending] = {}
         self._sessions: dict[str, int | None] = {}
         """Last cursor by subscribed session."""
+        self._opened, self._wanted = anyio.Event(), anyio.Event()
+        self._wanted.set()
         self._ids = itertools.count(1)
         self._prefix = f"req_{secrets.token_hex(6)}"
 
@@ -116,7 +117,27 @@ class RemoteLink:
             logger.info("reconnect_refused", code=refusal.code)
         finally:
             if self.refusal is not None:
+                self._opened.set()
                 self._observer.end_streams()
+
+    @property
+    def state(self) -> ChannelState:
+        away: ChannelState = "waiting" if self._wanted.is_set() else "closed"
+        return "refused" if self.refusal is not None else away if self._socket is None else "open"
+
+    async def connect(self) -> None:
+        self._wanted.set()
+        await self._opened.wait()
+        if self.refusal is not None:
+            raise from_code(self.refusal.code, str(self.refusal))
+
+    async def disconnect(self) -> None:
+        socket, self._socket = self._socket, None
+        self._opened.set()
+        self._wanted, self._opened = anyio.Event(), anyio.Event()
+        if socket is not None:
+            await socket.close()
+        self._observer.end_streams()
 
     async def ask(self, request: Request[R]) -> R:
         kind = f"{command_name(request)}_request"
@@ -136,7 +157,8 @@ class RemoteLink:
         if self.refusal is not None:
             raise from_code(self.refusal.code, str(self.refusal))
         if socket is None:
-            raise ChannelClosed("Not connected; the link reconnects by itself, try again")
+            remedy = "the link reconnects by itself, try again" if self._wanted.is_set() else "connect() opens it again"
+            raise ChannelClosed(f"Not connected; {remedy}")
         request_id = f"{self._prefix}_{next(self._ids)}"
         pending = self._pending[request_id] = _Pending()
         frame = {
@@ -149,7 +171,7 @@ class RemoteLink:
         }
         try:
             with anyio.fail_after(self._timeout):
-                await socket.send(_encode_request(kind, frame))
+                await socket.send(encode_request(kind, frame))
                 await pending.answered.wait()
         except TimeoutError:
             raise RequestTimeout(f"Request timeout: {kind} was not answered within {self._timeout:g} s") from None
@@ -168,10 +190,6 @@ class RemoteLink:
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
         return self._observer.events()
-
-    async def close(self) -> None:
-        if self._socket is not None:
-            await self._socket.close()
 
     async def _connect(self) -> ClientConnection:
         # Proxies from the environment are not for a server on this machine.
@@ -193,6 +211,7 @@ class RemoteLink:
                 raise self.refusal from None
             raise
         self._socket = socket
+        self._opened.set()
         return socket
 
     async def _reconnect(self) -> ClientConnection:
@@ -200,12 +219,16 @@ class RemoteLink:
         while True:
             # Random, so that clients do not reconnect all at once.
             await anyio.sleep(delay * random.uniform(0.8, 1.2))
+            await self._wanted.wait()
             delay = min(delay * DELAY_GROWTH_FACTOR, DELAY_SECONDS_MAX)
             try:
                 socket = await self._connect()
                 for session_id, cursor in tuple(self._sessions.items()):
                     after = {} if cursor is None else {"afterCursor": str(cursor)}
                     await socket.send(encode({"type": "subscribe", "sessionId": session_id, **after}))
+                if not self._wanted.is_set():
+                    # Closed while it was being opened.
+                    await self.disconnect()
             except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
                 logger.info("reconnect_failed", error=str(error))
                 continue
@@ -274,6 +297,8 @@ class RemoteLink:
 
     def _dropped(self) -> None:
         self._socket = None
+        if self._opened.is_set():
+            self._opened = anyio.Event()
         for pending in self._pending.values():
             pending.answered.set()
         error = self.refusal
@@ -323,7 +348,7 @@ class RemoteRuntime:
                 yield AgentX(link, None)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await link.close()
+                    await link.disconnect()
                 tasks.cancel_scope.cancel()
         # Not in the task: with an error of the body it would become a group of two.
         if link.refusal is not None:
@@ -357,17 +382,6 @@ def _refused(error: InvalidStatus) -> AccessDenied:
 
 def _message(error: InvalidStatus) -> str:
     return shorten((error.response.body or b"").decode(errors="replace").strip())
-
-
-def _encode_request(kind: str, frame: object) -> str:
-    try:
-        text = encode(frame)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InvalidInput(f"Invalid {kind}: {error}") from None
-    # Checked here: a server closes the connection on such a frame.
-    if len(text) > FRAME_MAX_BYTES:
-        raise InputTooLarge(f"{kind} is too large: a frame has at most {FRAME_MAX_BYTES:,} bytes; upload files as attachments")
-    return text
 
 
 def _checked(response: WireEvent) -> WireEvent:

@@ -6,7 +6,7 @@ which.
 
 import warnings
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -24,6 +24,7 @@ from agentvm.operations.definition import DefinitionGet, DefinitionList, Definit
 from agentvm.operations.draft import DraftListed, SessionDraft, SessionDraftList, SessionDraftReply, SessionDrafts
 from agentvm.operations.image import ImageDelete, ImageGet, ImageList, ImageRun, ImageStop
 from agentvm.operations.image_build import (
+    Clearable,
     ImageBuild,
     ImageCreate,
     ImageReply,
@@ -193,8 +194,9 @@ class ImageManager(Verbs):
         thinking: int | None = None,
         mcp_servers: dict[str, object] | None = None,
         client_data: dict[str, object] | None = None,
+        clear: tuple[Clearable, ...] = (),
     ) -> ImageRecord:
-        """Changes the fields that are not None. All but the name and the description apply from the next turn on."""
+        """Changes the fields that are not None, resets those of `clear`; all but name and description from the next turn on."""
         updates = ImageUpdates(
             name=name,
             description=description,
@@ -209,6 +211,7 @@ class ImageManager(Verbs):
             thinking=thinking,
             mcp_servers=mcp_servers,
             client_data=client_data,
+            clear=clear,
         )
         return _warned(await self._link.ask(ImageUpdate(image_id=ImageId(image_id), updates=updates)))
 
@@ -317,11 +320,11 @@ class AgentManager(Verbs):
         await self._link.ask(AgentDestroyAll(container_id=container_id))
 
 
-class RuntimeView:
-    """All commands and events of one peer."""
+class RuntimeVerbs(Verbs):
+    """All commands, by noun."""
 
     def __init__(self, link: RuntimeLink) -> None:
-        self.link = link
+        super().__init__(link)
         self.definitions = DefinitionManager(link)
         self.resources = ResourceVerbs(link)
         self.images = ImageManager(link)
@@ -334,13 +337,32 @@ class RuntimeView:
 
     async def ask(self, request: Request[R]) -> R:
         """Sends any command as its type: `await agentx.ask(SessionPin(session_id=…))`."""
-        return await self.link.ask(request)
+        return await self._link.ask(request)
 
     async def request(self, kind: str, data: dict[str, object] | None = None) -> WireEvent:
-        return await self.link.request(kind, data or {})
+        return await self._link.request(kind, data or {})
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
-        return self.link.on(kind, handler)
+
+class RuntimeView(RuntimeVerbs):
+    """The runtime of one peer: its commands, and the events that come over its channel."""
+
+    def __init__(self, channel: RuntimeLink) -> None:
+        super().__init__(channel)
+        self.channel = channel
+
+    @overload
+    def on(self, kind: EventHandler) -> Unsubscribe: ...
+
+    @overload
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe: ...
+
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
+        """Calls the handler for every event, or for those of one type: `on(handler)`, `on("text_delta", handler)`."""
+        if isinstance(kind, str):
+            if handler is None:
+                raise TypeError("on() needs a handler")
+            return self.channel.on(kind, handler)
+        return self.channel.on("*", kind)
 
 
 class ServerManager(Protocol):
@@ -355,16 +377,13 @@ class ServerManager(Protocol):
         """Calls the handler with each new peer's own view of the runtime."""
 
 
-class AgentX(RuntimeView):
-    """The entry point of an application."""
+class AgentX(RuntimeVerbs):
+    """The entry point of an application. It hears nothing itself: events are those of its `runtime`."""
 
-    def __init__(self, link: RuntimeLink, server: ServerManager | None) -> None:
-        super().__init__(link)
+    def __init__(self, channel: RuntimeLink, server: ServerManager | None) -> None:
+        super().__init__(channel)
+        self.runtime = RuntimeView(channel)
         self.server = server
-
-    @property
-    def runtime(self) -> RuntimeView:
-        return self
 
 
 def _registered(record: DefinitionRecord) -> Definition:

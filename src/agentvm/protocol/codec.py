@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from agentvm.errors import InvalidInput
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
@@ -183,6 +184,18 @@ def decode_reply(kind: type[R], data: dict[str, object]) -> R:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"The server sent a reply that is not a {kind.__name__}: {explain(error, kind)}") from None
+
+
+def encode_request(kind: str, frame: object) -> str:
+    """Raises `InvalidInput` for what is no JSON, and `InputTooLarge` for what no server takes."""
+    try:
+        text = encode(frame)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"Invalid {kind}: {error}") from None
+    # Checked here: a server closes the connection on such a frame.
+    if len(text) > FRAME_MAX_BYTES:
+        raise InputTooLarge(f"{kind} is too large: a frame has at most {FRAME_MAX_BYTES:,} bytes; upload files as attachments")
+    return text
 
 
 def encode(value: object) -> str:

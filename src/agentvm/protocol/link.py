@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -30,8 +30,21 @@ EventHandler = Callable[[WireEvent], None]
 Unsubscribe = Callable[[], None]
 
 
+ChannelState = Literal["open", "waiting", "closed", "refused"]
+"""Connected; lost and trying again; closed by `disconnect`; or ended by the server, which does not accept the credentials."""
+
+
 class RuntimeLink(Protocol):
-    """A way to a runtime."""
+    """A way to a runtime: the `channel` of a peer."""
+
+    @property
+    def state(self) -> ChannelState: ...
+
+    async def connect(self) -> None:
+        """Returns when the channel is open, also again after `disconnect` or a loss."""
+
+    async def disconnect(self) -> None:
+        """Closes the channel until `connect`. Requests fail with `ChannelClosed`, and iterators end."""
 
     async def ask(self, request: Request[R]) -> R:
         """Raises the error the command failed with."""

@@ -12,9 +12,9 @@ from agentvm.operations.context import context_of
 from agentvm.operations.dispatch import carry_out, handling, refuse
 from agentvm.operations.table import CODEC, COMMANDS, command_name
 from agentvm.protocol.codec import decode_event, encode
-from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.link import ChannelState, EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.requests import Reply, Request
-from agentvm.runtime.channel import Channel
+from agentvm.runtime.channel import GONE, Channel
 from agentvm.runtime.observer import Observer
 from agentvm.vm import Peer
 
@@ -38,6 +38,19 @@ class LocalLink:
                     self._observer.react(decode_event(frame.bare))
         finally:
             self._observer.end_streams()
+
+    @property
+    def state(self) -> ChannelState:
+        return "open" if self.channel.closing is None else "closed"
+
+    async def connect(self) -> None:
+        """Does nothing: it is open from the beginning, and what was closed does not open again."""
+        self._check_open()
+
+    async def disconnect(self) -> None:
+        """Ends the peer, and with it its socket if it has one."""
+        for channel in (self._peer.channel, self.channel):
+            channel.close(GONE)
 
     async def ask(self, command: Request[R]) -> R:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
