@@ -72,6 +72,8 @@ async def test_a_repeated_message_begins_no_second_run() -> None:
         assert runs[0]["run_id"] == runs[1]["run_id"]
         await client.runs.join(thread["thread_id"], runs[0]["run_id"])
         assert len(served.model.prompts) == 1
+        more = {"messages": [*said["messages"], {"type": "human", "content": "more"}]}
+        assert texts(await client.runs.wait(thread["thread_id"], "default", input=more)) == ["hi", "hi", "more", "more"]
 
 
 async def test_a_run_that_waits_goes_on_with_an_answer() -> None:

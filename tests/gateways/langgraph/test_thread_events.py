@@ -107,6 +107,12 @@ def test_a_turn_that_waits_says_for_what_and_runs_again_afterwards() -> None:
     assert states == ["running", "interrupted", "running", "completed"]
 
 
+def test_an_answer_that_is_begun_again_replaces_the_first() -> None:
+    events = written([AnswerBegun("m"), SaidText("lost"), AnswerBegun("m"), SaidText("kept"), AnswerEnded(USED), PARTS[10]])
+    values = [event["params"]["data"]["messages"] for event in events if event["method"] == "values"]
+    assert [[message["content"] for message in messages] for messages in values] == [["hi"], ["hi", "kept"]]
+
+
 def test_a_failure_is_the_last_event() -> None:
     last = written([AnswerBegun("m"), SaidText("a"), PARTS[11]])[-1]
     assert last["params"]["data"] == {"event": "failed", "error": "busy"}

@@ -14,7 +14,7 @@ from tests.server.http.fixtures import Account, Reply, World
 
 from agentvm.gateways.agui.run_body import AgUiBody
 from agentvm.gateways.ai_sdk.chat_body import UiChatBody
-from agentvm.gateways.langgraph.commands import CommandBody
+from agentvm.gateways.langgraph.commands import COMMANDS, CommandBody
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
 from agentvm.gateways.openai.conversations import ConversationBody
@@ -286,15 +286,10 @@ def gateway_attempts(account: Account | None) -> Iterator[tuple[str, str, str, o
             about: dict[str, object] = {"model": "default", "input": "x", "conversation": names["conversation_id"]}
             yield path, method, filled, about, []
         if route.body is CommandBody:
-            params = {"interrupt_id": "wait_x", "checkpoint_id": "x", "message": {"role": "user", "content": "x"}}
-            for command in (
-                "input.respond",
-                "input.inject",
-                "state.get",
-                "state.listCheckpoints",
-                "state.fork",
-                "agent.getTree",
-            ):
+            said = {"assistant_id": "default", "input": {"messages": "x"}, "message": "x"}
+            params = {**said, "interrupt_id": "wait_x", "checkpoint_id": "x"}
+            # A run is started above; with an agent of the caller's own, it would create a thread of that name.
+            for command in (name for name in COMMANDS if name != "run.start"):
                 yield path, method, filled, {"id": 1, "method": command, "params": params}, []
         if route.body is McpMessage:
             for message in mcp_attempts(names):

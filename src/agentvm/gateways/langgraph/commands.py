@@ -156,6 +156,7 @@ _COMMANDS = {
     "agent.getTree": _tree,
 }
 
+COMMANDS = tuple(_COMMANDS)
 COMMAND_ROUTES = (
     GatewayRoute(method="POST", path="/threads/{thread}/commands", handler=command, body=CommandBody, names=NAMES),
 )

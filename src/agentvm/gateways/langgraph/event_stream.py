@@ -102,13 +102,21 @@ class _ThreadSource:
 
     async def _read(self) -> None:
         try:
-            if not self._told:
-                self._told.extend(await self.follower.take())
+            await self._receive()
             while self._told:
                 self._pieces.append(await self._write(self._told[0]))
                 self._told.popleft()
-        except SessionNotFound:
+        except NotFound:
+            # The session was deleted: there is nothing more to tell.
             self._is_done = True
+
+    async def _receive(self) -> None:
+        """Waits for events, unless some are left."""
+        try:
+            if not self._told:
+                self._told.extend(await self.follower.take())
+        except SessionNotFound:
+            raise
         except NotFound:
             # The log does not reach back that far: the stream goes on with what happens now.
             self.follower.cursor = await self._talk.cursor(self._session)

@@ -119,7 +119,8 @@ async def _say(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId)
 def _repeated(body: RunBody, history: History) -> TurnId | None:
     """Returns the turn of a request that was sent before: clients repeat requests by themselves."""
     ids = [START, *(message.id for message in history.messages)]
-    last = next((message.id for message in reversed(read_messages(body.input)) if message.id is not None), None)
+    messages = read_messages(body.input)
+    last = messages[-1].id if messages else None
     if last not in ids or last not in history.turns:
         return None
     # After another checkpoint the message is new: it takes the place of the one with its id.

@@ -24,7 +24,6 @@ from agentvm.gateways.turn_parts import (
 )
 from agentvm.model.usage import NO_USAGE, Usage
 
-_ENDS = {"completed": "completed", "failed": "failed", "interrupted": "interrupted"}
 ProtocolEvent = tuple[str, bytes]
 """The method of an event, and its data."""
 
@@ -95,7 +94,9 @@ class ThreadEvents:
     def _events(self, part: TurnPart) -> Iterator[ProtocolEvent]:
         match part:
             case AnswerBegun(message_id=message_id, text=text):
-                yield from self._close_answer(NO_USAGE)
+                if self._answer is not None:
+                    # Begun again after a failure of the provider: what was said is not part of the answer.
+                    yield from _of_message(self._answer.end(NO_USAGE))
                 self._answer = StreamedMessage(message_id, self._run_id)
                 yield from _of_message(self._answer.begin(text))
             case AnswerEnded(usage=usage):
@@ -123,9 +124,11 @@ class ThreadEvents:
         if self._answer is None:
             return
         yield from _of_message(self._answer.end(usage))
-        self._remember(self._answer.whole(usage))
+        message = self._answer.whole(usage)
         self._answer = None
-        yield from self._values()
+        if message["content"] or message["tool_calls"] or usage != NO_USAGE:
+            self._remember(message)
+            yield from self._values()
 
     def _remember(self, message: LangMessage) -> None:
         if self.needs_history:
@@ -166,7 +169,7 @@ class ThreadEvents:
         if self._size > VALUES_MAX_BYTES:
             yield from self._values(is_last=True)
         _, error = part.error or ("", "The turn failed")
-        yield _lifecycle(_ENDS[part.outcome], error if part.outcome == "failed" else None)
+        yield _lifecycle(part.outcome, error if part.outcome == "failed" else None)
 
 
 _EVENT = (
