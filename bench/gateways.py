@@ -22,6 +22,7 @@ from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.scripted import Pause, reply
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
+from agentvm.gateways.a2a.task_events import TaskEvents
 from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.langgraph.run_events import RunEvents
@@ -97,6 +98,18 @@ def responses(told: list[Event]) -> None:
 
 def agui(told: list[Event]) -> None:
     through(AgUiEvents("thread", "run", "turn_mwjd3wtq_xvglun2593y7"), told)
+
+
+def a2a(told: list[Event]) -> None:
+    turn = Turn(
+        turn_id=TurnId("turn_mwjd3wtq_xvglun2593y7"),
+        container_id=ContainerId("user-alice"),
+        image_id=ImageId("img_mwjd3wtq_xvglun2593y7"),
+        session_id=SessionId("sess_mwjd3wtq_xvglun2593y7"),
+        message_id=MessageId("msg_mwjd3wtq_xvglun2593y7"),
+        accepted_at=1_700_000_000_000,
+    )
+    through(TaskEvents("1", turn, "context"), told)
 
 
 def ai_sdk(told: list[Event]) -> None:
@@ -214,6 +227,7 @@ def main() -> None:
         ("plain HTTP", plain),
         ("OpenAI chat", chat),
         ("OpenAI responses", responses),
+        ("A2A", a2a),
         ("AG-UI", agui),
         ("AI SDK", ai_sdk),
         ("MCP", mcp),

@@ -304,6 +304,7 @@ class GatewaySwitch(Group):
 class GatewaySettings(Group):
     """Protocols of other clients; see docs/gateways.md."""
 
+    a2a: GatewaySwitch = GatewaySwitch()
     agui: GatewaySwitch = GatewaySwitch()
     ai_sdk: GatewaySwitch = GatewaySwitch()
     langgraph: GatewaySwitch = GatewaySwitch()

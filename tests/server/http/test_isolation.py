@@ -12,6 +12,7 @@ from tests.gateways.mcp.fixtures import stateless
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.gateways.a2a.messages import A2aMessage
 from agentvm.gateways.agui.run_body import AgUiBody
 from agentvm.gateways.ai_sdk.chat_body import UiChatBody
 from agentvm.gateways.langgraph.commands import COMMANDS, CommandBody
@@ -237,6 +238,7 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
     NoBody: lambda names: {},
+    A2aMessage: lambda names: {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": names["turn_id"]}},
     AgUiBody: lambda names: {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "x"}]},
     UiChatBody: lambda names: {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
     **LANGGRAPH_BODIES,

@@ -110,6 +110,7 @@ export const zh: Record<string, string> = {
   "tools.mcpServers.*.secrets": "程序可从环境变量读取的机密名称。",
   "tools.mcpServers.*.idleSeconds": "闲置多久后结束进程。",
   "tools.mcpServers.*.maxKilobytes": "程序一条消息的最大长度。",
+  "gateways.a2a.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.agui.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.aiSdk.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.langgraph.enabled": "是否为使用此协议的客户端提供服务。",

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterator
 
+from agentvm.gateways.a2a import A2A
 from agentvm.gateways.agui import AGUI
 from agentvm.gateways.ai_sdk import AI_SDK
 from agentvm.gateways.langgraph import LANGGRAPH
@@ -20,7 +21,7 @@ from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 
-GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH, AGUI, AI_SDK)
+GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH, AGUI, AI_SDK, A2A)
 """Every gateway of this server."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""

@@ -1,0 +1,32 @@
+import httpx2
+from tests.gateways.scene import scene
+from tests.server.http.fixtures import open_world
+
+CARD = ".well-known/agent-card.json"
+
+
+async def test_a_card_names_the_address_and_is_not_sent_twice() -> None:
+    async with scene() as served, httpx2.AsyncClient(base_url=served.http, trust_env=False, timeout=60) as http:
+        shown = await http.get(f"/a2a/default/{CARD}")
+        card, tag = shown.json(), shown.headers["etag"]
+        assert card["supportedInterfaces"] == [
+            {"url": f"{served.http}/a2a/default/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ]
+        assert card["capabilities"]["streaming"] is True
+        assert tag.startswith('W/"')
+        assert (await http.get(f"/a2a/default/{CARD}", headers={"if-none-match": tag})).status_code == 304
+        assert (await http.get(f"/a2a/nobody/{CARD}")).status_code == 404
+
+
+async def test_a_card_is_for_those_who_may_use_the_agent_and_a_foreign_task_is_none() -> None:
+    async with open_world() as world:
+        await world.hide(world.acme)
+        assert (await world.ask("GET", f"/a2a/default/{CARD}", key="")).status == 401
+        assert (await world.ask("GET", f"/a2a/default/{CARD}", key=world.acme.user)).status == 200
+        answers = []
+        for turn_id in (world.acme.turn_id, "turn_nope"):
+            for method in ("GetTask", "CancelTask", "SubscribeToTask"):
+                call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": turn_id}}
+                answers.append((await world.ask("POST", "/a2a/default/", call, key=world.bolt.user)).raw)
+        assert len(set(answers)) == 1
+        assert b"-32001" in answers[0]
