@@ -225,12 +225,13 @@ async def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
 
 
 async def test_a_turn_that_takes_too_long_ends_with_the_words_of_1x() -> None:
-    driver = ScriptedDriver(in_turn([*reply("par")[:3], Pause(anyio.Event())], reply("fine")))
+    driver = ScriptedDriver(lambda prompt: [*reply("par")[:3], Pause(anyio.Event())])
     async with open_world(driver, limits=Limits(turn_seconds=0.05)) as world:
         await world.say(world.start(), "hi")
-        await check_ended(world, code="timeout")
-        told = next(event["data"] for event in world.heard if event["type"] == "error_occurred")
-        assert told["message"] == "Request timeout after 50ms"
+        heard = await world.hear("turn_response")
+        assert heard[-1]["data"]["outcome"] == "failed"
+        (told,) = (event["data"] for event in heard if event["type"] == "error_occurred")
+        assert (told["code"], told["message"]) == ("timeout", "Request timeout after 50ms")
 
 
 async def test_a_driver_that_cannot_even_be_asked_ends_the_turn() -> None:
