@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -149,10 +150,10 @@ def replaying(tier: ProcessTier) -> tuple[Call, Call]:
     """Runs a program with a whole journal; and, as its floor, the same one without calls."""
     again = Job(engine="python", code=PROGRAM.format("tools.echo(n)"), script=True, functions={"echo": ("n",)})
     alone = Job(engine="python", code=PROGRAM.format("n"), script=True)
-    rows, nobody = journal(), cast(Any, None)
+    rows, nobody, turn = journal(), cast(Any, None), cast(Any, SimpleNamespace(nested=set(), waits={}))
 
     async def replay() -> object:
-        run = Program(nobody, nobody, ToolCall(id="p1", name="run_python", input={}), (SPEC,), rows)
+        run = Program(nobody, turn, ToolCall(id="p1", name="run_python", input={}), (SPEC,), rows)
         result = await tier.run(again, run.call)
         assert result.stdout == b"45\n", result.stderr
         return result
