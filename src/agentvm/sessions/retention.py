@@ -169,7 +169,10 @@ class _Run:
         self.done = Due()
 
     async def all(self) -> None:
-        await self._drop(await self._store.expire_unstored(self._clock() - UNSTORED_MS), {})
+        has_more = True
+        while has_more:
+            has_more = await self._drop(await self._store.expire_unstored(self._clock() - UNSTORED_MS), {})
+            await anyio.sleep(PAUSE_SECONDS)
         async with aclosing(_expiring(self._store, self._cut)) as expiring:
             async for some in expiring:
                 idle = [one for one in some if not self._busy(one.session)]
@@ -193,8 +196,8 @@ class _Run:
         await self._drop(await self._store.expire(tuple(weights), self._cut), weights)
         await anyio.sleep(PAUSE_SECONDS)
 
-    async def _drop(self, marked: Sequence[Session], weights: Mapping[SessionId, Weight]) -> None:
-        """Ends sessions that were marked."""
+    async def _drop(self, marked: Sequence[Session], weights: Mapping[SessionId, Weight]) -> bool:
+        """Ends sessions that were marked; tells whether there were any."""
         # A session that came into use while it was marked is kept.
         used = {session.session_id for session in marked if self._busy(session)}
         if used:
@@ -206,6 +209,7 @@ class _Run:
             now = self._clock()
             self._tell(session, SessionDeleted.of(session, deleted_at=now, restorable_until=now))
             self.done += _of(weights.get(session.session_id, NOTHING), sessions=1)
+        return len(used) < len(marked)
 
     async def _empty(self, session: Session, weight: Weight) -> None:
         before = self.done

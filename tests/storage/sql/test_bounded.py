@@ -26,6 +26,8 @@ EXCUSED = {
     "DELETE FROM readers WHERE tenant_id = ? AND client_id": "the sessions that one client reads",
     "DELETE FROM file_changes WHERE session_key = ?1 AND position <": "the files that one call has changed",
     "DELETE FROM file_changes WHERE session_key = ? AND position = ? AND blob_key IS NULL": "the files of one call",
+    "DELETE FROM file_changes WHERE session_key = ? AND path = ? AND position": "the earlier states of one file",
+    "DELETE FROM alias_members WHERE alias_key = ?": "the metadata of one thread",
     "UPDATE file_changes SET position = 0": "the files that one call has changed",
     "DELETE FROM program_calls WHERE session_key = ? AND turn_id = ?": "the calls of one turn's programs",
     "DELETE FROM search_backlog": "a table of one row",

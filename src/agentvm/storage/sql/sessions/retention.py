@@ -59,6 +59,7 @@ WHERE {_OF} AND NOT {_IS_DEFAULT} AND s.session_id IN (
     SELECT u.session_id FROM aliases AS a JOIN sessions AS u USING (session_key)
     WHERE a.tenant_id = :tenant AND a.gateway = '{UNSTORED}' AND u.deleted_at IS NULL
       AND (SELECT max(t.ended_at) FROM turns AS t WHERE t.session_key = u.session_key) < :before
+    LIMIT :limit
 )
 RETURNING {SESSION_COLUMNS.replace("s.", "")}
 """
@@ -168,9 +169,9 @@ class RetentionStore(TenantScope):
 
         return await self._database.write(work)
 
-    async def expire_unstored(self, before: int) -> tuple[Session, ...]:
-        """Hides for good the sessions that are not to be stored, and whose turns have ended before then."""
-        values = {"tenant": self._tenant_id, "before": before}
+    async def expire_unstored(self, before: int, *, limit: int = 100) -> tuple[Session, ...]:
+        """Hides for good some sessions that are not to be stored, and whose turns have ended before then."""
+        values = {"tenant": self._tenant_id, "before": before, "limit": limit}
 
         def work(connection: Connection) -> tuple[Session, ...]:
             return tuple(decode_session(row) for row in connection.fetch(_EXPIRE_UNSTORED, values))
