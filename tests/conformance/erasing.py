@@ -12,6 +12,7 @@ import msgspec
 from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.account import ApiKey, Tenant, User
+from agentvm.model.feedback import Feedback
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.program import ProgramCall
@@ -89,6 +90,8 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     await store.tenant(tenant).drafts(ALICE, None).save(session_id, "", f"{words} draft", 4)
     await store.tenant(tenant).sessions(None).mark_read(session_id, SessionReader(ALICE), 4)
     await store.tenant(tenant).save_reader(f"{ALICE}:tab", {session_id: ReaderPlace(1, 4)})
+    rated = Feedback(turn_id=SOME_TURN, session_id=session_id, author=ALICE, rating="up", note=words, at=4)
+    assert await store.accounts(tenant).feedback.put(rated)
     assert uploaded.size
 
 

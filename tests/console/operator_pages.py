@@ -54,6 +54,14 @@ async def logs(page: Page, filled: Filled) -> None:
     await expect(page.locator(".entry-facts").first).to_be_visible()
 
 
+async def feedback(page: Page, filled: Filled) -> None:
+    turn_id = await newest_turn(page, filled)
+    rating = {"rating": "down", "note": HOSTILE}
+    await page.request.put(f"{filled.server.url}/v1/turns/{turn_id}/feedback", data=rating)
+    await page.goto(f"{filled.server.url}/activity/feedback")
+    await expect(page.get_by_role("row").filter(has_text="<script>")).to_be_visible()
+
+
 async def metrics(page: Page, filled: Filled) -> None:
     for _ in range(2):
         filled.server.server.vm.monitor.series.take()
@@ -111,6 +119,7 @@ OPERATOR_PAGES: tuple[Visit, ...] = (
     turns,
     turn,
     logs,
+    feedback,
     metrics,
     settings,
     setting,

@@ -207,7 +207,7 @@ async def search_nothing(page: Page, filled: Filled) -> None:
 
 async def archive(page: Page, filled: Filled) -> None:
     await page.goto(f"{filled.server.url}/archive")
-    await expect(page.locator(".page h1")).to_be_visible()
+    await expect(page.locator("main .btn").nth(1)).to_be_visible()
 
 
 async def palette(page: Page, filled: Filled) -> None:

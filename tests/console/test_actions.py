@@ -98,6 +98,36 @@ async def test_a_fork_leads_back_to_the_message_it_came_from(open_page: Open) ->
         await expect(page.locator(f"{ADDRESS_OF_MARK} .answer")).to_have_text("one")
 
 
+async def test_an_answer_is_rated_with_a_note_that_operators_read(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url)
+        await begin(page, "Hello")
+        good, bad = (page.get_by_role("button", name=f"{word} answer") for word in ("Good", "Bad"))
+        await good.click()
+        await expect(good).to_have_attribute("aria-pressed", "true")
+        await bad.click()
+        await expect(bad).to_have_attribute("aria-pressed", "true")
+        await expect(good).to_have_attribute("aria-pressed", "false")
+        await page.get_by_label("What was good or bad about it").fill("It is too short.")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".rating-note")).to_have_count(0)
+        await expect(good).to_be_focused()
+        await page.reload()
+        await expect(bad).to_have_attribute("aria-pressed", "true")
+        await page.goto(f"{server.url}/activity/feedback?rating=down")
+        row = page.get_by_role("row").filter(has_text="It is too short.")
+        await expect(row).to_contain_text("Bad answer")
+        await row.get_by_role("link").click()
+        await expect(page.locator(".told .answer")).to_have_text("Hello")
+        await page.go_back()
+        await page.go_back()
+        # A second press takes it back.
+        await bad.click()
+        await expect(bad).to_have_attribute("aria-pressed", "false")
+        await page.reload()
+        await expect(bad).to_have_attribute("aria-pressed", "false")
+
+
 async def test_an_answer_is_copied_as_it_was_written(open_page: Open) -> None:
     async with start_server(IN_MEMORY, drivers=driver()) as server:
         page = await open_page(server.url)

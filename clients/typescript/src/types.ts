@@ -490,6 +490,12 @@ export interface HttpOperations {
   "tool.explain": { request: { turnId: string; callId: string }; reply: ToolExplanation };
   /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that go on until the turn has ended; each event's `id` is its cursor. */
   "turn.events": { request: { turnId: string; cursor?: string | null; limit?: number; follow?: boolean; after?: number | null }; reply: RawPage | Response };
+  /** Rate the answer of a turn, with a note if you like. Your earlier rating of it is replaced. */
+  "feedback.give": { request: { turnId: string; rating: "down" | "up"; note?: string | null }; reply: Feedback };
+  /** Take your rating of a turn back. */
+  "feedback.withdraw": { request: { turnId: string }; reply: undefined };
+  /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
+  "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
   /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
   "tool.waits": { request: { cursor?: string | null; limit?: number; container?: string | null; session?: string | null; state?: "answered" | "open" | null }; reply: WaitPage };
   /** Show a tool call that waits: the tool, its input, who may answer, and until when. */
@@ -1012,6 +1018,14 @@ export interface HttpVerbs {
     /** Make a link that approves or denies a tool call, once. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
     link(request: HttpOperations["tool.link"]["request"], options?: CallOptions): Promise<HttpOperations["tool.link"]["reply"]>;
   };
+  feedback: {
+    /** Rate the answer of a turn, with a note if you like. Your earlier rating of it is replaced. */
+    give(request: HttpOperations["feedback.give"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.give"]["reply"]>;
+    /** Take your rating of a turn back. */
+    withdraw(request: HttpOperations["feedback.withdraw"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.withdraw"]["reply"]>;
+    /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
+    list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
+  };
   mcp: {
     /** List the MCP servers on which AgentVM acts for you. No token is shown. */
     connections(request?: HttpOperations["mcp.connections"]["request"], options?: CallOptions): Promise<HttpOperations["mcp.connections"]["reply"]>;
@@ -1467,6 +1481,21 @@ export interface ErrorMessage {
   role: "error";
   content: string;
   errorCode: string;
+}
+
+/** A rating of a turn. `author` is a user, or a key without a user; empty while authentication is off. */
+export interface Feedback {
+  turnId: string;
+  sessionId: string;
+  author: string;
+  rating: "down" | "up";
+  note?: string;
+  at: number;
+}
+
+export interface FeedbackViewPage {
+  items: FeedbackView[];
+  nextCursor?: string;
 }
 
 export interface FileDeleteReply {
@@ -2618,6 +2647,16 @@ export interface ErrorJsonOutput {
 export interface ErrorTextOutput {
   type: "error-text";
   value: string;
+}
+
+export interface FeedbackView {
+  turnId: string;
+  sessionId: string;
+  author: string;
+  rating: "down" | "up";
+  note?: string;
+  at: number;
+  number: number;
 }
 
 /** The origin of a forked history: that session, up to and including that message. */

@@ -13,6 +13,7 @@ import { clock, duration, money } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 import { sends, writeAgain } from "./composer.tsx";
 import { Files } from "./files.tsx";
+import { RateAnswer } from "./rating.tsx";
 import { ToolCard } from "./tool_card.tsx";
 
 interface Props {
@@ -60,6 +61,7 @@ function Message({ item, name, isLast, end, isMarked, forks, open, go }: Props):
           {end && item.turnId !== undefined && (
             <a class="btn-icon bill-link" href={`/activity/turns/${item.turnId}`} aria-label={words.value.replay} title={words.value.replay}><Icon name="play" /></a>
           )}
+          {end && item.turnId !== undefined && <RateAnswer turnId={item.turnId} sessionId={open.sessionId} />}
           <Actions item={item} open={open} go={go} />
         </footer>
       )}

@@ -32,6 +32,8 @@ const PATHS = {
   usage: "M4 16V9m4 7V5m4 11v-5m4 5V7",
   people: "M7 4a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5zM2.5 16a4.5 4.5 0 0 1 9 0m1-11.5a2.5 2.5 0 1 1 0 5m1 1.5a4.5 4.5 0 0 1 4 5",
   play: "M7 5v10l8-5z",
+  up: "M7 9v7H4V9zm0 0 3-5c1.500 0 2 1 2 2l-.5 3H16l-1.200 7H7",
+  down: "M7 11V4H4v7zm0 0 3 5c1.500 0 2-1 2-2l-.5-3H16l-1.200-7H7",
   before: "M6 5v10m8-10-6 5 6 5z",
   after: "M14 5v10M6 5l6 5-6 5z",
   settings: "M4 6h7m4 0h1M4 14h1m4 0h7M13 4v4M7 12v4",

@@ -31,6 +31,7 @@ from agentvm.storage.sessions import SessionQuery
 ABSENT = "nope"
 BODIES: dict[str, object] = {
     "fingerprint": "sha256:0",
+    "rating": "up",
     "decision": "deny",
     "text": "x",
     "name": "x",

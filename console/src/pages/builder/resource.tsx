@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import { may, type PageProps } from "../../routes.ts";
@@ -46,6 +46,8 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
   const tab = (query["tab"] ?? (query["with"] === undefined ? "content" : "compare")) as Tab;
   const here = (more: Record<string, string | undefined>) => resourcePage(id, { tenant, v, ...more });
   const tabs: Tab[] = ["content", "rendered", "compare", "versions", "used", ...(isTool && may("tools:invoke") ? (["try"] as const) : [])];
+  const strip = useRef<HTMLElement>(null);
+  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab, shown.data === undefined]);
   function reload(): void {
     void shown.reload();
     void versions.reload();
@@ -86,7 +88,7 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
               </>
             ) : (
               <>
-                <nav class="tabs resource-tabs" aria-label={content.resource.name}>
+                <nav ref={strip} class="tabs resource-tabs" aria-label={content.resource.name}>
                   {tabs.map((name) => (
                     <a key={name} href={here({ tab: name === "content" ? undefined : name, with: undefined, edit: undefined })} aria-current={name === tab ? "page" : undefined}>
                       {t.tabs[name]}{name === "versions" && versions.data !== undefined && ` ${versions.data.items.length}`}

@@ -1,4 +1,9 @@
 export const en = {
+  anyRating: "All",
+  noFeedback: "Nobody has rated an answer yet.",
+  note: "Note",
+  rating: "Rating",
+  author: "Author",
   agents: "Agents",
   allTurns: "All",
   asTable: "As a table",

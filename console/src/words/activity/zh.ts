@@ -1,6 +1,11 @@
 import type { ActivityWords } from "./en.ts";
 
 export const zh: ActivityWords = {
+  anyRating: "全部",
+  noFeedback: "还没有人评价过回答。",
+  note: "附言",
+  rating: "评价",
+  author: "评价者",
   agents: "智能体",
   allTurns: "全部",
   asTable: "以表格显示",

@@ -20,7 +20,7 @@ OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
     "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits", "file_changes", "file_claims",
-    "program_calls", "placed_calls", "aliases", "webhook_deliveries",
+    "program_calls", "placed_calls", "aliases", "webhook_deliveries", "feedback",
 )  # fmt: skip
 OF_TENANTS = (
     "users", "bindings", "api_keys", "browser_sessions", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",

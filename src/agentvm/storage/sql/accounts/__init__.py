@@ -11,6 +11,7 @@ from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
 from agentvm.storage.sql.accounts.browser_sessions import BrowserSessionStore
 from agentvm.storage.sql.accounts.connections import ConnectionStore
+from agentvm.storage.sql.accounts.feedback import FeedbackStore
 from agentvm.storage.sql.accounts.grants import GrantStore
 from agentvm.storage.sql.accounts.identities import IdentityStore
 from agentvm.storage.sql.accounts.invitations import InvitationStore
@@ -40,3 +41,4 @@ class Accounts:
         self.audit = AuditStore(database, tenant_id)
         self.ledger = LedgerStore(database, tenant_id)
         self.asked = AskedStore(database, tenant_id)
+        self.feedback = FeedbackStore(database, tenant_id)

@@ -37,6 +37,7 @@ _LIGHT = {
     "waits": "wait_key",
     "placed_calls": "placed_key",
     "aliases": "alias_key",
+    "feedback": "position",
     "drafts": "author, device",
     "read_marks": "reader, device",
     "readers": "tenant_id, client_id",

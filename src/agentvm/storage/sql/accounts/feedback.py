@@ -1,0 +1,53 @@
+"""FeedbackStore — what the people of one tenant think of answers. A rating goes with its conversation."""
+
+from typing import Any
+
+from agentvm.model.feedback import Feedback, Rating
+from agentvm.model.ids import SessionId, TurnId
+from agentvm.storage.sql.records import TenantScope
+
+_PUT = """
+INSERT INTO feedback (session_key, tenant_id, turn_id, author, rating, note, at)
+SELECT session_key, tenant_id, ?, ?, ?, ?, ? FROM sessions WHERE tenant_id = ? AND session_id = ?
+ON CONFLICT (session_key, turn_id, author) DO UPDATE SET rating = excluded.rating, note = excluded.note, at = excluded.at
+"""
+_DROP = "DELETE FROM feedback WHERE tenant_id = ? AND turn_id = ? AND author = ?"
+_LIST = """
+SELECT f.position, s.session_id, f.turn_id, f.author, f.rating, f.note, f.at
+FROM feedback AS f JOIN sessions AS s USING (session_key)
+WHERE f.tenant_id = ?1 AND f.position < ?2 AND s.deleted_at IS NULL
+  AND (?3 IS NULL OR f.author = ?3) AND (?4 IS NULL OR f.rating = ?4) AND (?5 IS NULL OR s.session_id = ?5)
+ORDER BY f.position DESC LIMIT ?6
+"""
+_PLACE_MAX = 2**62
+
+
+class FeedbackStore(TenantScope):
+    """The ratings of one tenant."""
+
+    async def put(self, feedback: Feedback) -> bool:
+        """Replaces the author's rating of the turn; False when there is no such session."""
+        row = (feedback.turn_id, feedback.author, feedback.rating, feedback.note, feedback.at)
+        return await self._execute(_PUT, (*row, self._tenant_id, feedback.session_id))
+
+    async def drop(self, turn_id: TurnId, author: str) -> bool:
+        """Takes the author's rating of the turn back; False when there is none."""
+        return await self._execute(_DROP, (self._tenant_id, turn_id, author))
+
+    async def list(
+        self,
+        *,
+        author: str | None = None,
+        rating: Rating | None = None,
+        session_id: SessionId | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> tuple[tuple[int, Feedback], ...]:
+        """Returns ratings with their numbers, the newest first; None for everybody's, for either and of all sessions."""
+        page = (self._tenant_id, _PLACE_MAX if before is None else before, author, rating, session_id, limit)
+        return await self._all(_decode, _LIST, page)
+
+
+def _decode(row: tuple[Any, ...]) -> tuple[int, Feedback]:
+    number, session_id, turn_id, author, rating, note, at = row
+    return number, Feedback(session_id=session_id, turn_id=turn_id, author=author, rating=rating, note=note, at=at)
