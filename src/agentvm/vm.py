@@ -13,6 +13,7 @@ from agentvm.config import ServerConfig
 from agentvm.config.centre import ConfigCentre
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
+from agentvm.model.channel import ChannelPort
 from agentvm.model.ids import (
     DEFAULT_TENANT,
     Clock,
@@ -165,6 +166,8 @@ class AgentVM:
     """Reads the tools of sets when they are published."""
     first_key: Secret | None = None
     """The operator's key, if this start has created it: to be shown once."""
+    channels: ChannelPort | None = None
+    """The host of chat channels; None for a runtime within another program, which runs none."""
     budget: ByteBudget = field(default_factory=ByteBudget)
     """The bytes that are on their way to and from all peers."""
     imports: ImportQueue = field(default_factory=ImportQueue)

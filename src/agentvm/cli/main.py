@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("agentvm.cli.usage:usage", "Show token usage and cost."),
     "wallet": ("agentvm.cli.wallet:wallet", "Show and credit a tenant's prepaid balance."),
     "secret": ("agentvm.cli.secret:secret", "Store secrets of a tenant on the server."),
+    "channels": ("agentvm.cli.channels:channels", "Connect bots of chat platforms to agents."),
     "sandbox": ("agentvm.cli.sandbox:sandbox", "Run code in sandboxes of the server."),
     "tool": ("agentvm.cli.tool:tool", "List tools and call one of them."),
     "mcp": ("agentvm.cli.mcp:mcp", "List the MCP servers that you are signed in to."),

@@ -42,6 +42,8 @@ The code is part of the API, the text is for people. A message names the item an
     │       ├── TierBroken
     │       └── EngineLacking
     ├── TurnLimitReached
+    ├── PlatformFailed          a chat platform failed; the host tries again
+    │   └── PlatformRefused     a chat platform does not accept the channel
     └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError
 """

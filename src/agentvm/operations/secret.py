@@ -60,6 +60,8 @@ async def put(context: Context, request: SecretPut) -> None:
     await context.workspace.check_storage(len(request.value.encode("utf-8", "surrogatepass")))
     await tenancy.vault.put(context.tenant_id, request.name, Secret(request.value))
     tenancy.own_keys.forget(context.tenant_id)
+    if context.vm.channels is not None:
+        context.vm.channels.changed()
 
 
 class SecretDelete(Request[None]):

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from agentvm.app import open_agentvm
+from agentvm.channels.host import open_channels
 from agentvm.client.verbs import AgentX, RuntimeView
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
@@ -93,6 +94,7 @@ class LocalRuntime:
     tools: Sequence[Tool] = ()
     overrides: bool = True
     recovers_later: bool = False
+    runs_channels: bool = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
@@ -116,6 +118,8 @@ class LocalRuntime:
             link = LocalLink(peer)
             tasks.start_soon(link.run)
             server = LocalServer(vm, tasks)
+            if self.runs_channels:
+                await stack.enter_async_context(open_channels(vm))
             stack.push_async_callback(_shut_down, vm, server)
             yield AgentX(link, server)
 
@@ -203,7 +207,7 @@ async def start_server(
     """Yields a listening server, which stops when the block ends."""
     source = local_runtime(config, definitions=definitions, drivers=drivers, tools=tools, overrides=overrides)
     # Clients connect at once; what they ask for waits until the turns of the previous run are known.
-    async with replace(source, recovers_later=True).open() as agentx:
+    async with replace(source, recovers_later=True, runs_channels=True).open() as agentx:
         server = agentx.server
         if not isinstance(server, LocalServer):
             raise TypeError("a local runtime has a server")

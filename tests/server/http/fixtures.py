@@ -13,10 +13,12 @@ from tests.conformance import records
 from tests.conformance.records import default_session, image, message, session
 from tests.support.memory import open_in_memory
 
+from agentvm.channels.host import ChannelHost
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Tenant, User, UserRole
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.channel import ChannelId, ChatChannel
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
@@ -32,6 +34,7 @@ from agentvm.server.serving import Listener
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import SessionWrite
 from agentvm.tenants.rights import TENANT_WIDE
+from agentvm.tools.safe_http import SafeHttp
 from agentvm.vm import AgentVM
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
@@ -97,6 +100,8 @@ class Account:
     """An invitation that waits."""
     webhook_id: str = ""
     """A webhook."""
+    channel_id: str = ""
+    """A chat channel."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,6 +175,8 @@ class World:
         )
         account.invitation_id = invited.invitation_id
         await self.hook(account)
+        account.channel_id = f"chn_{account.slug}"
+        await self.vm.tenancy.store.accounts(account.tenant_id).channels.add(_channel(account))
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id
@@ -253,12 +260,30 @@ async def open_world(
         tools=tool_settings or ToolSettings(),
     )
     async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
+        vm.channels = ChannelHost(vm, SafeHttp())
         first = vm.first_key
         world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())
         if auth:
             world.acme = await _open_account(world, "acme")
             world.bolt = await _open_account(world, "bolt")
         yield world
+
+
+def _channel(account: Account) -> ChatChannel:
+    return ChatChannel(
+        channel_id=ChannelId(account.channel_id),
+        tenant_id=account.tenant_id,
+        name="bot",
+        kind="telegram",
+        agent="default",
+        settings={"token": "API_KEY"},
+        messages_per_minute=20,
+        key_id=KeyId("nobody"),
+        enabled=False,
+        created_by="setup",
+        created_at=1,
+        updated_at=1,
+    )
 
 
 async def _open_account(world: World, slug: str) -> Account:

@@ -59,6 +59,8 @@ BODIES: dict[str, object] = {
     "hosts": ["api.example.org"],
     "url": "https://192.0.2.1/hook",
     "events": ["turn.failed"],
+    "kind": "telegram",
+    "agent": "default",
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 SAID: dict[tuple[str, str], object] = {
@@ -101,6 +103,7 @@ def named(account: Account | None) -> dict[str, str]:
             "browser_session_id",
             "invitation_id",
             "webhook_id",
+            "channel_id",
         )
         names = dict.fromkeys(wanted, ABSENT)
     else:
@@ -118,6 +121,7 @@ def named(account: Account | None) -> dict[str, str]:
             "browser_session_id": account.browser_session_id,
             "invitation_id": account.invitation_id,
             "webhook_id": account.webhook_id,
+            "channel_id": account.channel_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}

@@ -1,15 +1,16 @@
-"""Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, audit log and money.
+"""Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, channels, audit log and money.
 
-`store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
-cross tenants, and only `store.directory` answers them: which tenants there are, and whose a key, a cookie, an invitation or an
-identity is. A deleted tenant takes no more users, keys, quotas, secrets and grants: `NotFound`. Time ranges include `since`
-and exclude `until`.
+`store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only three questions
+cross tenants, and only `store.directory` answers them: which tenants there are, whose a key, a cookie, an invitation or an
+identity is, and which channels the host has to run. A deleted tenant takes no more users, keys, quotas, secrets and grants:
+`NotFound`. Time ranges include `since` and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
 from agentvm.storage.sql.accounts.browser_sessions import BrowserSessionStore
+from agentvm.storage.sql.accounts.channels import ChannelStore
 from agentvm.storage.sql.accounts.connections import ConnectionStore
 from agentvm.storage.sql.accounts.feedback import FeedbackStore
 from agentvm.storage.sql.accounts.grants import GrantStore
@@ -38,6 +39,7 @@ class Accounts:
         self.secrets = SecretStore(database, tenant_id)
         self.grants = GrantStore(database, tenant_id)
         self.connections = ConnectionStore(database, tenant_id)
+        self.channels = ChannelStore(database, tenant_id)
         self.audit = AuditStore(database, tenant_id)
         self.ledger = LedgerStore(database, tenant_id)
         self.asked = AskedStore(database, tenant_id)

@@ -2,9 +2,11 @@
 
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, BrowserSession, Invitation, Tenant
+from agentvm.model.channel import ChatChannel
 from agentvm.model.ids import KeyId, TenantId, UserId
 from agentvm.model.resource import SYSTEM
 from agentvm.storage.sql.accounts.browser_sessions import FIND_BROWSER_SESSION, decode_browser_session
+from agentvm.storage.sql.accounts.channels import LIST_ENABLED, decode_channel
 from agentvm.storage.sql.accounts.identities import FIND_IDENTITY
 from agentvm.storage.sql.accounts.invitations import FIND_INVITATION, decode_invitation
 from agentvm.storage.sql.accounts.keys import FIND_KEY, HAS_OWNER, decode_found
@@ -44,6 +46,10 @@ class Directory(Scope):
 
     async def get_tenant(self, tenant_id: TenantId) -> Tenant | None:
         return await self._first(_TENANT.decode, _BY_ID, (tenant_id,))
+
+    async def channels(self) -> tuple[ChatChannel, ...]:
+        """Returns the enabled channels of all tenants."""
+        return await self._all(decode_channel, LIST_ENABLED, ())
 
     async def find_tenant(self, slug: str) -> Tenant | None:
         return await self._first(_TENANT.decode, _BY_SLUG, (slug,))

@@ -44,6 +44,9 @@ DELETE FROM webhook_deliveries WHERE delivery_key IN (
     SELECT delivery_key FROM webhook_deliveries WHERE {where} LIMIT ?
 )
 """
+_CHANNEL_MESSAGES = """
+DELETE FROM channel_messages WHERE position IN (SELECT position FROM channel_messages WHERE {where} LIMIT ?)
+"""
 _DROP_MARKS = """
 DELETE FROM read_marks WHERE reader = ?1 AND (session_key, device) IN (
     SELECT m.session_key, m.device FROM read_marks AS m JOIN sessions AS s USING (session_key)
@@ -87,6 +90,7 @@ _OF_TENANT = tuple(
         ("webhook_deliveries", "delivery_key", "tenant_id"),
         ("webhooks", "webhook_key", "tenant_id"),
         ("mcp_connections", "position", "tenant_id"),
+        ("channels", "position", "tenant_id"),
         ("secrets", "name", "tenant_id"),
         ("definitions", "name", "tenant_id"),
         ("exports", "day", "tenant_id"),
@@ -193,6 +197,10 @@ def _drop_attachments(connection: Connection, job: ErasureJob) -> Advanced | Non
     return MORE if dropped else None
 
 
+def _drop_channel_messages(connection: Connection, job: ErasureJob) -> Advanced | None:
+    return MORE if connection.execute(_CHANNEL_MESSAGES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
+
+
 def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes bytes of files that went with their sessions."""
     return MORE if drop_released(connection) else None
@@ -287,7 +295,8 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 _SAID: tuple[Step, ...] = (
-    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_released, _drop_large_blobs,
+    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_channel_messages, _drop_released,
+    _drop_large_blobs,
 )  # fmt: skip
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)

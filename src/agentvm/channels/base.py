@@ -1,0 +1,143 @@
+"""Channel adapter — the port to a chat platform. An adapter parses, throttles and renders; the host does everything else.
+
+A plug-in is a class with this shape, named by an entry point of the group `agentvm.channels`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from agentvm.errors.channel import PlatformFailed
+from agentvm.model.base import Record
+from agentvm.model.ids import Clock
+from agentvm.tools.safe_http import SafeHttp
+
+FILE_MAX_BYTES = 20 * 1024 * 1024
+"""Bytes of a file of a chat that are fetched."""
+
+
+def setting(description: str) -> msgspec.Meta:
+    """Declares a setting of an adapter, for forms and the documentation."""
+    return msgspec.Meta(description=description, min_length=1)
+
+
+def secret(description: str) -> msgspec.Meta:
+    """Declares a setting whose value is the name of a secret of the tenant."""
+    return msgspec.Meta(description=description, min_length=1, extra={"secret": True})
+
+
+class ChatSender(Record):
+    """A person of a chat. `id` is the platform's."""
+
+    id: str
+    name: str = ""
+
+
+class HeardFile(Record):
+    """A file of a message that is not fetched yet; `place` is for the adapter."""
+
+    place: dict[str, str]
+    media_type: str = "application/octet-stream"
+    name: str | None = None
+
+
+class HeardMessage(Record):
+    """A message of a chat for the agent. `key` is the platform's id of it; `reply` is what the adapter needs to answer it."""
+
+    key: str
+    chat: str
+    sender: ChatSender
+    text: str = ""
+    files: tuple[HeardFile, ...] = ()
+    is_group: bool = False
+    reply: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedFile:
+    content: bytes
+    media_type: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an answer that fits into one message of the platform: its whole text so far. A final one changes no more."""
+
+    index: int
+    text: str
+    is_final: bool
+
+
+@dataclass(slots=True)
+class ChatReply:
+    """Where an answer goes, and the facts that the adapter keeps about it across a restart."""
+
+    key: str
+    to: Mapping[str, str]
+    kept: dict[str, str]
+    save: Callable[[], Awaitable[None]]
+
+    async def keep(self, **facts: str) -> None:
+        """Stores facts before anything else is sent, such as the id of a message that is edited from now on."""
+        self.kept.update(facts)
+        await self.save()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterParts:
+    """The parts that an adapter is made of. `secrets` are values, by the names of the settings."""
+
+    settings: Any
+    secrets: Mapping[str, str] = field(repr=False)
+    http: SafeHttp
+    clock: Clock
+
+
+class MessageListener(Protocol):
+    """The host, as an adapter knows it."""
+
+    async def hear(self, message: HeardMessage) -> None:
+        """Stores a message, once however often it comes. Returns when it cannot be lost any more."""
+        ...
+
+    def connected(self) -> None:
+        """Says that the platform has accepted the channel. Answers are delivered from then on."""
+        ...
+
+
+class ChannelAdapter(Protocol):
+    """A connection to a platform. The host makes one for each channel, and runs it again when it fails or ends."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    description: ClassVar[str]
+    settings: ClassVar[type[Record]]
+    text_max: ClassVar[int]
+    """Size of one message."""
+    update_seconds: ClassVar[float | None]
+    """Least time between two updates of an answer that is being written; None: only finished pieces are sent."""
+
+    def __init__(self, parts: AdapterParts) -> None: ...
+
+    @staticmethod
+    def measure(text: str) -> int:
+        """Returns the size of a text as the platform counts it."""
+        return len(text.encode("utf-8", "surrogatepass"))
+
+    async def run(self, host: MessageListener) -> None:
+        """Stays connected. `PlatformFailed` when that is over, `PlatformRefused` when somebody has to change something."""
+        ...
+
+    async def begin(self, reply: ChatReply) -> None:
+        """Shows that the agent is at work, if the platform can."""
+
+    async def write(self, reply: ChatReply, piece: Piece) -> None:
+        """Sends a piece, or its new text; the same piece again has no other effect. `PlatformFailed` if it was not taken."""
+        ...
+
+    async def fetch(self, file: HeardFile) -> FetchedFile:
+        """Returns a file of a message."""
+        raise PlatformFailed("This platform has no files", permanent=True)

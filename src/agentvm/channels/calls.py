@@ -1,0 +1,120 @@
+"""Platform calls — requests to the HTTP interfaces of platforms, over the checked transport, and checked sockets."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore2
+import msgspec
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from agentvm.channels.base import FILE_MAX_BYTES
+from agentvm.errors import ToolFailed
+from agentvm.errors.channel import PlatformFailed
+from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
+
+REPLY_MAX_BYTES = 4 * 1024 * 1024
+FRAME_MAX_BYTES = 2 * 1024 * 1024
+FRAMES_MAX = 32
+"""Frames of a socket that wait to be read."""
+CALL_SECONDS = 30.0
+OPEN_SECONDS = 20.0
+CLOSE_SECONDS = 2.0
+
+
+async def call_json(
+    http: SafeHttp,
+    method: str,
+    url: str,
+    body: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float = CALL_SECONDS,
+) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the JSON object of a response; `PlatformFailed` when there is none."""
+    try:
+        request = Outgoing(
+            method=method,
+            url=parse_url(url),
+            headers=() if body is None else (("Content-Type", "application/json; charset=utf-8"),),
+            # Tokens are in addresses, headers or bodies.
+            has_secrets=True,
+            secret_headers=tuple((headers or {}).items()),
+            content=b"" if body is None else msgspec.json.encode(body),
+        )
+        fetched = await http.send(request, timeout_seconds=timeout_seconds, max_bytes=REPLY_MAX_BYTES)
+    except ToolFailed as error:
+        raise PlatformFailed(str(error)) from None
+    try:
+        reply: dict[str, Any] = msgspec.json.decode(fetched.body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise PlatformFailed(f"{request.url.host} answered {fetched.status} without JSON") from None
+    return fetched.status, reply
+
+
+async def download(http: SafeHttp, url: str, headers: Mapping[str, str] | None = None) -> tuple[bytes, str]:
+    """Returns the bytes of a file and its media type."""
+    try:
+        request = Outgoing(method="GET", url=parse_url(url), secret_headers=tuple((headers or {}).items()))
+        fetched = await http.send(request, timeout_seconds=CALL_SECONDS, max_bytes=FILE_MAX_BYTES)
+    except ToolFailed as error:
+        raise PlatformFailed(str(error)) from None
+    if fetched.status != 200:
+        raise PlatformFailed(f"{request.url.host} answered {fetched.status} instead of a file", permanent=True)
+    return fetched.body, fetched.media_type or "application/octet-stream"
+
+
+@asynccontextmanager
+async def open_socket(http: SafeHttp, url: str) -> AsyncIterator[ClientConnection]:
+    """Opens a WebSocket to an address that was checked as every other request is. `PlatformFailed` when it breaks."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    if parts.scheme not in ("ws", "wss") or not host:
+        raise PlatformFailed("The platform names no address of a WebSocket")
+    addresses = await _checked(http, host, port)
+    try:
+        async with connect(
+            url,
+            # A second answer of the name server is never used; the certificate is checked for the host of the address.
+            host=str(addresses[0]),
+            port=port,
+            proxy=None,
+            open_timeout=OPEN_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+            ping_interval=None,
+            max_size=FRAME_MAX_BYTES,
+            max_queue=FRAMES_MAX,
+        ) as socket:
+            yield socket
+    except websockets.InvalidStatus as error:
+        raise PlatformFailed(f"{host} refused the connection with status {error.response.status_code}") from None
+    except (OSError, TimeoutError, websockets.WebSocketException) as error:
+        raise PlatformFailed(f"The connection to {host} is broken: {type(error).__name__}") from None
+
+
+async def _checked(http: SafeHttp, host: str, port: int) -> tuple[object, ...]:
+    try:
+        return await http.network.check(host, port)
+    except ToolFailed as error:
+        raise PlatformFailed(str(error)) from None
+    except httpcore2.ConnectError:
+        raise PlatformFailed(f"{host} has no address") from None
+
+
+def read_object(frame: str | bytes) -> dict[str, Any] | None:
+    """Returns a frame as a JSON object; None for one that is no such thing, which is ignored."""
+    try:
+        decoded: dict[str, Any] = msgspec.json.decode(frame, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    return decoded
+
+
+def text_of(value: object, *path: str) -> str:
+    """Returns a text deep in a JSON object; '' when there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else ""

@@ -1,0 +1,127 @@
+"""Channel host — runs the enabled channels of all tenants, and follows their changes."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.abc
+import msgspec
+
+from agentvm.channels.base import AdapterParts, ChannelAdapter
+from agentvm.channels.registry import adapters, check_settings, describe, find_adapter
+from agentvm.channels.running import RETRY_MAX_SECONDS, RunningChannel
+from agentvm.errors import AgentVMError
+from agentvm.errors.channel import PlatformRefused
+from agentvm.log import get_logger
+from agentvm.model.channel import ChannelId, ChannelKind, ChannelSettings, ChannelStatus, ChatChannel
+from agentvm.model.public_address import AddressRules
+from agentvm.runtime.tasks import open_tasks
+from agentvm.tools.safe_http import SafeHttp
+from agentvm.vm import AgentVM
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    running: RunningChannel
+    secrets: Mapping[str, str]
+    scope: anyio.CancelScope
+
+
+class ChannelHost:
+    """The channels of a server; see `agentvm.model.channel.ChannelPort`."""
+
+    def __init__(self, vm: AgentVM, http: SafeHttp) -> None:
+        self._vm, self._http = vm, http
+        self._started: dict[ChannelId, _Started] = {}
+        self._changed = anyio.Event()
+
+    def kinds(self) -> tuple[ChannelKind, ...]:
+        return tuple(describe(adapter) for adapter in adapters().values())
+
+    def check(self, kind: str, settings: Mapping[str, str]) -> ChannelSettings:
+        return check_settings(kind, settings)
+
+    def status(self, channel: ChatChannel) -> ChannelStatus:
+        started = self._started.get(channel.channel_id)
+        if not channel.enabled:
+            return ChannelStatus(state="off")
+        return ChannelStatus(state="connecting") if started is None else started.running.status
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Starts, restarts and stops channels as their rows and secrets change, until cancelled."""
+        await self._vm.runtime.recovered.wait()
+        async with open_tasks() as tasks:
+            while True:
+                self._changed, seconds = anyio.Event(), None
+                try:
+                    await self._follow(tasks)
+                except AgentVMError as error:
+                    logger.error("channels_not_read", code=error.code, error=str(error))
+                    seconds = RETRY_MAX_SECONDS
+                with anyio.move_on_after(seconds):
+                    await self._changed.wait()
+
+    async def _follow(self, tasks: anyio.abc.TaskGroup) -> None:
+        channels = {channel.channel_id: channel for channel in await self._vm.store.directory.channels()}
+        secrets = {channel_id: await self._secrets(channel) for channel_id, channel in channels.items()}
+        for channel_id, started in tuple(self._started.items()):
+            is_same = channels.get(channel_id) == started.running.channel and secrets.get(channel_id) == started.secrets
+            if not is_same or started.running.status.state == "refused":
+                started.scope.cancel()
+                del self._started[channel_id]
+        for channel_id in channels.keys() - self._started.keys():
+            self._start(tasks, channels[channel_id], secrets[channel_id])
+
+    async def _secrets(self, channel: ChatChannel) -> Mapping[str, str]:
+        """Returns the values of the secrets that a channel names; one that is gone or cannot be opened is left out."""
+        adapter, values = adapters().get(channel.kind), dict[str, str]()
+        for field in () if adapter is None else describe(adapter).fields:
+            if field.is_secret and (name := channel.settings.get(field.name)):
+                try:
+                    value = await self._vm.tenancy.vault.get(channel.tenant_id, name)
+                except AgentVMError as error:
+                    logger.error("channel_secret_not_opened", channel=channel.name, secret=name, error=str(error))
+                    continue
+                if value is not None:
+                    values[field.name] = value.reveal()
+        return values
+
+    def _start(self, tasks: anyio.abc.TaskGroup, channel: ChatChannel, secrets: Mapping[str, str]) -> None:
+        running = RunningChannel(self._vm, channel, partial(self._make, channel, secrets))
+        scope = anyio.CancelScope()
+        self._started[channel.channel_id] = _Started(running, secrets, scope)
+        tasks.start_soon(_run, running, scope)
+
+    def _make(self, channel: ChatChannel, secrets: Mapping[str, str]) -> ChannelAdapter:
+        adapter = find_adapter(channel.kind)
+        for field in describe(adapter).fields:
+            if field.is_secret and field.name not in secrets:
+                name = channel.settings.get(field.name)
+                raise PlatformRefused(f"The secret {name} is missing", f"Store it: avm secret set {name}")
+        settings = msgspec.convert(channel.settings, adapter.settings)
+        return adapter(AdapterParts(settings=settings, secrets=secrets, http=self._http, clock=self._vm.clock))
+
+
+async def _run(running: RunningChannel, scope: anyio.CancelScope) -> None:
+    with scope:
+        await running.run()
+
+
+@asynccontextmanager
+async def open_channels(vm: AgentVM) -> AsyncIterator[ChannelHost]:
+    """Runs the channels of a server while the block lasts."""
+    async with SafeHttp(AddressRules.parse(vm.config.tools.network.allow)) as http, open_tasks() as tasks:
+        host = vm.channels = ChannelHost(vm, http)
+        tasks.start_soon(host.run)
+        try:
+            yield host
+        finally:
+            vm.channels = None
+            tasks.cancel_scope.cancel()
