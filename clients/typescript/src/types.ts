@@ -376,6 +376,22 @@ export interface HttpOperations {
   "secret.grant": { request: { secret: string; tool: string; as: "env" | "header" | "query"; hosts?: string[] }; reply: GrantView };
   /** End the use of a secret by a tool, from its next call on. */
   "secret.revoke": { request: { secret: string; tool: string; as?: "env" | "header" | "query" | null }; reply: undefined };
+  /** List the platforms that channels can connect to, with the settings of each. */
+  "channel.kinds": { request: {}; reply: ChannelKinds };
+  /** List channels by name, with their status. */
+  "channel.list": { request: { cursor?: string | null; limit?: number }; reply: ChannelViewPage };
+  /** Show a channel and its status. */
+  "channel.get": { request: { channelId: string }; reply: ChannelView };
+  /** Connect a bot of a chat platform to an agent. The channel gets a key of its own, which nobody knows, with the rights to talk to agents in the containers of its senders. */
+  "channel.create": { request: { name: string; kind: string; agent: string; settings?: Record<string, string>; messagesPerMinute?: number; enabled?: boolean }; reply: ChannelView };
+  /** Change a channel. It connects again. With another agent, every chat begins a new session. */
+  "channel.update": { request: { channelId: string; name?: string | null; agent?: string | null; settings?: Record<string, string> | null; messagesPerMinute?: number | null }; reply: ChannelView };
+  /** Connect a channel that was disabled. Answers that were left are delivered. */
+  "channel.enable": { request: { channelId: string }; reply: ChannelView };
+  /** Disconnect a channel. Its turns run on; their answers wait. */
+  "channel.disable": { request: { channelId: string }; reply: ChannelView };
+  /** Delete a channel and revoke its key. The sessions of its senders stay. */
+  "channel.delete": { request: { channelId: string }; reply: undefined };
   /** Run code in a sandbox. The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds. */
   "sandbox.run": { request: { engine?: "command" | "javascript" | "python" | "python-subset" | "shell" | "shell-subset" | null; code?: string; argv?: string[]; input?: Record<string, unknown> | null; stdin?: string; env?: Record<string, string>; files?: Record<string, string | JobFile>; executable?: string[]; inputs?: Record<string, string | JobFile>; limits?: SandboxLimits; sandbox?: string | null }; reply: SandboxOutcome };
   /** Show the effective settings, without secrets. */
@@ -866,6 +882,24 @@ export interface HttpVerbs {
     /** End the use of a secret by a tool, from its next call on. */
     revoke(request: HttpOperations["secret.revoke"]["request"], options?: CallOptions): Promise<HttpOperations["secret.revoke"]["reply"]>;
   };
+  channel: {
+    /** List the platforms that channels can connect to, with the settings of each. */
+    kinds(request?: HttpOperations["channel.kinds"]["request"], options?: CallOptions): Promise<HttpOperations["channel.kinds"]["reply"]>;
+    /** List channels by name, with their status. */
+    list(request?: HttpOperations["channel.list"]["request"], options?: CallOptions): Promise<HttpOperations["channel.list"]["reply"]>;
+    /** Show a channel and its status. */
+    get(request: HttpOperations["channel.get"]["request"], options?: CallOptions): Promise<HttpOperations["channel.get"]["reply"]>;
+    /** Connect a bot of a chat platform to an agent. The channel gets a key of its own, which nobody knows, with the rights to talk to agents in the containers of its senders. */
+    create(request: HttpOperations["channel.create"]["request"], options?: CallOptions): Promise<HttpOperations["channel.create"]["reply"]>;
+    /** Change a channel. It connects again. With another agent, every chat begins a new session. */
+    update(request: HttpOperations["channel.update"]["request"], options?: CallOptions): Promise<HttpOperations["channel.update"]["reply"]>;
+    /** Connect a channel that was disabled. Answers that were left are delivered. */
+    enable(request: HttpOperations["channel.enable"]["request"], options?: CallOptions): Promise<HttpOperations["channel.enable"]["reply"]>;
+    /** Disconnect a channel. Its turns run on; their answers wait. */
+    disable(request: HttpOperations["channel.disable"]["request"], options?: CallOptions): Promise<HttpOperations["channel.disable"]["reply"]>;
+    /** Delete a channel and revoke its key. The sessions of its senders stay. */
+    delete(request: HttpOperations["channel.delete"]["request"], options?: CallOptions): Promise<HttpOperations["channel.delete"]["reply"]>;
+  };
   sandbox: {
     /** Run code in a sandbox. The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds. */
     run(request?: HttpOperations["sandbox.run"]["request"], options?: CallOptions): Promise<HttpOperations["sandbox.run"]["reply"]>;
@@ -1285,6 +1319,31 @@ export interface BuiltinTools {
 
 export interface ChangeViewPage {
   items: ChangeView[];
+  nextCursor?: string;
+}
+
+export interface ChannelKinds {
+  items: ChannelKind[];
+}
+
+/** A channel. In `settings` a secret is the name of a secret of the tenant, never its value. */
+export interface ChannelView {
+  channelId: string;
+  name: string;
+  kind: string;
+  agent: string;
+  settings: Record<string, string>;
+  messagesPerMinute: number;
+  keyId: string;
+  enabled: boolean;
+  status: ChannelStatus;
+  createdBy: string;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export interface ChannelViewPage {
+  items: ChannelView[];
   nextCursor?: string;
 }
 
@@ -2507,6 +2566,23 @@ export interface Changed {
   to?: unknown;
 }
 
+/** An adapter that is installed: a platform. */
+export interface ChannelKind {
+  name: string;
+  title: string;
+  description: string;
+  fields: SettingField[];
+}
+
+/** `since` is when the state began. `remedy` says what to do about the last error, where that is known. */
+export interface ChannelStatus {
+  state: "connected" | "connecting" | "off" | "refused" | "waiting";
+  since?: number;
+  lastError?: string;
+  lastErrorAt?: number;
+  remedy?: string;
+}
+
 /** One health check. `message` is for people. */
 export interface Check {
   name: string;
@@ -3213,4 +3289,13 @@ export interface ResolveFailure {
   code: string;
   message: string;
   details?: Record<string, unknown>;
+}
+
+/** A setting of an adapter, for a form. `isSecret`: its value is the name of a secret of the tenant. */
+export interface SettingField {
+  name: string;
+  description: string;
+  isSecret?: boolean;
+  required?: boolean;
+  default?: string;
 }

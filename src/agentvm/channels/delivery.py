@@ -214,9 +214,8 @@ class Delivery:
             try:
                 await self._write_all(self._answer.text, is_over=False)
             except PlatformFailed as error:
-                if error.permanent:
-                    raise
-                # Only a glimpse was lost.
+                # Only a glimpse was lost; the finished piece counts.
+                logger.debug("channel_glimpse_lost", channel=self._channel.name, error=str(error))
             with anyio.move_on_after(seconds):
                 while self._answer.is_open():
                     await self._wait()

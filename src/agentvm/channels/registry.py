@@ -19,6 +19,8 @@ logger = get_logger(__name__)
 GROUP = "agentvm.channels"
 _BUILT_IN = {
     "wecom": "agentvm.channels.wecom:WeCom",
+    "dingtalk": "agentvm.channels.dingtalk:DingTalk",
+    "feishu": "agentvm.channels.feishu:Feishu",
     "telegram": "agentvm.channels.telegram:Telegram",
 }
 
