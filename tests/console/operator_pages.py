@@ -1,9 +1,11 @@
 """The pages of the activity and the settings, each with something on it, and the way to each of them."""
 
+import msgspec
 from playwright.async_api import Page, expect
 from tests.console.pages import Filled, Visit
 
 from agentvm.log import concerning, get_logger
+from agentvm.model.channel import ChannelId, ChatChannel
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret
 from agentvm.model.setting import ChangeRequest
@@ -104,6 +106,19 @@ async def secrets(page: Page, filled: Filled) -> None:
     await expect(page.locator("tbody tr")).to_be_visible()
 
 
+async def channels(page: Page, filled: Filled) -> None:
+    about = {"name": "support", "kind": "smoke", "agent": HOSTILE[:40], "settings": {}}
+    store, vm = filled.server.server.vm.store.accounts(DEFAULT_TENANT).channels, filled.server.server.vm
+    row = {"channelId": "chn_1", "tenantId": DEFAULT_TENANT, "messagesPerMinute": 9, "keyId": "k", "enabled": True}
+    if await store.get(ChannelId("chn_1")) is None:
+        await store.add(msgspec.convert({**row, **about, "createdBy": "x", "createdAt": 1, "updatedAt": 1}, ChatChannel))
+        assert vm.channels is not None
+        vm.channels.changed()
+    await page.goto(f"{filled.server.url}/settings/channels")
+    await expect(page.locator("tbody .problem")).to_be_visible()
+    await expect(page.locator("form")).to_be_visible()
+
+
 async def retention(page: Page, filled: Filled) -> None:
     await page.goto(f"{filled.server.url}/settings/retention?sessionDays=1")
     await expect(page.locator(".figures")).to_be_visible()
@@ -126,6 +141,7 @@ OPERATOR_PAGES: tuple[Visit, ...] = (
     settings_history,
     providers,
     secrets,
+    channels,
     retention,
     transfer,
 )

@@ -11,7 +11,8 @@ async def test_a_channel_has_a_key_with_few_rights_and_no_more_than_its_settings
         key = next(key for key in (await desk.call("GET", "/auth/keys"))["items"] if key["keyId"] == channel["keyId"])
         assert sorted(key["permissions"]) == ["agent:use", "sessions:read"]
         assert key["containers"] == [f"{channel['channelId']}-*"]
-        assert await desk.call("GET", f"/channels/{channel['channelId']}") == await desk.channel()
+        connected = await desk.until(lambda channel: channel["status"]["state"] == "connected")
+        assert await desk.call("GET", f"/channels/{channel['channelId']}") == connected
         body = {"name": "bot", "kind": "telegram", "agent": "default", "settings": {"token": "telegram.token"}}
         for change, status, text in (
             ({}, 409, "already"),

@@ -1200,6 +1200,8 @@ export type ErrorCode =
   | "not_available"
   | "not_found"
   | "permission_denied"
+  | "platform_failed"
+  | "platform_refused"
   | "precondition_failed"
   | "prompt_unresolved"
   | "provider_auth_failed"

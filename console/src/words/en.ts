@@ -152,6 +152,7 @@ export const en = {
     setting: "Setting",
     providers: "Providers",
     secrets: "Secrets",
+    channels: "Chat channels",
     retention: "Retention",
     importExport: "Import and export",
     me: "My account",

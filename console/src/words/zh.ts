@@ -150,6 +150,7 @@ export const zh: Words = {
     setting: "设置项",
     providers: "模型服务",
     secrets: "机密",
+    channels: "聊天渠道",
     retention: "保留期限",
     importExport: "导入与导出",
     me: "我的账户",

@@ -1,4 +1,4 @@
-"""Delivery — one message of a chat, from its row to the agent, and the answer back to the chat.
+"""Message delivery — one message of a chat, from its row to the agent, and the answer back to the chat.
 
 Every step is stored before the next: a delivery that is cut off, by a lost connection or a killed server, begins again from its
 row. The turn is found again by the key of the message, and pieces of the answer that were sent are not sent again.
@@ -43,7 +43,7 @@ _BASE = "base"
 _decode = msgspec.json.Decoder(HeardMessage).decode
 
 
-class Delivery:
+class MessageDelivery:
     """The way of one message. `parked` is called with whether the turn waits for somebody, which takes as long as it takes."""
 
     def __init__(

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from agentvm.channels.base import ChannelAdapter, HeardMessage
-from agentvm.channels.delivery import Delivery
+from agentvm.channels.delivery import MessageDelivery
 from agentvm.channels.rate import SenderRate
 from agentvm.channels.words import words_for
 from agentvm.errors import AgentVMError, InvalidInput
@@ -195,7 +195,7 @@ class RunningChannel:
             (self._parked.add if waits else self._parked.discard)(message.position)
             self._wake.set()
 
-        delivery = Delivery(
+        delivery = MessageDelivery(
             channel=self.channel,
             message=message,
             adapter=adapter,
