@@ -1,12 +1,13 @@
 """Fixtures of every test, and the list of what could not be tested on this machine."""
 
+import contextlib
 import gc
 import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.clients import Clients
 from tests.provision.clients import clients as provide_clients
 from tests.provision.node import node as provide_node
+from tests.provision.postgres import Postgres
+from tests.provision.postgres import postgres as provide_postgres
 from tests.support.examples import THOROUGH
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
@@ -62,6 +65,17 @@ def clients() -> Clients:
         return provide_clients()
     except Unavailable as error:
         pytest.skip(f"JavaScript clients: {error}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(provide_postgres())
+        except Unavailable as error:
+            pytest.skip(f"PostgreSQL: {error}")
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -70,10 +70,11 @@ def test_every_requirement_is_locked_by_hashes_and_names_no_place(lock: Path) ->
 
 
 def test_the_tests_run_on_the_versions_that_are_served() -> None:
-    names = ("serve", "otel", "isolate", "test")
-    serve, otel, isolate, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in names)
+    names = ("serve", "otel", "isolate", "postgres", "test")
+    serve, otel, isolate, postgres, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in names)
     assert serve <= otel <= test
     assert serve <= isolate <= test
+    assert serve <= postgres <= test
 
 
 def declared(*groups: str) -> set[str]:
@@ -91,6 +92,7 @@ def declared(*groups: str) -> set[str]:
         ("serve", ("build",)),
         ("otel", ("otel",)),
         ("isolate", ("isolate",)),
+        ("postgres", ("postgres",)),
         ("test", ("otel", "isolate", "test", "check")),
     ],
 )
@@ -117,11 +119,14 @@ def imported(*directories: str) -> set[str]:
 def test_every_package_that_is_imported_is_declared() -> None:
     packages = imported("src")
     assert {"anyio", "msgspec", "pydantic-core"} <= packages
-    assert packages - declared() - declared("otel") == set()
+    assert packages - declared() - declared("otel", "postgres") == set()
 
 
 def test_every_package_that_tests_import_is_declared() -> None:
-    assert imported("tests", "bench", "examples") - declared() - declared("otel", "isolate", "build", "test", "check") == set()
+    assert (
+        imported("tests", "bench", "examples") - declared() - declared("otel", "isolate", "postgres", "build", "test", "check")
+        == set()
+    )
 
 
 def test_both_readmes_have_the_same_structure() -> None:

@@ -28,7 +28,7 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Tool
 from agentvm.sessions.background import BackgroundWork
-from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
+from agentvm.storage.engine import DATABASE, lock_data_dir, open_postgres, open_store
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
@@ -142,6 +142,8 @@ def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
 
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
     path = None if config.data_dir is None else stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
+    if config.system.database is not None:
+        return await stack.enter_async_context(open_postgres(config.system.database.reveal()))
     return await stack.enter_async_context(open_store(path))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
@@ -245,6 +246,12 @@ def _code_tool(made: RunCode) -> Tool:
     return replace(tool, beside=programs_text) if made.runs_programs else tool
 
 
+def _database_file(config: ServerConfig) -> Path | None:
+    if config.data_dir is None or config.system.database is not None:
+        return None
+    return config.data_dir / DATABASE
+
+
 async def open_monitored_runtime(
     services: Services,
     store: Store,
@@ -263,7 +270,7 @@ async def open_monitored_runtime(
         clock=clock,
         known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
         tools=lambda: tools.names(None),
-        database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
+        database=_database_file(settings.config),
     )
     background.count(monitor.metrics.billed)
     telemetry = await _open_telemetry(settings, monitor, tools, clock, stack)
@@ -282,7 +289,7 @@ async def open_monitored_runtime(
             choose=services.tenancy.own_keys.choose,
             admit_bytes=services.tenancy.admit_bytes,
             effectors=(monitor.metrics, TurnLines(), *background.effectors, webhooks, *traced),
-            suspends=settings.config.data_dir is not None,
+            suspends=settings.config.is_durable,
             recovers_later=recovers_later,
         )
     )

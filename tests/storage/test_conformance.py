@@ -2,23 +2,28 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import anyio
 import pytest
 from tests.conformance.suite import CHECKS
 
 from agentvm.storage.engine import open_store
+from agentvm.storage.engines.postgres import opening as postgres
 from agentvm.storage.sql.store import Store
 
-ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
-    "sqlite": lambda folder: open_store(folder / "agentvm.db"),
+Engine = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]
+
+ENGINES: dict[str, Engine] = {
+    "sqlite": lambda request: open_store(request.getfixturevalue("tmp_path") / "agentvm.db"),
+    "postgres": lambda request: postgres.open_store(request.getfixturevalue("database_url"), readers=1),
 }
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.__module__.rpartition('.')[2]}-{check.__name__}")
-async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], engine: str, tmp_path: Path) -> None:
+async def test_the_store_conforms(
+    check: Callable[[Store], Awaitable[None]], engine: str, request: pytest.FixtureRequest
+) -> None:
     with anyio.fail_after(60):
-        async with ENGINES[engine](tmp_path) as store:
+        async with ENGINES[engine](request) as store:
             await check(store)

@@ -44,6 +44,11 @@ def backup(target: str, data_dir: str | None, config: Path | None, with_key: boo
     TARGET is a file or a folder. The server may keep running.
     """
     loaded = configure(config=config, data_dir=data_dir)
+    if loaded.system.database is not None:
+        raise NotAvailable(
+            "This server stores in PostgreSQL: back it up with pg_dump or your provider's backups, and keep "
+            "server.key of the data directory, without which no key and no secret of it can be used"
+        )
     if loaded.data_dir is None:
         raise NotAvailable("A server with --memory has no data directory to back up")
     source = loaded.data_dir.expanduser().absolute()

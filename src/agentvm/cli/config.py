@@ -16,7 +16,7 @@ from agentvm.config.build import build
 from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import refuse
 from agentvm.config.layers import Layer, ResolvedValue, merge
-from agentvm.config.load import DATA_DIR, check_conflicts, layers_of
+from agentvm.config.load import DATA_DIR, DATABASE_URL, check_conflicts, layers_of
 from agentvm.config.schema import config_schema
 from agentvm.config.view import views
 from agentvm.errors import StoreFailed
@@ -277,6 +277,9 @@ class PlaceholderVault:
 def overrides_of(layers: tuple[Layer, ...]) -> Layer:
     """The run-time changes stored in the data directory that the layers name."""
     directory = str(merge(layers)[DATA_DIR].value)
+    if DATABASE_URL in merge(layers):
+        click.echo("Run-time changes are not shown: they are in PostgreSQL; ask the running server", err=True)
+        return Layer("override", {})
     try:
         changes = () if directory == MEMORY else read_file(Path(directory).expanduser() / DATABASE)
     except (RuntimeError, StoreFailed) as error:

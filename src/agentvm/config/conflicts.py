@@ -10,6 +10,7 @@ from agentvm.model.address import is_loopback, parse_network
 from agentvm.model.headers import parse_headers
 from agentvm.model.public_address import AddressRules, is_public, parse_host
 from agentvm.model.settings import (
+    MEMORY,
     LlmSettings,
     OidcConfig,
     OtelSettings,
@@ -38,6 +39,7 @@ def faults_of(settings: Settings, unread: Collection[str] = ()) -> Iterator[Faul
 def server_faults(settings: Settings) -> Iterator[Fault]:
     """The faults of everything but models and their providers."""
     yield from _access(settings.system)
+    yield from _database(settings.system)
     yield from _tokens(settings.system.oidc)
     yield from _origins(settings.system.allow_origins)
     yield from _proxies(settings.system.trusted_proxies)
@@ -111,6 +113,15 @@ def _provider(name: str, provider: ProviderSettings) -> Iterator[Fault]:
         yield f"{key}.driver", f"it is {shorten(driver)!r}; it must be one of: {known}"
     elif name in DRIVERS and driver != name:
         yield f"{key}.driver", "the provider is named after another driver than its own; give it another name"
+
+
+def _database(system: SystemSettings) -> Iterator[Fault]:
+    if system.database is None:
+        return
+    if not system.database.reveal().startswith(("postgresql://", "postgres://")):
+        yield "system.database", "it must be like postgresql://user:password@host/name"
+    if system.data_dir == MEMORY and system.server_key is None:
+        yield "system.serverKey", "without a data directory it must be given: what is stored can be read with this key only"
 
 
 def _access(system: SystemSettings) -> Iterator[Fault]:

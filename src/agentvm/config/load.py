@@ -23,7 +23,7 @@ from agentvm.model.secret import Secret
 from agentvm.model.settings import MEMORY, OtelSettings
 
 FILE = "config.yaml"
-DATA_DIR = "system.dataDir"
+DATA_DIR, DATABASE_URL = "system.dataDir", "system.database"
 
 VARIABLES: dict[str, str] = {
     **{setting.declaration.variable: key for key, setting in SETTINGS.items() if setting.declaration.variable is not None},

@@ -40,6 +40,11 @@ class ServerConfig(Settings):
         return None if self.system.data_dir == MEMORY else Path(self.system.data_dir)
 
     @property
+    def is_durable(self) -> bool:
+        """Whether the server keeps anything beyond its end."""
+        return self.data_dir is not None or self.system.database is not None
+
+    @property
     def model_dir(self) -> Path | None:
         """The directory of the embedded model's weights; None for the user's cache directory."""
         return None if self.llm.model_dir is None else Path(self.llm.model_dir)

@@ -188,6 +188,15 @@ class SystemSettings(Group):
             metavar="PATH",
         ),
     ] = "~/.agentvm"
+    database: Annotated[
+        Secret | None,
+        setting(
+            "PostgreSQL database, as `postgresql://user:password@host/name`; needs `pip install 'agentvm[postgres]'`.",
+            "boot",
+            variable="AVM_DATABASE",
+            unset="SQLite in the data directory",
+        ),
+    ] = None
     log_level: Annotated[
         LogLevel,
         setting("Minimum level of log entries.", variable="AVM_LOG_LEVEL", flag="--log-level"),

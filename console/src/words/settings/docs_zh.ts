@@ -17,6 +17,7 @@ export const zh: Record<string, string> = {
   "system.host": "监听地址；除本机地址外，都对网络开放。",
   "system.port": "监听端口；0 表示任选一个空闲端口。",
   "system.dataDir": "数据目录；`:memory:` 表示全部放在内存中。",
+  "system.database": "PostgreSQL 数据库，写作 `postgresql://user:password@host/name`；需要 `pip install 'agentvm[postgres]'`。",
   "system.logLevel": "日志的最低级别。",
   "system.logFile": "除标准错误外，是否把日志写入数据目录的 `logs/agentvm.jsonl`。",
   "system.logFileBytes": "日志文件达到此大小时轮换。",

@@ -1,0 +1,110 @@
+"""Connection — a psycopg connection as the queries of the store use it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Loader
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import TextLoader
+
+from agentvm.errors import ConstraintFailed
+from agentvm.storage.engines.lane import StatementEnded
+from agentvm.storage.engines.postgres.search import TsvectorIndex
+from agentvm.storage.engines.postgres.statement import translate
+from agentvm.storage.sql.connection import SNAPSHOT, SNAPSHOT_END, Args, Row, storable
+
+PREPARED_MAX = 500
+CONNECT_SECONDS = 10
+
+Raw = psycopg.Connection[Row]
+
+
+class TruthLoader(Loader):
+    """Truth values as numbers, as every table has them."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data) == b"t")
+
+
+def connect(url: str) -> Raw:
+    """A connection outside of any transaction."""
+    raw = psycopg.connect(
+        url,
+        autocommit=True,
+        cursor_factory=psycopg.RawCursor,
+        connect_timeout=CONNECT_SECONDS,
+        application_name="agentvm",
+        client_encoding="utf-8",
+    )
+    raw.prepare_threshold = 2
+    raw.prepared_max = PREPARED_MAX
+    # A statement would else be prepared once for each magnitude of each number.
+    raw.adapters.register_dumper(int, Int8Dumper)
+    raw.adapters.register_loader("bool", TruthLoader)
+    raw.adapters.register_loader("json", TextLoader)
+    return raw
+
+
+class PostgresConnection:
+    """Implements `agentvm.storage.sql.connection.Connection`. `raw` is for the engine itself."""
+
+    def __init__(self, raw: Raw) -> None:
+        self.raw = raw
+        self.search = TsvectorIndex(self)
+
+    def fetch(self, sql: str, args: Args = (), /) -> list[Row]:
+        cursor = self._run(sql, args)
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def execute(self, sql: str, args: Args = (), /) -> int:
+        return max(self._run(sql, args).rowcount, 0)
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+        statement = translate(sql)
+        arguments = [statement.arguments(storable(row)) for row in rows]
+        if arguments:
+            try:
+                self.raw.cursor().executemany(statement.text, arguments)
+            except psycopg.Error as error:
+                raise _translated(error) from error
+
+    def _run(self, sql: str, args: Args) -> psycopg.Cursor[Row]:
+        statement = translate(sql)
+        try:
+            return self.raw.execute(statement.text, statement.arguments(storable(args)))
+        except psycopg.Error as error:
+            raise _translated(error) from error
+
+    def watch(self, is_over: Callable[[], bool], /) -> None:
+        """PostgreSQL does not ask: what takes too long ends by `statement_timeout`."""
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class ReadingConnection(PostgresConnection):
+    """A connection outside of transactions: a statement sees one state, and so do those of a snapshot."""
+
+    def execute(self, sql: str, args: Args = (), /) -> int:
+        if sql == SNAPSHOT:
+            sql = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+        elif sql == SNAPSHOT_END:
+            sql = "COMMIT"
+        return super().execute(sql, args)
+
+
+def _translated(error: psycopg.Error) -> Exception:
+    """The error that the store knows; another one as it is."""
+    match error:
+        case errors.IntegrityError():
+            return ConstraintFailed(str(error))
+        case errors.QueryCanceled():
+            return StatementEnded(str(error))
+        case errors.NumericValueOutOfRange():
+            return OverflowError(str(error))
+        case errors.DataError():
+            return ValueError(str(error))
+        case _:
+            return error

@@ -1,0 +1,269 @@
+"""Database — one PostgreSQL database, used from the event loop without ever blocking it.
+
+Theory of operation. As with SQLite, one thread owns the connection that writes and takes what waits: those jobs share one
+transaction and one sync of the server's disk, each in a savepoint of its own. Reads run beside it on connections that cannot
+write. Every job belongs to a tenant, and tenants are served in turn: see `lane.py`.
+
+Rules:
+- A transaction is SERIALIZABLE: work may read and then write as if it ran alone, whoever else writes. One that contradicts
+  another is run again, the whole batch, `TRIES_MAX` times.
+- A connection that is lost before COMMIT has stored nothing: the batch runs again on a new one. One that is lost during COMMIT
+  may have; the server is asked by the number of the transaction, and the answer decides. Nobody hears of an unknown outcome.
+- One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that whoever lost it to
+  another cannot write any more.
+- Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, then fail with `StoreFailed`.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+import anyio.to_thread
+import psycopg
+from psycopg import errors
+
+from agentvm.errors import AgentVMError, DataDirInUse, StoreFailed
+from agentvm.model.ids import TenantId
+from agentvm.storage.engines import lane
+from agentvm.storage.engines.lane import HEAVY_WALL_SECONDS, Lane, StatementEnded
+from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, ReadingConnection, connect
+from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
+from agentvm.storage.sql.connection import Scrubbed
+
+T = TypeVar("T")
+
+Work = lane.Work[PostgresConnection, T]
+LaneJob = lane.LaneJob[PostgresConnection, T]
+
+CAPACITY_MAX = 1024
+READERS_MAX = 4
+TRIES_MAX = 20
+OUTAGE_SECONDS = 30.0
+PAUSE_SECONDS = 0.1
+
+_BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text"
+_LOCK = "SELECT pg_try_advisory_lock(7161736578)"
+_STATUS = "SELECT pg_xact_status($1::xid8)"
+_LOST = (errors.OperationalError, errors.InterfaceError)
+_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
+# What a job can raise by its own fault. Anything else is a bug in this package; it ends the thread and fails whoever waits.
+_JOB_ERRORS = (psycopg.Error, StatementEnded, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
+
+
+class PostgresDatabase:
+    """Runs work on a PostgreSQL database; obtained from `open_database`, used from the event loop that opened it."""
+
+    def __init__(
+        self, writer: Lane[PostgresConnection], readers: Lane[PostgresConnection], tenant_id: TenantId | None = None
+    ) -> None:
+        self._writer = writer
+        self._readers = readers
+        self.tenant_id = tenant_id
+
+    def of(self, tenant_id: TenantId | None, /) -> "PostgresDatabase":
+        return PostgresDatabase(self._writer, self._readers, tenant_id)
+
+    @property
+    def waiting(self) -> int:
+        return self._writer.waiting + self._readers.waiting
+
+    async def write(self, work: Work[T], /) -> T:
+        return await self._writer.submit(work, self.tenant_id)
+
+    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
+        return await self._readers.submit(work, self.tenant_id, heavy=heavy)
+
+    async def scrub(self, first: int, /) -> Scrubbed | None:
+        """Does nothing: PostgreSQL overwrites free space when it vacuums, and offers no other way."""
+        return Scrubbed(None, 0)
+
+
+@asynccontextmanager
+async def open_database(
+    url: str, *, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX
+) -> AsyncGenerator[PostgresDatabase]:
+    """A migrated database. `StoreFailed` or `MigrationUnknown` when it cannot be."""
+    connections = await anyio.to_thread.run_sync(_connect, url, readers)
+    writing, reading = Batches(url), Reads(url)
+    writer = Lane(writing.serve, connections[:1], name="postgres-writer", batch=capacity, capacity=capacity, reads=False)
+    beside = Lane(reading.serve, connections[1:], name="postgres-reader", batch=1, capacity=capacity, reads=True)
+    try:
+        yield PostgresDatabase(writer, beside)
+    finally:
+        writer.refuse()
+        await beside.aclose()
+        await writer.aclose()
+
+
+class Batches:
+    """Runs the jobs of a batch in one transaction, until its outcome is known."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
+        taken = list(jobs)
+        try:
+            self._commit(connection, taken)
+        except (psycopg.Error, AgentVMError) as error:
+            for job in taken:
+                if job.error is None:
+                    job.fail("The database failed and nothing was stored", error)
+
+    def _commit(self, connection: PostgresConnection, taken: list[LaneJob[object]]) -> None:
+        until = time.monotonic() + OUTAGE_SECONDS
+        tries = 0
+        while True:
+            number = None
+            try:
+                cursor = connection.raw.execute(_BEGIN)
+                cursor.nextset()
+                number = cursor.fetchall()[0][0]
+                for job in taken:
+                    _run_in_savepoint(connection, job)
+                connection.raw.execute("COMMIT")
+                return
+            except _AGAIN:
+                connection.raw.execute("ROLLBACK")
+                tries += 1
+                if tries == TRIES_MAX:
+                    raise
+            except _LOST:
+                if not connection.raw.broken:
+                    _roll_back(connection.raw)
+                    raise
+                self._reconnect(connection, until)
+                if number is not None and _was_committed(connection.raw, number):
+                    return
+            except psycopg.Error:
+                _roll_back(connection.raw)
+                raise
+
+    def _reconnect(self, connection: PostgresConnection, until: float) -> None:
+        connection.raw.close()
+        while True:
+            try:
+                connection.raw = connect_writer(self._url)
+                return
+            except _LOST:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+
+
+def _was_committed(raw: Raw, number: str) -> bool:
+    """The fate of a transaction whose connection was lost. One that still runs is waited for."""
+    while (status := raw.execute(_STATUS, (number,)).fetchall()[0][0]) == "in progress":
+        time.sleep(PAUSE_SECONDS)
+    return bool(status == "committed")
+
+
+def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> None:
+    raw = connection.raw
+    raw.execute("SAVEPOINT job")
+    try:
+        job.result, job.error = job.work(connection), None
+    except (*_AGAIN, *_LOST):
+        raise
+    except _JOB_ERRORS as error:
+        job.fail("The database failed and nothing was stored", error)
+        raw.execute("ROLLBACK TO job")
+    raw.execute("RELEASE job")
+
+
+def _roll_back(raw: Raw) -> None:
+    with suppress(psycopg.Error):
+        raw.execute("ROLLBACK")
+
+
+class Reads:
+    """Runs each read by itself. A connection that was lost is opened again."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
+        for job in jobs:
+            if job.future.cancelled():
+                continue
+            try:
+                self._read(connection, job)
+            except _JOB_ERRORS as error:
+                job.fail("The database could not be read", error)
+                if not connection.raw.broken:
+                    _roll_back(connection.raw)
+
+    def _read(self, connection: PostgresConnection, job: LaneJob[object]) -> None:
+        if connection.raw.broken or connection.raw.closed:
+            self._reconnect(connection)
+        if job.heavy:
+            connection.raw.execute(f"SET statement_timeout = {int(HEAVY_WALL_SECONDS * 1000)}")
+        try:
+            job.result = job.work(connection)
+        except _LOST:
+            if not connection.raw.broken:
+                raise
+            # The server has gone and may be back: once more, on a new connection.
+            self._reconnect(connection)
+            job.result = job.work(connection)
+        finally:
+            if job.heavy and not connection.raw.broken:
+                _roll_back_quietly(connection.raw)
+                connection.raw.execute("SET statement_timeout = 0")
+
+    def _reconnect(self, connection: PostgresConnection) -> None:
+        connection.raw.close()
+        connection.raw = connect_reader(self._url)
+
+
+def _roll_back_quietly(raw: Raw) -> None:
+    if raw.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+        _roll_back(raw)
+
+
+def connect_writer(url: str) -> Raw:
+    """The connection that writes. `DataDirInUse` while another server has one."""
+    raw = connect(url)
+    if not raw.execute(_LOCK).fetchall()[0][0]:
+        raw.close()
+        raise DataDirInUse("The database is in use by another AgentVM: stop that one, or name another database")
+    return raw
+
+
+def connect_reader(url: str) -> Raw:
+    raw = connect(url)
+    raw.execute("SET default_transaction_read_only = on")
+    return raw
+
+
+def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
+    opened: list[Raw] = []
+    try:
+        opened.append(connect_writer(url))
+        _check(opened[0])
+        migrate(opened[0], load_migrations())
+        opened += [connect_reader(url) for _ in range(readers)]
+    except (psycopg.Error, AgentVMError) as error:
+        for raw in opened:
+            raw.close()
+        if isinstance(error, AgentVMError):
+            raise
+        raise StoreFailed(f"Cannot open the PostgreSQL database: {error}") from error
+    first, *others = opened
+    return (PostgresConnection(first), *map(ReadingConnection, others))
+
+
+_MUST_BE_ON: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("fsync", lambda value: value == "on"),
+    ("full_page_writes", lambda value: value == "on"),
+    ("synchronous_commit", lambda value: value != "off"),
+)
+
+
+def _check(raw: Raw) -> None:
+    """Refuses a server that would forget what it has acknowledged."""
+    for name, is_safe in _MUST_BE_ON:
+        value = raw.execute(f"SHOW {name}").fetchall()[0][0]
+        if not is_safe(value):
+            raise StoreFailed(f"PostgreSQL has {name} = {value}, so a crash may lose what was stored: set {name} to on")

@@ -1,0 +1,151 @@
+"""Work on PostgreSQL is atomic, outlives lost connections, and its outcome is always known."""
+
+import os
+
+import anyio
+import psycopg
+import pytest
+from tests.provision.postgres import Postgres
+
+from agentvm.errors import ConstraintFailed, DataDirInUse, StoreFailed
+from agentvm.errors.bounds import QueryTimeout
+from agentvm.storage.engines.postgres import database as module
+from agentvm.storage.engines.postgres.connection import PostgresConnection
+from agentvm.storage.engines.postgres.database import PostgresDatabase, Work, connect_writer, open_database
+
+ADD = "INSERT INTO snapshots (digest, body) VALUES (?, ?)"
+DIGESTS = "SELECT digest FROM snapshots ORDER BY digest"
+OWN_PROCESS = "SELECT pg_backend_pid()"
+
+
+def add(digest: str) -> Work[int]:
+    return lambda connection: connection.execute(ADD, (digest, b""))
+
+
+async def digests(database: PostgresDatabase) -> list[str]:
+    return [digest for (digest,) in await database.read(lambda connection: connection.fetch(DIGESTS))]
+
+
+async def test_writes_that_wait_together_share_a_commit_and_only_the_wrong_one_fails(database: PostgresDatabase) -> None:
+    failed: list[str] = []
+
+    async def write(digest: str) -> None:
+        try:
+            await database.write(add(digest))
+        except ConstraintFailed:
+            failed.append(digest)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for digest in ("a", "b", "a", "c"):
+                tasks.start_soon(write, digest)
+    assert failed == ["a"]
+    assert await digests(database) == ["a", "b", "c"]
+
+
+async def test_a_connection_that_is_lost_before_the_commit_is_opened_again_and_the_work_runs_again(
+    database: PostgresDatabase, database_url: str
+) -> None:
+    runs = 0
+
+    def work(connection: PostgresConnection) -> None:
+        nonlocal runs
+        runs += 1
+        connection.execute(ADD, (f"run {runs}", b""))
+        if runs == 1:
+            with psycopg.connect(database_url) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", (connection.fetch(OWN_PROCESS)[0][0],))
+        connection.execute(ADD, ("end", b""))
+
+    with anyio.fail_after(60):
+        await database.write(work)
+    assert await digests(database) == ["end", "run 2"]
+
+
+async def test_a_commit_whose_answer_is_lost_is_asked_for_and_not_repeated(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = 0
+
+    def work(connection: PostgresConnection) -> None:
+        nonlocal runs
+        runs += 1
+        connection.execute(ADD, (f"run {runs}", b""))
+        if runs == 1:
+            raw = connection.raw
+            execute = raw.execute
+
+            def lose(query: str, *args: object) -> object:
+                answer = execute(query, *args)  # type: ignore[call-overload]
+                if query == "COMMIT":
+                    os.close(raw.fileno())
+                    raw.pgconn.finish()
+                    raise psycopg.OperationalError("the connection was lost")
+                return answer
+
+            monkeypatch.setattr(raw, "execute", lose)
+
+    with anyio.fail_after(60):
+        await database.write(work)
+    assert runs == 1
+    assert await digests(database) == ["run 1"]
+
+
+async def test_work_that_contradicts_another_writer_runs_again(database: PostgresDatabase, database_url: str) -> None:
+    runs = 0
+
+    def work(connection: PostgresConnection) -> None:
+        nonlocal runs
+        runs += 1
+        count = connection.fetch("SELECT count(*) FROM snapshots")[0][0]
+        if runs == 1:
+            with psycopg.connect(database_url) as other:
+                other.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+                (seen,) = other.execute("SELECT count(*) FROM snapshots").fetchall()[0]
+                other.execute("INSERT INTO snapshots (digest, body) VALUES (%s, '')", (f"other {seen}",))
+        connection.execute(ADD, (f"own {count}", b""))
+
+    with anyio.fail_after(60):
+        await database.write(work)
+    assert await digests(database) == ["other 0", "own 1"]
+
+
+async def test_a_read_cannot_write_and_goes_on_after_a_lost_connection(database: PostgresDatabase, database_url: str) -> None:
+    with pytest.raises(StoreFailed, match="read-only"):
+        await database.read(add("a"))
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert await digests(database) == []
+    await database.write(add("a"))
+    assert await digests(database) == ["a"]
+
+
+async def test_a_heavy_read_ends(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAVY_WALL_SECONDS", 0.05)
+    with anyio.fail_after(60), pytest.raises(QueryTimeout):
+        await database.read(lambda connection: connection.fetch("SELECT pg_sleep(600)"), heavy=True)
+    assert await digests(database) == []
+
+
+async def test_a_second_server_is_refused(database: PostgresDatabase, database_url: str) -> None:
+    with pytest.raises(DataDirInUse, match="another AgentVM"):
+        connect_writer(database_url)
+
+
+@pytest.mark.parametrize("setting", ["synchronous_commit"])
+async def test_a_database_that_forgets_is_refused(postgres: Postgres, database_url: str, setting: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE avm IN DATABASE {connection.info.dbname} SET {setting} = off")
+    with pytest.raises(StoreFailed, match=f"{setting} = off"):
+        async with open_database(database_url):
+            raise AssertionError("It was opened")
+
+
+async def test_a_wrong_address_is_an_error_without_the_password() -> None:
+    with pytest.raises(StoreFailed) as caught:
+        async with open_database("postgresql://avm:hunter2@127.0.0.1:1/none"):
+            raise AssertionError("It was opened")
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,38 @@
+"""A whole server on PostgreSQL: turns are kept, found and gone on with after a restart."""
+
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from tests.support.wire import client
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
+from agentvm.drivers.scripted import echo
+from agentvm.errors import DataDirInUse
+from agentvm.model.secret import Secret
+
+DRIVERS = {"scripted": ScriptedDriver(echo)}
+
+
+def configured(url: str, data_dir: Path) -> ServerConfig:
+    return ServerConfig(system=SystemSettings(port=0, data_dir=str(data_dir), database=Secret(url), shutdown_seconds=0))
+
+
+async def test_a_server_on_postgresql_goes_on_where_it_was(database_url: str, tmp_path: Path) -> None:
+    config = configured(database_url, tmp_path / "data")
+    with anyio.fail_after(60):
+        async with start_server(config, drivers=DRIVERS) as server, client(server.ws_url) as one:
+            image = await one.image()
+            await one.say(image["imageId"], "Where do herons nest?")
+            other = configured(database_url, tmp_path / "other")
+            with pytest.raises(DataDirInUse, match="another AgentVM"):
+                await start_server(other, drivers=DRIVERS).__aenter__()
+        assert not (tmp_path / "data" / "agentvm.db").exists()
+        async with start_server(config, drivers=DRIVERS) as server, client(server.ws_url) as one:
+            await one.say(image["imageId"], "And storks?")
+            async with httpx2.AsyncClient(base_url=server.url) as http:
+                answer = await http.get("/v1/sessions/search", params={"q": "heron nest", "container": "c1"})
+            # What was asked, and the echo of it.
+            assert answer.json()["total"] == 2, answer.text
