@@ -81,6 +81,10 @@ def test_a_program_that_a_slow_disk_keeps_from_ending_tells_nothing_after_its_tu
     assert run_history(1_000_806).counts["programs"] > 0
 
 
+def test_an_answer_that_comes_while_the_end_of_its_turn_is_being_stored_is_too_late() -> None:
+    assert run_history(1_001_394).counts["answers"] > 0
+
+
 def test_a_call_that_a_crashed_process_admits_in_its_memory_costs_nobody_anything() -> None:
     assert run_history(710859, Setup(programs=False)).counts["crashes"] > 0
 

@@ -12,6 +12,7 @@ import msgspec
 
 from agentvm.errors import AgentBusy, AgentVMError, InvalidInput, StoreFailed
 from agentvm.errors.resource import ResourceInvalid
+from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
 from agentvm.model.message import ToolCall
@@ -73,8 +74,12 @@ async def _has_ended(agent: "Agent", turn_id: TurnId) -> bool:
         return accepted.state.ended
     if any(scope.turn_id == turn_id for _, scope in agent.writer.owed):
         return True
-    if (await agent.writer.log()).parked == turn_id:
+    log = await agent.writer.log()
+    if log.parked == turn_id:
         return False
+    # An end that is posted, and is not in the store before its commit.
+    if any(isinstance(event.data, TurnResponse) and event.data.turn_id == turn_id for event in log.tail):
+        return True
     left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
     return agent.find(turn_id) is None and left is not None and left.outcome is not None
 

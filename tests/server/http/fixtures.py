@@ -210,7 +210,9 @@ class World:
         )
         await self.vm.store.commit([write])
         file = BytesIO(f"file of {account.slug}".encode())
-        account.attachment = (await home.attachments.add(file, Upload(media_type="text/plain", name="file of"), 2))[0].reference
+        account.attachment = (await home.attachments.add(file, Upload(media_type="text/plain", name="file of"), self.clock()))[
+            0
+        ].reference
 
     async def hook(self, account: Account) -> None:
         """Gives the tenant a webhook and a delivery that is never due."""

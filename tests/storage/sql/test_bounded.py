@@ -30,6 +30,7 @@ EXCUSED = {
     "DELETE FROM alias_members WHERE alias_key = ?": "the metadata of one thread",
     "UPDATE file_changes SET position = 0": "the files that one call has changed",
     "DELETE FROM program_calls WHERE session_key = ? AND turn_id = ?": "the calls of one turn's programs",
+    "DELETE FROM feedback WHERE session_key IN": "the rating of one turn by one person",
     "DELETE FROM search_backlog": "a table of one row",
     "UPDATE search_backlog": "a table of one row",
     "DELETE FROM resource_words": "the words of one resource, which has a bounded text",

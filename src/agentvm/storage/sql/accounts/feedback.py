@@ -11,7 +11,10 @@ INSERT INTO feedback (session_key, tenant_id, turn_id, author, rating, note, at)
 SELECT session_key, tenant_id, ?, ?, ?, ?, ? FROM sessions WHERE tenant_id = ? AND session_id = ?
 ON CONFLICT (session_key, turn_id, author) DO UPDATE SET rating = excluded.rating, note = excluded.note, at = excluded.at
 """
-_DROP = "DELETE FROM feedback WHERE tenant_id = ? AND turn_id = ? AND author = ?"
+_DROP = """
+DELETE FROM feedback
+WHERE session_key IN (SELECT session_key FROM turns WHERE turn_id = ?2) AND turn_id = ?2 AND author = ?3 AND tenant_id = ?1
+"""
 _LIST = """
 SELECT f.position, s.session_id, f.turn_id, f.author, f.rating, f.note, f.at
 FROM feedback AS f JOIN sessions AS s USING (session_key)
