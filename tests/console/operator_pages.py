@@ -9,6 +9,7 @@ from agentvm.model.channel import ChannelId, ChatChannel
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret
 from agentvm.model.setting import ChangeRequest
+from agentvm.model.webhook import TEST_EVENT, Notice, Webhook, WebhookId
 
 logger = get_logger("agentvm.example")
 
@@ -119,6 +120,19 @@ async def channels(page: Page, filled: Filled) -> None:
     await expect(page.locator("form")).to_be_visible()
 
 
+async def webhooks(page: Page, filled: Filled) -> None:
+    """A webhook that the server has disabled, with a delivery that waits."""
+    store, webhook_id = filled.server.server.vm.store.webhooks(DEFAULT_TENANT), WebhookId("whk_1")
+    row = {"webhookId": webhook_id, "url": f"https://example.org/{'hook' * 20}", "events": ["turn.failed"], "secret": ""}
+    about = {"description": HOSTILE, "disabledAt": 9, "disabledReason": "failing", "createdBy": "x", "createdAt": 1}
+    if await store.get(webhook_id) is None:
+        await store.add(msgspec.convert({**row, **about, "updatedAt": 1}, Webhook))
+        await store.notify(webhook_id, Notice(event_id="evt_1", type=TEST_EVENT, at=1), 4_000_000_000_000)
+    await page.goto(f"{filled.server.url}/settings/webhooks?webhook={webhook_id}")
+    await expect(page.get_by_role("row").filter(has_text=TEST_EVENT)).to_be_visible()
+    await expect(page.locator("form")).to_be_visible()
+
+
 async def retention(page: Page, filled: Filled) -> None:
     await page.goto(f"{filled.server.url}/settings/retention?sessionDays=1")
     await expect(page.locator(".figures")).to_be_visible()
@@ -142,6 +156,7 @@ OPERATOR_PAGES: tuple[Visit, ...] = (
     providers,
     secrets,
     channels,
+    webhooks,
     retention,
     transfer,
 )

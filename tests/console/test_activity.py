@@ -273,6 +273,7 @@ async def test_each_page_names_the_permission_that_is_missing(open_page: Open) -
             "/settings/limits.steps": "config:read",
             "/settings/secrets": "tenants:admin",
             "/settings/channels": "tenants:admin",
+            "/settings/webhooks": "tenants:admin",
             "/settings/retention": "config:read",
             "/settings/import": "images:write",
         }

@@ -56,6 +56,8 @@ class Planter:
             config = {"name": text, "description": text, "systemPrompt": "resource://prompts/p0", "variables": {"name": text}}
             image = await self.send("POST", "/images", {"container": "default", "config": config})
             await self.send("PUT", f"/sessions/{image['image']['sessionId']}", {"title": text})
+            hook = {"url": "https://1.1.1.1/", "events": ["quota.warning"], "description": text}
+            await self.send("POST", "/webhooks", hook)
             await self.send("POST", "/wallet/credits", {"reference": text, "amountUsd": "0.01", "note": text})
             of_first = {
                 "tenant": tenant["slug"],
@@ -94,7 +96,8 @@ async def visit(page: Page, address: str) -> str:
 
 TOLD = {
     *("/agents", "/agents/:image", "/resources", "/resources/:id", "/files/:session", "/activity", "/activity/turns/:turn"),
-    *("/activity/feedback", "/activity/logs", "/settings/history", "/wallet", "/people", "/people/invitations", "/people/keys"),
+    *("/activity/feedback", "/activity/logs", "/settings/history", "/settings/webhooks", "/wallet"),
+    *("/people", "/people/invitations", "/people/keys"),
     *("/people/:user", "/tenants", "/tenants/:tenant"),
 }
 """The pages on which a text of the payloads must be seen, or nothing was tested there."""

@@ -14,6 +14,7 @@ export const activityRoutes: readonly Route[] = [
   { path: "/settings/providers", name: "providers", needs: ["metrics:read"], area: "settings", load: () => import("../pages/settings/providers.tsx") },
   { path: "/settings/secrets", name: "secrets", needs: ["tenants:admin"], area: "settings", load: () => import("../pages/settings/secrets.tsx") },
   { path: "/settings/channels", name: "channels", needs: ["tenants:admin"], area: "settings", load: () => import("../pages/settings/channels.tsx") },
+  { path: "/settings/webhooks", name: "webhooks", needs: ["tenants:admin"], area: "settings", load: () => import("../pages/settings/webhooks.tsx") },
   { path: "/settings/retention", name: "retention", needs: ["config:read"], area: "settings", load: () => import("../pages/settings/retention.tsx") },
   { path: "/settings/import", name: "importExport", needs: ["images:write", "sessions:export"], area: "settings", load: () => import("../pages/settings/transfer.tsx") },
   { path: "/settings/:key", name: "setting", needs: ["config:read"], area: "settings", load: () => import("../pages/settings/setting.tsx") },

@@ -153,6 +153,7 @@ export const en = {
     providers: "Providers",
     secrets: "Secrets",
     channels: "Chat channels",
+    webhooks: "Webhooks",
     retention: "Retention",
     importExport: "Import and export",
     me: "My account",

@@ -151,6 +151,7 @@ export const zh: Words = {
     providers: "模型服务",
     secrets: "机密",
     channels: "聊天渠道",
+    webhooks: "Webhook",
     retention: "保留期限",
     importExport: "导入与导出",
     me: "我的账户",
