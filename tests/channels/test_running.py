@@ -6,6 +6,9 @@ from tests.channels.fixtures import office
 from tests.channels.test_telegram import connect
 from tests.support.serving import Play
 
+from agentvm.errors import StoreFailed
+from agentvm.storage.sql.accounts.channels import ChannelStore
+
 
 async def test_an_answer_that_was_not_delivered_is_delivered_once_after_a_restart(tmp_path: Path) -> None:
     async with telegram() as fake:
@@ -97,3 +100,30 @@ async def test_a_wrong_token_a_revoked_key_and_a_disabled_channel_say_so() -> No
         await desk.call("DELETE", f"/channels/{channel['channelId']}")
         assert (await desk.call("GET", "/channels"))["items"] == []
         assert list(fake.messages.values()) == ["meanwhile"]
+
+
+async def test_a_database_that_fails_for_a_while_ends_neither_the_channel_nor_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentvm.channels.running.STORE_RETRY_MS", 10)
+    failures = {"pending": 2, "save": 3}
+
+    def failing(name: str) -> None:
+        work = getattr(ChannelStore, name)
+
+        async def fail_first(*args: object) -> object:
+            if failures[name]:
+                failures[name] -= 1
+                raise StoreFailed("The disk is full")
+            return await work(*args)
+
+        monkeypatch.setattr(ChannelStore, name, fail_first)
+
+    async with telegram() as fake, office() as desk:
+        failing("pending")
+        failing("save")
+        await connect(desk, fake)
+        fake.say("in spite of all")
+        await fake.shown("in spite of all")
+        assert failures == {"pending": 0, "save": 0}
+        assert list(fake.messages.values()) == ["in spite of all"]

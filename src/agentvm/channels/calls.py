@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore2
+import httpx2
 import msgspec
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
@@ -13,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from agentvm.channels.base import FILE_MAX_BYTES
 from agentvm.errors import ToolFailed
 from agentvm.errors.channel import PlatformFailed
-from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
+from agentvm.tools.safe_http import Outgoing, SafeHttp, check_url
 
 REPLY_MAX_BYTES = 4 * 1024 * 1024
 FRAME_MAX_BYTES = 2 * 1024 * 1024
@@ -22,6 +23,8 @@ FRAMES_MAX = 32
 CALL_SECONDS = 30.0
 OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 2.0
+_NO_SOCKET = "The platform names no address of a WebSocket"
+_NOT_PLAIN = "is asked with TLS only, because of the secrets; the operator can allow others by tools.network.allow"
 
 
 async def call_json(
@@ -37,7 +40,7 @@ async def call_json(
     try:
         request = Outgoing(
             method=method,
-            url=parse_url(url),
+            url=_parsed(http, url),
             headers=() if body is None else (("Content-Type", "application/json; charset=utf-8"),),
             # Tokens are in addresses, headers or bodies.
             has_secrets=True,
@@ -57,7 +60,9 @@ async def call_json(
 async def download(http: SafeHttp, url: str, headers: Mapping[str, str] | None = None) -> tuple[bytes, str]:
     """Returns the bytes of a file and its media type."""
     try:
-        request = Outgoing(method="GET", url=parse_url(url), secret_headers=tuple((headers or {}).items()))
+        request = Outgoing(
+            method="GET", url=_parsed(http, url, has_secrets=bool(headers)), secret_headers=tuple((headers or {}).items())
+        )
         fetched = await http.send(request, timeout_seconds=CALL_SECONDS, max_bytes=FILE_MAX_BYTES)
     except ToolFailed as error:
         raise PlatformFailed(str(error)) from None
@@ -66,15 +71,31 @@ async def download(http: SafeHttp, url: str, headers: Mapping[str, str] | None =
     return fetched.body, fetched.media_type or "application/octet-stream"
 
 
+def _parsed(http: SafeHttp, text: str, *, has_secrets: bool = True) -> httpx2.URL:
+    """Returns an address of a platform. No failure repeats its text: a token may be in it."""
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, ValueError):
+        raise PlatformFailed("The address of the platform is none: correct the setting address") from None
+    check_url(url)
+    if has_secrets and url.scheme != "https" and not http.allows_plain(url):
+        raise PlatformFailed(f"{url.host} {_NOT_PLAIN}")
+    return url
+
+
 @asynccontextmanager
 async def open_socket(http: SafeHttp, url: str) -> AsyncIterator[ClientConnection]:
     """Opens a WebSocket to an address that was checked as every other request is. `PlatformFailed` when it breaks."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "wss" else 80)
+    except ValueError:
+        raise PlatformFailed(_NO_SOCKET) from None
     if parts.scheme not in ("ws", "wss") or not host:
-        raise PlatformFailed("The platform names no address of a WebSocket")
+        raise PlatformFailed(_NO_SOCKET)
     addresses = await _checked(http, host, port)
+    if parts.scheme == "ws" and not http.allows_plain(httpx2.URL(scheme="http", host=host, port=port)):
+        raise PlatformFailed(f"{host} {_NOT_PLAIN}")
     try:
         async with connect(
             url,

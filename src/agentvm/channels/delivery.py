@@ -14,7 +14,7 @@ import msgspec
 from agentvm.channels.answer import Answer, split
 from agentvm.channels.base import ChannelAdapter, ChatReply, HeardFile, HeardMessage, Piece
 from agentvm.channels.words import Words, answer_word, error_text, words_for
-from agentvm.errors import AgentNotFound, AgentVMError, NotFound, ShuttingDown
+from agentvm.errors import AgentNotFound, AgentVMError, NotFound, ShuttingDown, StoreFailed
 from agentvm.errors.channel import PlatformFailed
 from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.gateways.turn_parts import PartReader
@@ -90,7 +90,7 @@ class MessageDelivery:
     async def _begin(self) -> None:
         try:
             await self._carry_out()
-        except (PlatformFailed, ShuttingDown):
+        except (PlatformFailed, ShuttingDown, StoreFailed):
             raise
         except AgentVMError as error:
             # The sender learns why: nobody else would.

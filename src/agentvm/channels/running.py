@@ -38,6 +38,8 @@ PENDING_MAX = 300
 FLIGHTS_MAX = 100
 """Deliveries of one channel at a time, besides those that wait for somebody."""
 GIVE_UP_MS = 24 * 3_600_000
+STORE_RETRY_MS = 1_000
+"""Time after which a database that failed is asked again."""
 TEXT_MAX = 100_000
 KEY_MAX = 150
 
@@ -160,7 +162,11 @@ class RunningChannel:
         async with open_tasks() as tasks:
             while True:
                 self._wake = anyio.Event()
-                due_at = await self._start_due(tasks) if self.status.state == "connected" else None
+                try:
+                    due_at = await self._start_due(tasks) if self.status.state == "connected" else None
+                except AgentVMError as error:
+                    logger.error("channel_not_read", channel=self.channel.name, code=error.code, error=str(error))
+                    due_at = self._vm.clock() + STORE_RETRY_MS
                 seconds = None if due_at is None else max(0.0, (due_at - self._vm.clock()) / 1000)
                 with anyio.move_on_after(seconds):
                     await self._wake.wait()
@@ -181,6 +187,10 @@ class RunningChannel:
     async def _deliver(self, message: ChannelMessage) -> None:
         try:
             await self._attempt(message)
+        except AgentVMError as error:
+            # The row is as it was: it is tried again.
+            logger.error("channel_message_not_stored", channel=self.channel.name, code=error.code, error=str(error))
+            await anyio.sleep(STORE_RETRY_MS / 1000)
         finally:
             self._flights.discard(message.position)
             self._parked.discard(message.position)
