@@ -10,7 +10,7 @@ from tests.provision.postgres import Postgres
 from agentvm.errors import ConstraintFailed, DataDirInUse, StoreFailed
 from agentvm.errors.bounds import QueryTimeout
 from agentvm.storage.engines.postgres import database as module
-from agentvm.storage.engines.postgres.connection import PostgresConnection
+from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw
 from agentvm.storage.engines.postgres.database import PostgresDatabase, Work, connect_writer, open_database
 
 ADD = "INSERT INTO snapshots (digest, body) VALUES (?, ?)"
@@ -149,3 +149,56 @@ async def test_a_wrong_address_is_an_error_without_the_password() -> None:
         async with open_database("postgresql://avm:hunter2@127.0.0.1:1/none"):
             raise AssertionError("It was opened")
     assert "hunter2" not in str(caught.value)
+
+
+async def test_a_limit_of_the_server_fails_the_job_that_meets_it_and_no_other(database: PostgresDatabase) -> None:
+    failed: list[str] = []
+
+    async def write(name: str, work: Work[int]) -> None:
+        try:
+            await database.write(work)
+        except StoreFailed:
+            failed.append(name)
+
+    def too_long(connection: PostgresConnection) -> int:
+        words = " ".join(f"{number:0>240}" for number in range(6_000))
+        return len(connection.fetch("SELECT CAST(? AS tsvector)", (words,)))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for name, work in (("a", add("a")), ("long", too_long), ("b", add("b"))):
+                tasks.start_soon(write, name, work)
+    assert failed == ["long"]
+    assert await digests(database) == ["a", "b"]
+
+
+async def test_a_lock_that_the_server_holds_for_the_lost_connection_is_waited_for(
+    database: PostgresDatabase, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    def connect_late(url: str) -> Raw:
+        tries.append(url)
+        if len(tries) < 3:
+            raise DataDirInUse("The database is in use")
+        return connect_writer(url)
+
+    monkeypatch.setattr(module, "connect_writer", connect_late)
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    with anyio.fail_after(60):
+        await database.write(add("a"))
+    assert tries == [database_url] * 3
+    assert await digests(database) == ["a"]
+
+
+@pytest.mark.parametrize("url", ["postgresql://user:se%cret@127.0.0.1/name", "postgresql://user:secret:%zz@127.0.0.1/name"])
+async def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(StoreFailed, match="%40") as failed:
+        async with open_database(url):
+            pass
+    assert "cret" not in str(failed.value)
+    assert failed.value.__cause__ is None

@@ -45,6 +45,7 @@ PAUSE_SECONDS = 0.1
 _BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text"
 _LOCK = "SELECT pg_try_advisory_lock(7161736578)"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
+_NO_ADDRESS = "its address cannot be read; in a password write @ as %40, / as %2F, : as %3A, # as %23 and % as %25"
 _LOST = (errors.OperationalError, errors.InterfaceError)
 _AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
 # What a job can raise by its own fault. Anything else is a bug in this package; it ends the thread and fails whoever waits.
@@ -133,20 +134,21 @@ class Batches:
                 if not connection.raw.broken:
                     _roll_back(connection.raw)
                     raise
-                self._reconnect(connection, until)
-                if number is not None and _was_committed(connection.raw, number):
+                if self._reconnect(connection, until, number):
                     return
             except psycopg.Error:
                 _roll_back(connection.raw)
                 raise
 
-    def _reconnect(self, connection: PostgresConnection, until: float) -> None:
+    def _reconnect(self, connection: PostgresConnection, until: float, number: str | None) -> bool:
+        """Returns whether the transaction of that number was committed, when there is a connection again."""
         connection.raw.close()
         while True:
             try:
                 connection.raw = connect_writer(self._url)
-                return
-            except _LOST:
+                return number is not None and _was_committed(connection.raw, number)
+            except (*_LOST, DataDirInUse):
+                # The server may hold the lock for the lost connection until it has noticed.
                 if time.monotonic() >= until:
                     raise
                 time.sleep(PAUSE_SECONDS)
@@ -164,9 +166,10 @@ def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> N
     raw.execute("SAVEPOINT job")
     try:
         job.result, job.error = job.work(connection), None
-    except (*_AGAIN, *_LOST):
+    except _AGAIN:
         raise
     except _JOB_ERRORS as error:
+        # Also what the server lacks or limits: that is of this job. On a lost connection the next statement fails.
         job.fail("The database failed and nothing was stored", error)
         raw.execute("ROLLBACK TO job")
     raw.execute("RELEASE job")
@@ -249,6 +252,9 @@ def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
             raw.close()
         if isinstance(error, AgentVMError):
             raise
+        if isinstance(error, errors.ProgrammingError) and error.sqlstate is None:
+            # The words of the error have parts of the address, and that has a password.
+            raise StoreFailed(f"Cannot open the PostgreSQL database: {_NO_ADDRESS}") from None
         raise StoreFailed(f"Cannot open the PostgreSQL database: {error}") from error
     first, *others = opened
     return (PostgresConnection(first), *map(ReadingConnection, others))
