@@ -23,5 +23,6 @@ def test_another_address_is_refused_and_its_part_is_named(url: str) -> None:
 def test_a_data_url_has_base64(url: str) -> None:
     with pytest.raises(InvalidInput):
         read_data_url(url)
-    with pytest.raises(InvalidInput):
-        check_base64("&")
+    for data in ("&", "ä", "aGk"):
+        with pytest.raises(InvalidInput):
+            check_base64(data)

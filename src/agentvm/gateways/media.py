@@ -1,13 +1,13 @@
 """Media — pictures and files in messages of other protocols, by the addresses that these have. Pure."""
 
 import base64
-import binascii
 
 from agentvm.errors import InvalidInput, shorten
 from agentvm.model.attachment import SCHEME
 from agentvm.model.message import FilePart, ImagePart
 
 NO_DATA_URL = "A file in a message is a data URL with base64"
+NO_BASE64 = "The data of a file in a message is base64"
 ANY_PICTURE, ANY_FILE = "image/*", "application/octet-stream"
 
 
@@ -24,8 +24,8 @@ def check_base64(data: str) -> str:
     """Returns the text again; `InvalidInput` for one that is not base64."""
     try:
         base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise InvalidInput(NO_DATA_URL) from None
+    except ValueError:
+        raise InvalidInput(NO_BASE64) from None
     return data
 
 

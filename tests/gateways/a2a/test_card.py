@@ -30,3 +30,12 @@ async def test_a_card_is_for_those_who_may_use_the_agent_and_a_foreign_task_is_n
                 answers.append((await world.ask("POST", "/a2a/default/", call, key=world.bolt.user)).raw)
         assert len(set(answers)) == 1
         assert b"-32001" in answers[0]
+
+
+async def test_tasks_are_listed_for_those_who_may_read_sessions() -> None:
+    async with open_world() as world:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+        key = await world.key(world.acme.tenant_id, ["agent:use"])
+        refused = await world.ask("POST", "/a2a/default/", call, key=key)
+        assert (refused.status, b"sessions:read" in refused.raw) == (403, True)
+        assert (await world.ask("POST", "/a2a/default/", call, key=world.acme.user)).status == 200

@@ -21,6 +21,8 @@ def test_parts_become_a_text_or_a_message_with_files() -> None:
     with pytest.raises(CallRefused):
         content_of(said(parts=[{"url": "https://a.example/"}]).message)
     wrongs: list[dict[str, object]] = [{"parts": []}, {"parts": [{"text": "x"}], "role": "ROLE_AGENT"}]
+    # Bytes are bytes: neither an address nor somebody's attachment.
+    wrongs += [{"parts": [{"raw": raw}]} for raw in ("&", "aGk", "https://a.example/", f"attachment:sha256:{'0' * 64}")]
     for wrong in wrongs:
         with pytest.raises(InvalidInput):
             content_of(said(**wrong).message)

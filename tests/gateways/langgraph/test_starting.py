@@ -9,6 +9,7 @@ from tests.gateways.langgraph.fixtures import ASKING, HI, converse, streamed, ta
 from agentvm import Definition
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, reply
+from agentvm.model.ids import DEFAULT_TENANT
 
 
 async def test_a_run_without_a_thread_leaves_nothing_behind() -> None:
@@ -20,6 +21,10 @@ async def test_a_run_without_a_thread_leaves_nothing_behind() -> None:
         run = await client.runs.create(None, "default", input=HI)
         assert texts(await client.runs.join(run["thread_id"], run["run_id"])) == ["hi", "hi"]
         assert await client.threads.count() == 0
+        # Nobody deletes that one: it goes by itself.
+        vm = served.running.server.vm
+        expired = await vm.store.tenant(DEFAULT_TENANT).retention().expire_unstored(vm.clock() + 1)
+        assert [session.session_id for session in expired] == [run["thread_id"]]
         assert len(served.model.prompts[0].conversation) == 3
 
 

@@ -9,6 +9,7 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.validation import explain
 from agentvm.gateways.a2a.errors import A2aCode, CallRefused
 from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.media import check_base64
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
 from agentvm.model.wait import AnswerDecision
@@ -106,6 +107,7 @@ def _part(part: A2aPart) -> TextPart | ImagePart | FilePart:
     if part.text is not None:
         return TextPart(text=part.text)
     if part.raw is not None:
+        check_base64(part.raw)
         if part.media_type.startswith("image/"):
             return ImagePart(data=part.raw, media_type=part.media_type, name=part.filename)
         return FilePart(data=part.raw, media_type=part.media_type, filename=part.filename)

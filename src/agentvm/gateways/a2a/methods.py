@@ -28,6 +28,7 @@ from agentvm.operations.http_status import status_of
 from agentvm.operations.tool import ToolWaits
 from agentvm.protocol.records import ImageRecord
 from agentvm.storage.sessions import TurnQuery
+from agentvm.vm import LISTEN_PERMISSION
 
 CONTEXTS = "a2a"
 """The gateway of the aliases of contexts."""
@@ -139,6 +140,7 @@ async def _cancel(call: A2aMessage, talk: Talk, image: ImageRecord) -> GatewayRe
 
 
 async def _list(call: A2aMessage, talk: Talk, image: ImageRecord) -> GatewayReply:
+    talk.principal.require(LISTEN_PERMISSION)
     params = call.read(TaskListParams)
     size = min(max(params.page_size, 1), PAGE_MAX)
     query = TurnQuery(now=talk.vm.clock(), after=params.page_token or None, limit=size)

@@ -72,11 +72,15 @@ async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
 async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> StartedRun:
     """Says everything to a new session, which lists leave out."""
     said = read_input(ask.body.input, ())
+    is_temporary = ask.body.on_completion != "keep"
     session = await talk.open(image_id, None, seeds=said.seeds, archived=True)
+    if is_temporary:
+        # Also if nobody waits for the answer, or the server is killed.
+        await talk.mark_unstored(session)
     named = NamedSession(session.session_id, session.session_id, {"assistant_id": ask.body.assistant_id}, "idle")
     options = read_options(ask.body, said.instructions)
     sent = await talk.say(session.session_id, said.content, options=options)
-    return StartedRun(talk, Thread(named, session, None), sent, is_temporary=ask.body.on_completion != "keep")
+    return StartedRun(talk, Thread(named, session, None), sent, is_temporary=is_temporary)
 
 
 async def resume_run(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
