@@ -1,12 +1,17 @@
 import json
 from typing import Any
 
+import pytest
 from tests.channels.fake_feishu import APP_ID, BOT, PICTURE, SECRET, FakeFeishu, feishu
 from tests.channels.fixtures import LOOPBACK, Office, office
 from tests.support.serving import Play
 
+from agentvm.channels import feishu as module
+from agentvm.channels.base import AdapterParts
+from agentvm.channels.feishu_frame import FeishuFrame
 from agentvm.model.policy import Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
+from agentvm.tools.safe_http import SafeHttp
 
 NAMED: dict[str, Any] = {
     "chat_type": "group",
@@ -85,3 +90,22 @@ async def test_a_wrong_secret_is_told_with_its_remedy_and_a_busy_platform_is_tri
         status = (await desk.until(lambda channel: channel["status"]["state"] == "refused"))["status"]
         assert "app secret is wrong" in status["lastError"]
         assert "App Secret" in status["remedy"]
+
+
+def test_an_event_in_parts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVENT_MAX_BYTES", 10)
+    parts = AdapterParts(
+        settings=module.FeishuSettings(app_id="a", app_secret="s"), secrets={"appSecret": "s"}, http=SafeHttp(), clock=int
+    )
+    make: Any = module.Feishu
+    adapter = make(parts)
+
+    def combine(number: int, payload: bytes, key: str) -> bytes | None:
+        headers = {"sum": "2", "seq": str(number), "message_id": key}
+        payload_of_all: bytes | None = adapter._combine(FeishuFrame(headers=headers, payload=payload))
+        return payload_of_all
+
+    assert combine(0, b"12345", "a") is None
+    assert combine(1, b"67890", "a") == b"1234567890"
+    assert combine(0, b"12345678901", "b") is None
+    assert combine(1, b"2", "b") is None

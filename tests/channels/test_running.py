@@ -1,3 +1,4 @@
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,11 @@ from tests.channels.fixtures import office
 from tests.channels.test_telegram import connect
 from tests.support.serving import Play
 
+from agentvm.channels.base import ChatSender, HeardMessage
+from agentvm.channels.running import RunningChannel
 from agentvm.errors import StoreFailed
+from agentvm.model.channel import ChannelId, ChatChannel
+from agentvm.model.ids import DEFAULT_TENANT, KeyId
 from agentvm.storage.sql.accounts.channels import ChannelStore
 
 
@@ -127,3 +132,28 @@ async def test_a_database_that_fails_for_a_while_ends_neither_the_channel_nor_th
         await fake.shown("in spite of all")
         assert failures == {"pending": 0, "save": 0}
         assert list(fake.messages.values()) == ["in spite of all"]
+
+
+async def test_the_container_of_a_sender_is_one_name_and_no_pattern() -> None:
+    async with office() as desk:
+        channel = ChatChannel(
+            channel_id=ChannelId("chn_1"),
+            tenant_id=DEFAULT_TENANT,
+            name="bot",
+            kind="telegram",
+            agent="default",
+            settings={},
+            messages_per_minute=1,
+            key_id=KeyId("key_1"),
+            enabled=True,
+            created_by="t",
+            created_at=0,
+            updated_at=0,
+        )
+        running = RunningChannel(desk.served.running.server.vm, channel, lambda: pytest.fail("It does not connect"))
+        for sender, is_shown in (("7", True), ("a*", False), ("a[b]", False), ("a/b", False)):
+            container_id = running._container(HeardMessage(key="k", chat="c", sender=ChatSender(id=sender)))
+            assert container_id.startswith("chn_1-")
+            assert (sender in container_id) == is_shown
+            assert fnmatchcase(container_id, container_id)
+            assert not fnmatchcase("chn_1-abc", container_id)

@@ -216,3 +216,14 @@ async def test_old_deliveries_are_dropped() -> None:
         assert (await world.delivery()).state == "delivered"
         await world.store.due_deliveries.drop_old(NOON + HOUR_MS)
         assert await world.webhooks.deliveries(WebhookId("whk_1"), before=None, limit=9) == ()
+
+
+async def test_webhooks_that_fail_wait_for_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "ATTEMPTS_MAX", 1)
+    bad, good = Receiver(500), Receiver()
+    async with open_pair(bad.reply) as (world, _), web(good.reply) as site:
+        await world.attempt()
+        await world.hook(site.url("/good"), "whk_2")
+        await world.end_turn("t2")
+        world.clock.now += HOUR_MS
+        assert [due.webhook.webhook_id for due in await world.sender._choose()] == ["whk_2"]

@@ -37,6 +37,8 @@ EXPIRY_MS = 60_000
 """A token that ends within this time is not used any more."""
 PARTS_MAX = 64
 """Frames of one event that was too large for one."""
+EVENT_MAX_BYTES = 4 * 1024 * 1024
+"""Bytes of such an event; a larger one is not taken."""
 SPLIT_EVENTS_MAX = 20
 SPLIT_EVENTS_MS = 10_000
 _BUSY = frozenset({1, 1000040345, 99991400, 230020})
@@ -123,6 +125,9 @@ class Feishu(ChannelAdapter):
             parts = [None] * int(total)
             self._split.put(key, parts, now)
         parts[int(number)] = frame.payload
+        if sum(len(part) for part in parts if part is not None) > EVENT_MAX_BYTES:
+            self._split.drop(key)
+            return None
         whole = [part for part in parts if part is not None]
         if len(whole) < len(parts):
             return None

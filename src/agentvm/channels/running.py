@@ -42,6 +42,7 @@ STORE_RETRY_MS = 1_000
 """Time after which a database that failed is asked again."""
 TEXT_MAX = 100_000
 KEY_MAX = 150
+_PATTERN = frozenset("*?[")
 
 
 class RunningChannel:
@@ -151,11 +152,14 @@ class RunningChannel:
     def _container(self, heard: HeardMessage) -> ContainerId:
         """Returns the container of a sender, or of a group. By the channel's id: another bot's people are others."""
         name = f"group-{heard.chat}" if heard.is_group else heard.sender.id
-        container_id = f"{self.channel.channel_id}-{name}"
+        hashed = ContainerId(f"{self.channel.channel_id}-{sha256(name.encode()).hexdigest()}")
+        if _PATTERN & set(name):
+            # The container is what the sender reaches: it must not be a pattern of names.
+            return hashed
         try:
-            return check_container_id(container_id)
+            return check_container_id(f"{self.channel.channel_id}-{name}")
         except InvalidInput:
-            return ContainerId(f"{self.channel.channel_id}-{sha256(name.encode()).hexdigest()}")
+            return hashed
 
     async def _deliver_all(self) -> None:
         """Starts a delivery for each message that waits, the oldest first, while the channel is connected."""

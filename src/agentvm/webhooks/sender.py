@@ -144,7 +144,8 @@ class WebhookSender:
             failing_limit=FAILING_ATTEMPTS_MAX,
         )
         chosen: list[DueDelivery] = []
-        for due in rows:
+        # Those that fail come last: they may hang, and there are only so many attempts at a time.
+        for due in sorted(rows, key=lambda due: due.webhook.failing_since is not None):
             failing = due.webhook.failing_since is not None
             room = FAILING_ATTEMPTS_MAX if failing else WEBHOOK_ATTEMPTS_MAX
             if of_webhooks[due.webhook_key] < room and of_tenants[due.tenant_id] < TENANT_ATTEMPTS_MAX:
