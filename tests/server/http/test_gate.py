@@ -18,6 +18,7 @@ from agentvm.server.http import FACES
 from agentvm.server.http.api import FORMS, PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.server.http.gateways import GATEWAYS
+from agentvm.server.http.protected_resource import METADATA_PATHS
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.tools.mcp.consent import CALLBACK
 
@@ -36,12 +37,13 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             for route in gateway.routes
         }
         assert served == {one.name for one in FACES} | gateways
-        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"} | FORMS == PUBLIC
+        public = {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}
+        assert public | FORMS | {*METADATA_PATHS} == PUBLIC
         # A callback without a state, and a link that nobody made.
         assert (await world.ask("GET", CALLBACK, key="")).status == 400
         assert (await world.ask("GET", "/answer/nothing", key="")).status == 410
         for path in PUBLIC - FORMS:
-            assert (await world.ask("GET", path, key="")).status in (200, 426)
+            assert (await world.ask("GET", path.replace("{agent:path}", "a"), key="")).status in (200, 426)
 
 
 def test_what_writes_is_audited() -> None:
@@ -64,7 +66,9 @@ def test_what_writes_is_audited() -> None:
     said = {"POST /v1/messages"}
     # As the command; an agent that is stopped starts again with the next message.
     stopped = {"POST /v1/images/{image_id}/stop"}
-    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks, *said, *stopped}
+    # So is what somebody thinks of an answer.
+    rated = {f"{method} /v1/turns/{{turn_id}}/feedback" for method in ("PUT", "DELETE")}
+    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks, *said, *stopped, *rated}
     # What leaves the server is no less than what is written.
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",

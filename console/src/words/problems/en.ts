@@ -41,6 +41,8 @@ export const en: Record<string, string> = {
   not_found: "Not there, or not yours.",
   offline: "There is no connection to the server.",
   permission_denied: "You lack a permission. An administrator of your tenant can give it to you.",
+  platform_failed: "The chat platform failed or cannot be reached; it is tried again.",
+  platform_refused: "The chat platform does not accept this channel; check its settings.",
   precondition_failed: "Somebody has changed it meanwhile. Read it again, then repeat your change.",
   prompt_unresolved: "The prompt has variables without a value. Fill them in.",
   provider_auth_failed: "The provider refuses the key of this server. An operator must check it.",

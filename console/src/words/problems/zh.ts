@@ -39,6 +39,8 @@ export const zh: Record<string, string> = {
   not_found: "不存在，或不属于你。",
   offline: "没有连接到服务器。",
   permission_denied: "缺少权限，可请租户管理员授予。",
+  platform_failed: "聊天平台出错或无法连接，系统会再次尝试。",
+  platform_refused: "聊天平台拒绝了这个通道，请检查它的设置。",
   precondition_failed: "期间有人改过。请重新读取后再改。",
   prompt_unresolved: "提示词里有变量没有值，请填写。",
   provider_auth_failed: "模型供应商拒绝了服务器的密钥，请运维人员检查。",

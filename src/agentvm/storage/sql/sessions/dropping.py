@@ -51,8 +51,14 @@ _DROP_LIGHT = """
 DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
 """
 _DROP_SESSION = "DELETE FROM sessions WHERE session_key = ? AND tenant_id = ? AND container_id = ?"
+# Those of a container that is erased go with it, after their turns have ended.
 _DELETED = f"""
-SELECT {COLUMNS} FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?
+SELECT {COLUMNS} FROM sessions
+WHERE deleted_at <= ? AND NOT EXISTS (
+    SELECT 1 FROM containers AS c
+    WHERE c.tenant_id = sessions.tenant_id AND c.container_id = sessions.container_id AND c.deleted_at IS NOT NULL
+)
+ORDER BY deleted_at LIMIT ?
 """
 _OF_IMAGE = f"""
 SELECT {COLUMNS} FROM sessions
