@@ -19,6 +19,8 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
         ({"system.auth": "off", "system.host": "0.0.0.0"}, "f:1: system.auth: off is only for"),
         ({"system.oidc.audience": "us"}, "f:1: system.oidc.audience: "),
         ({"system.allowOrigins": ("*", "foo")}, "f:1: system.allowOrigins: 'foo' is not an origin"),
+        ({"system.database": Secret("mysql://a/b")}, "f:1: system.database: it must be like postgresql://"),
+        ({"system.database": Secret("postgresql://u:p@ss@h/b")}, "f:1: system.database: in a password write @ as %40"),
         ({"llm.provider": "nosuch"}, "f:1: llm.provider: it is 'nosuch'; known providers: anthropic"),
         ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is not a provider"),
         ({"llm.fallback": ("nosuch/x",)}, "f:1: llm.fallback: it names 'nosuch'"),

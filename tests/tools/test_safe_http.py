@@ -290,3 +290,9 @@ async def test_cookies_are_not_kept() -> None:
 async def test_a_socket_of_this_machine_is_never_connected() -> None:
     with pytest.raises(EgressRefused):
         await CheckedNetwork(AddressRules()).connect_unix_socket("/run/docker.sock")
+
+
+async def test_a_port_that_is_none_is_refused_before_anything_is_connected() -> None:
+    async with SafeHttp(AddressRules.parse(["127.0.0.0/8"])) as http:
+        with pytest.raises(EgressRefused, match="65535"):
+            await get(http, "http://127.0.0.1:65536/")

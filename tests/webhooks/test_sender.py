@@ -197,6 +197,7 @@ async def test_private_addresses_are_refused_when_they_are_named_and_when_they_a
             ("https://169.254.169.254/latest", "public Internet"),
             ("ftp://example.org/", "http and https"),
             ("https://user:pw@example.org/", "password"),
+            ("https://example.org:99999/", "65535"),
         ):
             with pytest.raises(InvalidInput, match=why):
                 await world.sender.check_url(url)
@@ -227,3 +228,14 @@ async def test_webhooks_that_fail_wait_for_those_that_do_not(monkeypatch: pytest
         await world.end_turn("t2")
         world.clock.now += HOUR_MS
         assert [due.webhook.webhook_id for due in await world.sender._choose()] == ["whk_2"]
+
+
+async def test_an_attempt_that_crashes_is_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(url: str) -> object:
+        raise ExceptionGroup("unhandled errors", [OverflowError("port must be 0-65535")])
+
+    async with open_pair(Receiver().reply) as (world, _):
+        monkeypatch.setattr(sending, "parse_url", crash)
+        failed = await world.attempt()
+        assert (failed.status, failed.next_at) == (None, world.clock() + 60_000)
+        assert "65535" not in (failed.error or "")

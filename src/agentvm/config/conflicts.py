@@ -120,6 +120,9 @@ def _database(system: SystemSettings) -> Iterator[Fault]:
         return
     if not system.database.reveal().startswith(("postgresql://", "postgres://")):
         yield "system.database", "it must be like postgresql://user:password@host/name"
+    elif system.database.reveal().partition("?")[0].count("@") > 1:
+        # The rest of the password would be taken for a part of the host, and be shown.
+        yield "system.database", "in a password write @ as %40"
     if system.data_dir == MEMORY and system.server_key is None:
         yield "system.serverKey", "without a data directory it must be given: what is stored can be read with this key only"
 

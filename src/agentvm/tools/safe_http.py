@@ -28,7 +28,7 @@ from agentvm.tools.base import RESULT_MAX_BYTES, TIMEOUT_SECONDS
 from agentvm.version import VERSION
 
 PUBLIC_ONLY = AddressRules()
-REDIRECTS_MAX = 5
+REDIRECTS_MAX, PORT_MAX = 5, 65_535
 URL_MAX = 8 * 1024
 CONNECTIONS_MAX = 200
 _CONNECT_SECONDS = 5.0
@@ -322,6 +322,8 @@ def check_url(url: httpx2.URL) -> Host:
         raise EgressRefused("An address may not hold a user name or a password")
     if len(str(url)) > URL_MAX:
         raise EgressRefused(f"An address may have {URL_MAX} characters")
+    if url.port is not None and url.port > PORT_MAX:
+        raise EgressRefused(f"A port is a number up to {PORT_MAX}")
     host = parse_host(url.raw_host.decode("ascii", "replace"))
     if host is None:
         raise EgressRefused(f"{shorten(url.host)!r} is not a host that tools may reach")

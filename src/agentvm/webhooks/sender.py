@@ -189,7 +189,8 @@ class WebhookSender:
                     return response.status_code
         except TimeoutError:
             raise ToolFailed(f"the receiver did not answer within {ATTEMPT_SECONDS:g} seconds") from None
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, OSError, ExceptionGroup) as error:
+            # A group comes from an attempt to connect to several addresses at once.
             raise ToolFailed(f"the receiver could not be asked: {type(error).__name__}") from None
 
     def _disabling(self, webhook: Webhook, status: int | None, error: str | None, now: int) -> DisableReason | None:

@@ -35,3 +35,6 @@ def test_a_message_without_a_context_begins_the_same_one_if_it_is_repeated() -> 
     assert first == context_of(said(parts=parts).message) != context_of(said(parts=parts, messageId="n").message)
     with pytest.raises(InvalidInput):
         context_of(said(parts=parts, contextId="x" * 300).message)
+    for message_id in ("", "x" * 201):
+        with pytest.raises(InvalidInput, match="messageId"):
+            said(parts=parts, messageId=message_id)

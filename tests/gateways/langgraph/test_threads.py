@@ -41,6 +41,7 @@ async def test_threads_are_found_by_their_metadata_and_their_status() -> None:
         assert await client.threads.search(metadata={"number": "1"}) == []
         assert await client.threads.count(metadata={"flag": True}) == 2
         assert await client.threads.count(status="busy") == 0
+        assert await client.threads.search(offset=2**64 - 1) == []
         page = await client.threads.search(limit=1, offset=1, sort_by="created_at", sort_order="asc", select=["thread_id"])
         assert page == [{"thread_id": ids[1]}]
         assert [thread["thread_id"] for thread in await client.threads.search(ids=[ids[2]])] == [ids[2]]

@@ -13,6 +13,7 @@ from agentvm.gateways.media import check_base64
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
 from agentvm.model.wait import AnswerDecision
+from agentvm.operations.message import ClientKey
 from agentvm.operations.tool import WaitView
 
 CONTEXT_MAX = 256
@@ -56,7 +57,7 @@ class A2aPart(Lenient, frozen=True, rename="camel"):
 class A2aSaid(Lenient, frozen=True, rename="camel"):
     """A message of a client."""
 
-    message_id: str
+    message_id: ClientKey
     parts: tuple[A2aPart, ...]
     role: str = "ROLE_USER"
     context_id: str = ""

@@ -24,6 +24,7 @@ CONTAINER_HEADER: Final = "x-avm-container"
 DEFAULT_AGENT: Final = "default"
 USE = "agent:use"
 PAGE_MAX = 100
+OFFSET_MAX = 1_000_000_000
 VALUES_MAX_BYTES = 2 * 1024 * 1024
 """The histories in a list of threads; the threads beyond have none."""
 METADATA_MAX_BYTES = 64 * 1024
@@ -208,7 +209,7 @@ def _query(body: ThreadSearchBody) -> NamedQuery:
         order="created" if body.sort_by == "created_at" else "active",
         is_ascending=body.sort_order == "asc",
         limit=max(0, min(body.limit, PAGE_MAX)),
-        offset=max(0, body.offset),
+        offset=max(0, min(body.offset, OFFSET_MAX)),
     )
 
 
