@@ -202,3 +202,27 @@ async def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
             pass
     assert "cret" not in str(failed.value)
     assert failed.value.__cause__ is None
+
+
+async def test_clients_read_neither_values_nor_the_address_of_the_server(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database.write(add("private"))
+    with pytest.raises(ConstraintFailed, match="unique constraint") as failed:
+        await database.write(add("private"))
+    assert "private" not in str(failed.value)
+
+    def refuse(url: str) -> Raw:
+        raise psycopg.OperationalError('connection to server at "10.1.2.3", port 5432 failed')
+
+    def lose(connection: PostgresConnection) -> None:
+        connection.raw.pgconn.finish()
+        raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(module, "OUTAGE_SECONDS", 0)
+    monkeypatch.setattr(module, "connect_writer", refuse)
+    monkeypatch.setattr(module, "connect_reader", refuse)
+    for work in (database.write(lose), database.read(lose)):
+        with pytest.raises(StoreFailed, match="there is no connection to the database") as lost:
+            await work
+        assert "10.1.2.3" not in str(lost.value)

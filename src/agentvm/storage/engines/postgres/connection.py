@@ -95,16 +95,21 @@ class ReadingConnection(PostgresConnection):
         return super().execute(sql, args)
 
 
+def words_of(error: psycopg.Error) -> str:
+    """The words of an error for clients: without values of rows, statements, and the address of the server."""
+    return error.diag.message_primary or "there is no connection to the database; see the log of the server"
+
+
 def _translated(error: psycopg.Error) -> Exception:
     """The error that the store knows; another one as it is."""
     match error:
         case errors.IntegrityError():
-            return ConstraintFailed(str(error))
+            return ConstraintFailed(words_of(error))
         case errors.QueryCanceled():
-            return StatementEnded(str(error))
+            return StatementEnded(words_of(error))
         case errors.NumericValueOutOfRange():
-            return OverflowError(str(error))
+            return OverflowError(words_of(error))
         case errors.DataError():
-            return ValueError(str(error))
+            return ValueError(words_of(error))
         case _:
             return error

@@ -24,14 +24,17 @@ import psycopg
 from psycopg import errors
 
 from agentvm.errors import AgentVMError, DataDirInUse, StoreFailed
+from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines import lane
 from agentvm.storage.engines.lane import HEAVY_WALL_SECONDS, Lane, StatementEnded
-from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, ReadingConnection, connect
+from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, ReadingConnection, connect, words_of
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.sql.connection import Scrubbed
 
 T = TypeVar("T")
+
+logger = get_logger(__name__)
 
 Work = lane.Work[PostgresConnection, T]
 LaneJob = lane.LaneJob[PostgresConnection, T]
@@ -110,7 +113,7 @@ class Batches:
         except (psycopg.Error, AgentVMError) as error:
             for job in taken:
                 if job.error is None:
-                    job.fail("The database failed and nothing was stored", error)
+                    _fail(job, "The database failed and nothing was stored", error)
 
     def _commit(self, connection: PostgresConnection, taken: list[LaneJob[object]]) -> None:
         until = time.monotonic() + OUTAGE_SECONDS
@@ -170,9 +173,20 @@ def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> N
         raise
     except _JOB_ERRORS as error:
         # Also what the server lacks or limits: that is of this job. On a lost connection the next statement fails.
-        job.fail("The database failed and nothing was stored", error)
+        _fail(job, "The database failed and nothing was stored", error)
         raw.execute("ROLLBACK TO job")
     raw.execute("RELEASE job")
+
+
+def _fail(job: LaneJob[object], complaint: str, error: Exception) -> None:
+    """Fails a job. The log has all words of the server's error, the job those that clients may read."""
+    if not isinstance(error, psycopg.Error):
+        job.fail(complaint, error)
+        return
+    logger.error("database_failed", code=error.sqlstate, error=str(error))
+    failed = StoreFailed(f"{complaint}: {words_of(error)}")
+    failed.__cause__ = error
+    job.fail(complaint, failed)
 
 
 def _roll_back(raw: Raw) -> None:
@@ -193,7 +207,7 @@ class Reads:
             try:
                 self._read(connection, job)
             except _JOB_ERRORS as error:
-                job.fail("The database could not be read", error)
+                _fail(job, "The database could not be read", error)
                 if not connection.raw.broken:
                     _roll_back(connection.raw)
 
