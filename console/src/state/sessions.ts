@@ -12,6 +12,8 @@ export const sessions = signal<SessionRow[] | undefined>(undefined);
 export const answering = signal<ReadonlySet<string>>(new Set());
 
 const PAGE = 100;
+/** Containers whose changes are told on this connection. */
+let followed = new Set<string>();
 const LIST = "list";
 /** The turns that were heard to begin or end since the running ones were last asked for. */
 let since = new Map<string, boolean>();
@@ -24,7 +26,7 @@ const CHANGES = new Set([
 
 /** Keeps the list up to date until the returned function is called. */
 export function watchSessions(): () => void {
-  const endings = [onOpen(begun), onNotice(noticed)];
+  const endings = [onOpen(() => void begun()), onNotice(noticed)];
   void kept<SessionRow[]>(ownerName(), LIST).then((rows) => (sessions.value ??= rows));
   return () => {
     clearTimeout(timer);
@@ -32,11 +34,13 @@ export function watchSessions(): () => void {
   };
 }
 
-/** A new connection: what was missed is read. */
-function begun(): void {
+/** A new connection: what was missed is read, after what comes from now on is followed. */
+async function begun(): Promise<void> {
+  followed = new Set([home()]);
   followContainer(home());
-  void refresh();
-  void running().catch(() => undefined);
+  // What changed in a container between being listed and being followed is told by nobody.
+  while (await refresh()) continue;
+  await running().catch(() => undefined);
 }
 
 /** The sessions that are being answered. What is heard while they are read is newer than the list. */
@@ -66,17 +70,24 @@ function noticed(frame: EventFrame): void {
   timer = setTimeout(() => void refresh(), 150);
 }
 
-export async function refresh(): Promise<void> {
+/** Reads the list; true if it has containers that are followed only from now on. */
+export async function refresh(): Promise<boolean> {
   try {
     const all = (await ask("session_browse", { limit: PAGE })).sessions;
-    for (const { containerId } of all) followContainer(containerId);
+    const before = followed.size;
+    for (const { containerId } of all) {
+      followed.add(containerId);
+      followContainer(containerId);
+    }
     // A client of the API may have built an agent whose first session nobody has used.
     const rows = all.filter((row) => row.lastMessageAt !== undefined || row.title != null || row.pinnedAt !== undefined || row.forkedFrom !== undefined);
     // The same list draws nothing.
     if (JSON.stringify(rows) !== JSON.stringify(sessions.value)) sessions.value = rows;
     void keep(ownerName(), LIST, rows);
+    return followed.size > before;
   } catch {
     // Read again when the connection is back.
+    return false;
   }
 }
 
