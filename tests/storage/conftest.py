@@ -11,6 +11,7 @@ import pytest
 from tests.provision.postgres import Postgres
 from tests.storage.sql.commits import Commits
 
+from agentvm.storage.engine import open_postgres
 from agentvm.storage.engines.postgres.connection import connect
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
@@ -25,9 +26,26 @@ async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[SqliteD
         yield opened
 
 
+ON_BOTH_ENGINES = {
+    "test_aliases", "test_asked", "test_browser_sessions", "test_channels", "test_connections", "test_feedback", "test_grants",
+    "test_identities", "test_invitations", "test_placed_calls", "test_preferences", "test_programs", "test_secrets",
+    "test_session_files", "test_wait_links", "test_waits", "test_webhooks",
+}  # fmt: skip
+"""Tests of tables that the checks of the store do not touch."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in ON_BOTH_ENGINES and "store" in metafunc.fixturenames:
+        metafunc.parametrize("store", ["sqlite", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def store(database: SqliteDatabase) -> Store:
-    return Store(database)
+async def store(request: pytest.FixtureRequest, database: SqliteDatabase) -> AsyncGenerator[Store]:
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield Store(database)
+    else:
+        async with open_postgres(request.getfixturevalue("database_url")) as opened:
+            yield opened
 
 
 @pytest.fixture

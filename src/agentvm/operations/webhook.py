@@ -1,5 +1,6 @@
 """Webhooks — addresses that are told of events of the tenant, and the deliveries to them."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -136,19 +137,25 @@ class WebhookUpdate(Request[WebhookView]):
 )
 async def update(context: Context, request: WebhookUpdate) -> WebhookView:
     """Change a webhook, disable it, or enable it again."""
-    webhook, now = await _find(context, request.webhook_id), context.vm.clock()
+    await _find(context, request.webhook_id)
+    now = context.vm.clock()
     _check_description(request.description)
-    if request.url is not None:
-        webhook = replace(webhook, url=await context.vm.webhooks.check_url(request.url))
-    if request.events is not None:
-        webhook = replace(webhook, events=tuple(dict.fromkeys(request.events)))
-    if request.description is not None:
-        webhook = replace(webhook, description=request.description or None)
-    if request.enabled is True:
-        webhook = replace(webhook, disabled_at=None, disabled_reason=None, failing_since=None)
-    elif request.enabled is False and webhook.disabled_at is None:
-        webhook = replace(webhook, disabled_at=now)
-    return await _change(context, replace(webhook, updated_at=now))
+    url = None if request.url is None else await context.vm.webhooks.check_url(request.url)
+
+    def modify(webhook: Webhook) -> Webhook:
+        if url is not None:
+            webhook = replace(webhook, url=url)
+        if request.events is not None:
+            webhook = replace(webhook, events=tuple(dict.fromkeys(request.events)))
+        if request.description is not None:
+            webhook = replace(webhook, description=request.description or None)
+        if request.enabled is True:
+            webhook = replace(webhook, disabled_at=None, disabled_reason=None, failing_since=None)
+        elif request.enabled is False and webhook.disabled_at is None:
+            webhook = replace(webhook, disabled_at=now)
+        return replace(webhook, updated_at=now)
+
+    return await _change(context, request.webhook_id, modify)
 
 
 class WebhookDelete(Request[None]):
@@ -177,10 +184,15 @@ async def rotate(context: Context, request: WebhookRotate) -> WebhookView:
 
     The new one is shown once. For 24 hours deliveries are signed with both.
     """
-    webhook, now = await _find(context, request.webhook_id), context.vm.clock()
-    secret, sealed = context.vm.webhooks.new_secret(context.tenant_id, webhook.webhook_id)
-    before = {"previous_secret": webhook.secret, "previous_until": now + ROTATION_MS}
-    view = await _change(context, replace(webhook, secret=sealed, updated_at=now, **before))
+    await _find(context, request.webhook_id)
+    now = context.vm.clock()
+    secret, sealed = context.vm.webhooks.new_secret(context.tenant_id, request.webhook_id)
+
+    def modify(webhook: Webhook) -> Webhook:
+        until = now + ROTATION_MS
+        return replace(webhook, secret=sealed, previous_secret=webhook.secret, previous_until=until, updated_at=now)
+
+    view = await _change(context, request.webhook_id, modify)
     return replace(view, secret=secret.reveal())
 
 
@@ -290,8 +302,9 @@ async def _find_enabled(context: Context, webhook_id: WebhookId) -> Webhook:
     return webhook
 
 
-async def _change(context: Context, webhook: Webhook) -> WebhookView:
-    if not await _store(context).change(webhook):
+async def _change(context: Context, webhook_id: WebhookId, modify: Callable[[Webhook], Webhook]) -> WebhookView:
+    webhook = await _store(context).change(webhook_id, modify)
+    if webhook is None:
         raise NotFound(_NO_WEBHOOK)
     context.vm.webhooks.wake()
     return _view(webhook)

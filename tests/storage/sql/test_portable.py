@@ -37,6 +37,7 @@ FORBIDDEN = {
     "number as a condition": (
         r"\b(WHERE|AND|OR)\s+\(?(\w+\.)?(is_open|floating|is_pinned|estimated|prepaid)\s*(\)|$|AND\b|OR\b)"
     ),
+    "parameter without a type": r"[?:]\w+\s+IS\s+(NOT\s+)?NULL",
     "number as a condition (parameter)": r"\b(WHERE|AND|OR)\s+:\w+\s*(\)|$|AND\b|OR\b|ORDER\b)",
 }
 
@@ -143,6 +144,7 @@ def test_every_statement_is_standard_sql(path: Path) -> None:
         "SELECT x FROM a WHERE y NOT IN waiting",
         "SELECT x FROM v WHERE v.x = 1 AND v.is_open",
         "SELECT x FROM a WHERE y = 1 AND :summary ORDER BY x",
+        "SELECT x FROM a WHERE ?1 IS NULL OR x = ?1",
         "UPDATE a SET x = max(x, ?)",
         "INSERT INTO a (x) VALUES (?) ON CONFLICT (x) DO UPDATE SET y = y + excluded.y",
         "INSERT INTO a (x) VALUES (?) ON CONFLICT (x) DO UPDATE SET y = excluded.y WHERE z IS NULL",

@@ -1,3 +1,6 @@
+from functools import partial
+
+import anyio
 import msgspec
 import pytest
 from tests.conformance.records import HOME, image, session, turn
@@ -99,3 +102,15 @@ async def test_no_delivery_is_listed_that_is_on_its_way_or_whose_webhook_is_busy
     free = await filled.due_deliveries.list_due(9, full=[first.webhook_key], flying=(), limit=2, failing_limit=1)
     assert {item.webhook.webhook_id for item in free} == {"b"}
     assert await due(filled, now=4) == []
+
+
+async def test_changes_at_the_same_time_do_not_undo_each_other(filled: Store) -> None:
+    webhooks = filled.webhooks(ACME)
+    await webhooks.add(hook("a", "turn.completed"))
+    async with anyio.create_task_group() as tasks:
+        for change in ({"secret": b"new"}, {"description": "mine"}, {"url": "https://b.example/"}):
+            tasks.start_soon(webhooks.change, WebhookId("a"), partial(msgspec.structs.replace, **change))
+    changed = await webhooks.get(WebhookId("a"))
+    assert changed is not None
+    assert (changed.secret, changed.description, changed.url) == (b"new", "mine", "https://b.example/")
+    assert await filled.webhooks(RIVAL).change(WebhookId("a"), lambda webhook: webhook) is None

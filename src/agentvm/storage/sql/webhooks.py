@@ -3,7 +3,7 @@
 A delivery is a row of the commit that stores the event, so none is lost, and none is made of an event that was not stored.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from agentvm.model.session import Session
 from agentvm.model.webhook import Attempted, Delivery, DueDelivery, Notice, Webhook, WebhookId
 from agentvm.storage.sql.accounts.audit import add_entry
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import items_of
+from agentvm.storage.sql.dialect import numbers_of
 from agentvm.storage.sql.records import Columns, Scope, TenantScope
 from agentvm.storage.sql.rows import refuse_deleted
 
@@ -73,15 +73,15 @@ FROM webhook_deliveries AS d JOIN webhooks AS w USING (webhook_key)
 _ONE = f"{_ITEM} WHERE d.tenant_id = ? AND d.delivery_key = ?"
 _WITH_DUE = f"""
 SELECT w.webhook_key, w.tenant_id, w.failing_since IS NOT NULL FROM webhooks AS w
-WHERE w.disabled_at IS NULL AND w.webhook_key NOT IN ({items_of("?1")}) AND EXISTS (
+WHERE w.disabled_at IS NULL AND w.webhook_key NOT IN ({numbers_of("?1")}) AND EXISTS (
     SELECT 1 FROM webhook_deliveries AS d
-    WHERE d.webhook_key = w.webhook_key AND d.next_at <= ?2 AND d.delivery_key NOT IN ({items_of("?3")})
+    WHERE d.webhook_key = w.webhook_key AND d.next_at <= ?2 AND d.delivery_key NOT IN ({numbers_of("?3")})
 )
 ORDER BY w.webhook_key
 """
 _DUE = f"""
 {_ITEM}
-WHERE d.webhook_key = ?1 AND d.next_at <= ?2 AND d.delivery_key NOT IN ({items_of("?3")}) ORDER BY d.next_at LIMIT ?4
+WHERE d.webhook_key = ?1 AND d.next_at <= ?2 AND d.delivery_key NOT IN ({numbers_of("?3")}) ORDER BY d.next_at LIMIT ?4
 """
 _ATTEMPTED = """
 UPDATE webhook_deliveries
@@ -120,11 +120,19 @@ class WebhookStore(TenantScope):
         self._hooked.add(self._tenant_id)
         await self._database.write(write)
 
-    async def change(self, webhook: Webhook) -> bool:
-        """Stores a changed webhook; False when it is gone."""
+    async def change(self, webhook_id: WebhookId, modify: Callable[[Webhook], Webhook]) -> Webhook | None:
+        """Changes a webhook as it is at that moment, and returns it; None when it is gone."""
+
+        def write(connection: Connection) -> Webhook | None:
+            for row in connection.fetch(_GET, (self._tenant_id, webhook_id)):
+                changed = modify(_webhook(row))
+                values = (_event_text(changed.events), *_WEBHOOK.encode(changed))
+                connection.execute(_CHANGE, (*values, self._tenant_id, webhook_id))
+                return changed
+            return None
+
         self._hooked.add(self._tenant_id)
-        row = (_event_text(webhook.events), *_WEBHOOK.encode(webhook))
-        return await self._execute(_CHANGE, (*row, self._tenant_id, webhook.webhook_id))
+        return await self._database.write(write)
 
     async def list(self) -> tuple[Webhook, ...]:
         """Oldest first."""

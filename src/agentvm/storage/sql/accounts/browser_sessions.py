@@ -19,7 +19,7 @@ _SESSION, _STORED = Columns(BrowserSession, without=("tenant_id",)), Columns(Bro
 FIND_BROWSER_SESSION = f"SELECT {_STORED.text} FROM browser_sessions WHERE digest = ?"
 decode_browser_session = _STORED.decode
 _ADD = f"INSERT INTO browser_sessions (tenant_id, digest, {_SESSION.text}) VALUES (?, ?, {_SESSION.marks})"
-_OWN = "CASE WHEN ?2 IS NULL THEN user_id IS NULL AND key_id = ?3 ELSE user_id = ?2 END"
+_OWN = "CASE WHEN CAST(?2 AS TEXT) IS NULL THEN user_id IS NULL AND key_id = ?3 ELSE user_id = ?2 END"
 _LIST = f"""
 SELECT {_STORED.text} FROM browser_sessions
 WHERE tenant_id = ?1 AND {_OWN} AND last_used_at > ?4 AND EXISTS (

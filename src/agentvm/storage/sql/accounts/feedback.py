@@ -19,7 +19,8 @@ _LIST = """
 SELECT f.position, s.session_id, f.turn_id, f.author, f.rating, f.note, f.at
 FROM feedback AS f JOIN sessions AS s USING (session_key)
 WHERE f.tenant_id = ?1 AND f.position < ?2 AND s.deleted_at IS NULL
-  AND (?3 IS NULL OR f.author = ?3) AND (?4 IS NULL OR f.rating = ?4) AND (?5 IS NULL OR s.session_id = ?5)
+  AND (CAST(?3 AS TEXT) IS NULL OR f.author = ?3)
+  AND (CAST(?4 AS TEXT) IS NULL OR f.rating = ?4) AND (CAST(?5 AS TEXT) IS NULL OR s.session_id = ?5)
 ORDER BY f.position DESC LIMIT ?6
 """
 _PLACE_MAX = 2**62

@@ -20,7 +20,7 @@ _GET = f"SELECT {_GRANT.text} FROM secret_grants WHERE tenant_id = ? AND secret 
 _LIST = f"SELECT {_GRANT.text} FROM secret_grants WHERE tenant_id = ? ORDER BY secret, tool, use"
 _REMOVE = """
 DELETE FROM secret_grants
-WHERE tenant_id = ?1 AND secret = ?2 AND (tool = ?3 OR grantee = ?4) AND (?5 IS NULL OR use = ?5)
+WHERE tenant_id = ?1 AND secret = ?2 AND (tool = ?3 OR grantee = ?4) AND (CAST(?5 AS TEXT) IS NULL OR use = ?5)
 """
 
 
