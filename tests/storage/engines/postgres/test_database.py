@@ -130,6 +130,21 @@ async def test_a_heavy_read_ends(database: PostgresDatabase, monkeypatch: pytest
     assert await digests(database) == []
 
 
+async def test_a_server_waits_a_moment_for_the_one_before_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOCK_SECONDS", 60)
+    before = connect_writer(database_url)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+
+            async def start() -> None:
+                async with open_database(database_url, readers=1) as opened:
+                    await opened.write(add("a"))
+
+            tasks.start_soon(start)
+            await anyio.wait_all_tasks_blocked()
+            before.close()
+
+
 async def test_a_second_server_is_refused(database: PostgresDatabase, database_url: str) -> None:
     with pytest.raises(DataDirInUse, match="another AgentVM"):
         connect_writer(database_url)

@@ -12,6 +12,7 @@ from agentvm.config import SystemSettings
 from agentvm.drivers.scripted import echo
 from agentvm.errors import DataDirInUse
 from agentvm.model.secret import Secret
+from agentvm.storage.engines.postgres import database
 
 DRIVERS = {"scripted": ScriptedDriver(echo)}
 
@@ -20,7 +21,10 @@ def configured(url: str, data_dir: Path) -> ServerConfig:
     return ServerConfig(system=SystemSettings(port=0, data_dir=str(data_dir), database=Secret(url), shutdown_seconds=0))
 
 
-async def test_a_server_on_postgresql_goes_on_where_it_was(database_url: str, tmp_path: Path) -> None:
+async def test_a_server_on_postgresql_goes_on_where_it_was(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0)
     config = configured(database_url, tmp_path / "data")
     with anyio.fail_after(60):
         async with start_server(config, drivers=DRIVERS) as server, client(server.ws_url) as one:

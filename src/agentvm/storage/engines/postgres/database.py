@@ -44,6 +44,8 @@ READERS_MAX = 4
 TRIES_MAX = 20
 OUTAGE_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
+LOCK_SECONDS = 3.0
+"""Time that a starting server waits for another one to leave the database."""
 
 _BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text"
 _LOCK = "SELECT pg_try_advisory_lock(7161736578)"
@@ -248,6 +250,18 @@ def connect_writer(url: str) -> Raw:
     return raw
 
 
+def _lock(url: str) -> Raw:
+    """The connection that writes, also if the server has not noticed yet that the one before was killed."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return connect_writer(url)
+        except DataDirInUse:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
 def connect_reader(url: str) -> Raw:
     raw = connect(url)
     raw.execute("SET default_transaction_read_only = on")
@@ -257,7 +271,7 @@ def connect_reader(url: str) -> Raw:
 def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
     opened: list[Raw] = []
     try:
-        opened.append(connect_writer(url))
+        opened.append(_lock(url))
         _check(opened[0])
         migrate(opened[0], load_migrations())
         opened += [connect_reader(url) for _ in range(readers)]
