@@ -47,7 +47,7 @@ class DingTalkSettings(Record):
 
 
 class DingTalk(ChannelAdapter):
-    """One bot. DingTalk passes on messages of groups only when they name the bot."""
+    """A bot. DingTalk passes on messages of groups only when they name the bot."""
 
     name: ClassVar[str] = "dingtalk"
     title: ClassVar[str] = "DingTalk · 钉钉"

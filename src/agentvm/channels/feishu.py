@@ -57,7 +57,7 @@ class FeishuSettings(Record):
 
 
 class Feishu(ChannelAdapter):
-    """One bot. Messages of groups are heard when they name the bot."""
+    """A bot. Messages of groups are heard when they name the bot."""
 
     name: ClassVar[str] = "feishu"
     title: ClassVar[str] = "Feishu · 飞书"

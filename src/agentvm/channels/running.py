@@ -46,7 +46,7 @@ _PATTERN = frozenset("*?[")
 
 
 class RunningChannel:
-    """One channel of a host."""
+    """A channel of a host."""
 
     def __init__(self, vm: AgentVM, channel: ChatChannel, make: Callable[[], ChannelAdapter]) -> None:
         self.channel = channel

@@ -42,7 +42,7 @@ class TelegramSettings(Record):
 
 
 class Telegram(ChannelAdapter):
-    """One bot. Messages of groups are heard when they name the bot or reply to it."""
+    """A bot. Messages of groups are heard when they name the bot or reply to it."""
 
     name: ClassVar[str] = "telegram"
     title: ClassVar[str] = "Telegram"

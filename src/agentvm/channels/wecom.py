@@ -51,7 +51,7 @@ class WeComSettings(Record):
 
 
 class WeCom(ChannelAdapter):
-    """One AI bot. WeCom passes on messages of groups only when they name the bot."""
+    """An AI bot. WeCom passes on messages of groups only when they name the bot."""
 
     name: ClassVar[str] = "wecom"
     title: ClassVar[str] = "WeCom · 企业微信"

@@ -29,7 +29,7 @@ class InterruptAnswer(Lenient, frozen=True):
 
 
 class RespondParams(Lenient, frozen=True):
-    """One answer, or several that belong together."""
+    """An answer, or several that belong together."""
 
     interrupt_id: str | None = None
     response: Any = None
