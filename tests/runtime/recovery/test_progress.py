@@ -15,7 +15,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery.progress import Done, Partial, find_partial, find_tool_use, review
+from agentvm.runtime.recovery.progress import Done, Partial, drop_ended, find_cut, find_partial, find_tool_use, review
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 SPENT = Usage(input_tokens=3, output_tokens=5)
@@ -98,6 +98,31 @@ def test_what_was_heard_before_one_restart_was_heard_before_the_next() -> None:
     assert find_partial(events, ONE) == Partial(MessageId("a"), "x")
     events += told(start("b", "x"), TextDelta(text="y"), resumed)
     assert find_partial(events, ONE) == Partial(MessageId("b"), "xy")
+
+
+def test_output_of_ended_messages_may_be_dropped_at_any_place_without_a_difference() -> None:
+    resumed = TurnResumed(turn_id=ONE, message_id=MessageId("u"), attempt=1, timestamp=1)
+    events = told(
+        start("a"),
+        TextDelta(text="a"),
+        ToolUseStop(tool_call_id="c", tool_name="t", input={}),
+        MessageStop(stop_reason="tool_use"),
+        start("b"),
+        TextDelta(text="b"),
+        resumed,
+        start("d", "b"),
+        TextDelta(text="d"),
+        MessageStop(stop_reason="end_turn"),
+    )
+    for end in range(len(events) + 1):
+        for cut in range(end + 1):
+            kept = drop_ended([*drop_ended(events[:cut]), *events[cut:end]])
+            assert find_partial(kept, ONE) == find_partial(events[:end], ONE)
+            assert find_cut(kept, ONE) == find_cut(events[:end], ONE)
+            assert [event for event in kept if isinstance(event.data, ToolUseStop)] == [
+                event for event in events[:end] if isinstance(event.data, ToolUseStop)
+            ]
+    assert len(drop_ended(events)) == len(events) - 3
 
 
 def test_the_time_of_tools_and_the_calls_of_programs_are_known_after_a_restart() -> None:

@@ -16,8 +16,8 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.limits import Limits
 from agentvm.runtime.recovery import suspects
-from agentvm.runtime.recovery.progress import Partial, find_partial
-from agentvm.runtime.recovery.resumption import _told, begin_again, take_up
+from agentvm.runtime.recovery.progress import Partial, find_cut, find_partial
+from agentvm.runtime.recovery.resumption import EVENTS_MAX, _told, begin_again, take_up
 from agentvm.runtime.session_log import write_of
 from agentvm.runtime.turn import next_id
 from agentvm.storage.base import Committed, SessionWrite
@@ -148,6 +148,23 @@ async def test_what_is_moved_into_the_log_while_that_is_read_is_seen_once(
         events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
         assert not live.tail
         assert find_partial(events, turn.turn_id) == Partial(next_id(begin_again(turn, None)), "ab")
+
+
+async def test_the_beginning_of_an_answer_of_any_length_is_found() -> None:
+    words = [f"{number} " for number in range(EVENTS_MAX + 500)]
+    driver = ScriptedDriver(lambda prompt: [*reply(*words)[: len(words) + 2], Pause(anyio.Event())])
+    async with open_world(driver) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        await world.hear("text_delta", times=len(words))
+        log = agent.container.log(agent.session_id)
+        assert (await log.range())[1] > 0
+        (turn,) = await world.turns()
+        events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
+        assert find_partial(events, turn.turn_id) == Partial(next_id(begin_again(turn, None)), "".join(words))
+        cut = find_cut(events, turn.turn_id)
+        assert cut is not None
+        assert cut.usage.output_tokens > EVENTS_MAX / 2
 
 
 async def test_a_turn_on_its_last_attempts_is_given_up_whoever_is_to_blame(prepared: Prepared) -> None:

@@ -68,6 +68,14 @@ class Partial:
     """The tool calls that it had asked for to the end."""
 
 
+def drop_ended(events: Sequence[Event]) -> list[Event]:
+    """Events of one turn without the output of messages that have ended, which nobody asks for any more."""
+    borders = (place for place, event in enumerate(events) if isinstance(event.data, MessageStart | MessageStop))
+    last = max(borders, default=0)
+    ended = (event for event in events[:last] if not isinstance(event.data, TextDelta | ThinkingDelta | MessageDelta))
+    return [*ended, *events[last:]]
+
+
 def find_partial(tail: Sequence[Event], turn_id: TurnId) -> Partial | None:
     """The message that a turn was in when its process died, from what had been told of it."""
     found: Partial | None = None

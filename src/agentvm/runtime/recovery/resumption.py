@@ -34,7 +34,7 @@ from agentvm.storage.sql.log import LogStore
 logger = get_logger(__name__)
 
 EVENTS_MAX = 10_000
-"""Events at the end of a log among which the beginning of a running model call is looked for."""
+"""Events at the end of a log among which a turn is looked for whose beginning cannot be found by its time."""
 
 READ_PAUSES_SECONDS = (0.1, 0.5, 2.0)
 """Pauses between the attempts to read a turn that is taken up."""
@@ -184,11 +184,10 @@ async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) ->
     tail = [] if live is None else [*live.tail]
     try:
         first, last = await log.range()
-        oldest = max(first - 1, last - EVENTS_MAX)
-        events = await _read(log, tenant_id, max(oldest, await log.last_before(left.accepted_at)), last)
-        if not any(event.scope.turn_id == left.turn_id for event in (*events, *tail)):
+        events = await _read(log, tenant_id, left, max(first - 1, await log.last_before(left.accepted_at)), last)
+        if not events and not any(event.scope.turn_id == left.turn_id for event in tail):
             # The clock was set back meanwhile.
-            events = await _read(log, tenant_id, oldest, last)
+            events = await _read(log, tenant_id, left, max(first - 1, last - EVENTS_MAX), last)
     except (RecordUnreadable, SessionNotFound, zlib.error, msgspec.DecodeError, KeyError, IndexError) as error:
         # Nobody is kept from going on by a call that cannot be billed, or by an answer whose beginning is not known.
         logger.error("cut_call_unknown", turn_id=left.turn_id, error=repr(error))
@@ -196,10 +195,12 @@ async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) ->
     return [*(event for event in events if not tail or event.seq < tail[0].seq), *tail]
 
 
-async def _read(log: LogStore, tenant_id: TenantId, after: int, last: int) -> list[Event]:
+async def _read(log: LogStore, tenant_id: TenantId, left: Turn, after: int, last: int) -> list[Event]:
+    """Events of the turn, chunk by chunk: of a turn of any length no more is held than its last message."""
     events: list[Event] = []
     while after < last and (chunks := await log.read(after, 1)):
         (chunk,) = chunks
-        events += decode_some(open_chunk(chunk.body), tenant_id, _LOOKED_AT) if chunk.body else []
+        chunk_events = decode_some(open_chunk(chunk.body), tenant_id, _LOOKED_AT) if chunk.body else []
+        events = progress.drop_ended([*events, *(event for event in chunk_events if event.scope.turn_id == left.turn_id)])
         after = chunk.last_seq
     return events
