@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { useLocation } from "preact-iso/router";
 import { linkState } from "./link/socket.ts";
@@ -43,7 +43,8 @@ export function Shell(): JSX.Element {
   useEffect(() => watchSessions(), []);
   useEffect(() => watchDrafts(), []);
 
-  useEffect(() => {
+  // Before the page is painted: a key that follows at once is meant for it.
+  useLayoutEffect(() => {
     const readArea = areaReader();
     function onKeyDown(event: KeyboardEvent): void {
       const isWriting = event.target instanceof HTMLElement && event.target.matches(WRITTEN_IN);

@@ -202,7 +202,7 @@ async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(ope
 
 async def test_a_provider_that_is_limited_says_so_and_who_answers_instead(open_page: Open) -> None:
     async with two() as (first, second):
-        first.play(play.failure(429, headers={"retry-after": "20"}))
+        first.play(play.failure(429, headers={"retry-after": "3600"}))
         async with place(claude("main", first.base_url), gpt("spare", second.base_url), fallback=["spare"]) as here:
             turn_id = (await here.turn())["turnId"]
             page = await open_page(f"{here.server.url}/settings/providers")

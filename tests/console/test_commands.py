@@ -1,6 +1,9 @@
 """Agents to begin with, the command palette and the keys."""
 
-from playwright.async_api import expect
+import contextlib
+
+import anyio
+from playwright.async_api import Page, expect
 from tests.console.conftest import PHONE, Open
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, driver, say
@@ -40,7 +43,7 @@ async def test_the_palette_opens_conversations_and_runs_commands(open_page: Open
         await expect(page.get_by_role("option").first).to_have_text("Apples and pears")
         await page.keyboard.press("Enter")
         await expect(page.locator(".said")).to_have_text(["Apples and pears"])
-        assert page.url == apples
+        await expect(page).to_have_url(apples)
         await expect(field).to_have_count(0)
         await page.keyboard.press("Control+k")
         await expect(field).to_be_focused()
@@ -91,6 +94,17 @@ async def test_the_keys_are_listed_walk_the_conversations_and_can_be_switched_of
         await expect(keys).to_have_count(0)
 
 
+async def go_to(page: Page, letter: str, name: str) -> None:
+    """Presses `g` and a letter, and does so again on a machine that needs longer than two seconds for both."""
+    heading = page.get_by_role("heading", name=name, exact=True)
+    with anyio.fail_after(120):
+        while True:
+            await page.keyboard.press("g")
+            await page.keyboard.press(letter)
+            with contextlib.suppress(AssertionError):
+                return await expect(heading).to_be_focused(timeout=20_000)
+
+
 async def test_areas_are_reached_by_two_keys_and_on_a_phone_by_a_sheet(open_page: Open) -> None:
     async with start_server(IN_MEMORY, drivers=driver()) as server:
         page = await open_page(server.url)
@@ -100,9 +114,7 @@ async def test_areas_are_reached_by_two_keys_and_on_a_phone_by_a_sheet(open_page
         await expect(field).to_have_value("ga")
         await page.locator(".skip").focus()
         for letter, name in (("a", "Agents"), ("y", "Activity"), ("m", "My account"), ("s", "Settings")):
-            await page.keyboard.press("g")
-            await page.keyboard.press(letter)
-            await expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
+            await go_to(page, letter, name)
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog").locator("kbd").get_by_text("g", exact=True)).to_have_count(8)
         phone = await open_page(server.url, viewport=PHONE)

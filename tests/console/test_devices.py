@@ -30,6 +30,8 @@ async def test_a_draft_of_the_phone_is_offered_on_the_desk_and_comes_back_after_
         await expect(field).to_have_value("buy mil")
         await expect(offer).to_have_count(0)
         await field.press_sequentially("k")
+        # The server has the draft of the desk.
+        await expect(phone.locator(".other-draft")).to_contain_text("buy milk")
         await expect(other.locator(".row .row-draft")).to_have_count(1)
         await desk.evaluate("() => sessionStorage.clear()")
         await desk.reload()

@@ -48,6 +48,8 @@ async def test_the_keyboard_is_enough(open_page: Open) -> None:
         await page.locator(".skip").focus()
         await press(page, "Fork from here")
         await expect(page).not_to_have_url(origin)
+        # The field of the fork takes the focus.
+        await expect(field).to_be_focused()
         await expect(page.locator(".said")).to_have_text(["Hello"])
         await press(page, "More")
         await press(page, "Branches")

@@ -73,7 +73,7 @@ async def test_an_answer_survives_cuts_and_a_reload_and_equals_what_is_stored(op
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")
         await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
-        assert await page.locator(".log-inner").inner_text() == live
+        await expect(page.locator(".log-inner")).to_have_text(live, use_inner_text=True)
 
 
 async def test_two_windows_show_the_same_and_either_may_stop(open_page: Open) -> None:

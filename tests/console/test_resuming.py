@@ -26,13 +26,23 @@ HIDE = """(isHidden) => {
 }"""
 
 
+KEPT = """() => new Promise((done) => {
+  const opening = indexedDB.open("avm");
+  opening.onsuccess = () => {
+    const reading = opening.result.transaction("copies").objectStore("copies").getAll();
+    reading.onsuccess = () => { opening.result.close(); done(JSON.stringify(reading.result).split("Stay ").length > 2); };
+  };
+})"""
+"""Whether the browser has kept the list and the conversation, both with the answer."""
+
+
 async def equals_the_store(page: Page) -> None:
     await expect(page.locator(".bill").last).to_contain_text("scripted")
     live = await page.locator(".log-inner").inner_text()
     await page.reload()
     await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
     await expect(page.locator(".bill").last).to_contain_text("scripted")
-    assert await page.locator(".log-inner").inner_text() == live
+    await expect(page.locator(".log-inner")).to_have_text(live, use_inner_text=True)
 
 
 async def test_a_hidden_tab_is_parked_and_comes_back_exactly(open_page: Open) -> None:
@@ -158,6 +168,8 @@ async def test_the_console_starts_without_a_server_and_shows_nothing_of_another_
             address = page.url
             await page.reload()
             await expect(page.locator(".bill")).to_contain_text("scripted")
+            await expect(page.locator(".row")).to_have_count(1)
+            await page.wait_for_function(KEPT)
         await page.goto(address)
         await expect(page.locator(".answer strong")).to_have_text("here")
         await expect(page.locator(".row")).to_have_count(1)

@@ -199,7 +199,7 @@ async def test_a_page_of_another_origin_can_neither_use_nor_frame_it(open_page: 
         assert (await answered.value).status == 403
         await foreign.set_content(f'<iframe src="{server.url}"></iframe>')
         (frame,) = foreign.frames[1:]
-        assert frame.url.startswith("chrome-error:")
+        await frame.wait_for_url(lambda url: url.startswith("chrome-error:"))
 
 
 async def test_a_message_that_waits_is_not_sent_for_the_next_user_of_the_browser(open_page: Open) -> None:

@@ -1,22 +1,19 @@
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { type Device, listDevices, signOutDevice } from "../link/who.ts";
 import { Button } from "../ui/button.tsx";
+import { Modal } from "../ui/modal.tsx";
 import { clock, when } from "../words/format.ts";
 import { deviceName } from "../words/device.ts";
 import { language, words } from "../words/index.ts";
 
 /** The browsers that are signed in as the same user, each with its own way out. */
 export default function Devices({ onClose }: { onClose: () => void }): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [devices, setDevices] = useState<Device[]>([]);
   const [problem, setProblem] = useState("");
   const load = () => listDevices().then(setDevices, (error: Error) => setProblem(error.message));
 
-  useEffect(() => {
-    dialog.current?.showModal();
-    void load();
-  }, []);
+  useEffect(() => void load(), []);
 
   function end(device: Device): void {
     setProblem("");
@@ -24,20 +21,24 @@ export default function Devices({ onClose }: { onClose: () => void }): JSX.Eleme
   }
 
   return (
-    <dialog ref={dialog} class="devices" aria-labelledby="devices-title" onClose={onClose}>
-      <h2 id="devices-title">{words.value.devices}</h2>
-      <p role="alert" class="problem">{problem}</p>
-      <ul>
-        {devices.map((device) => (
-          <li key={device.browserSessionId}>
-            <span class="device" title={device.userAgent}>{deviceName(device.userAgent) || words.value.unknownDevice}</span>
-            <span class="hint">{device.current ? words.value.thisDevice : words.value.lastUsed(shown(device.lastUsedAt))}</span>
-            <Button onClick={() => end(device)}>{words.value.signOut}</Button>
-          </li>
-        ))}
-      </ul>
-      <Button primary onClick={() => dialog.current?.close()}>{words.value.close}</Button>
-    </dialog>
+    <Modal label={words.value.devices} className="devices" onClose={onClose}>
+      {(close) => (
+        <>
+          <h2>{words.value.devices}</h2>
+          <p role="alert" class="problem">{problem}</p>
+          <ul>
+            {devices.map((device) => (
+              <li key={device.browserSessionId}>
+                <span class="device" title={device.userAgent}>{deviceName(device.userAgent) || words.value.unknownDevice}</span>
+                <span class="hint">{device.current ? words.value.thisDevice : words.value.lastUsed(shown(device.lastUsedAt))}</span>
+                <Button onClick={() => end(device)}>{words.value.signOut}</Button>
+              </li>
+            ))}
+          </ul>
+          <Button primary onClick={close}>{words.value.close}</Button>
+        </>
+      )}
+    </Modal>
   );
 }
 

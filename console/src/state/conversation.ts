@@ -66,7 +66,7 @@ export class OpenConversation {
   readonly problem = signal<{ code: string; text: string } | undefined>(undefined);
   /** Nothing can be shown yet. */
   readonly loading = signal(true);
-  /** The server has told what is in the conversation. */
+  /** The server has told what is in the conversation, and it is drawn. */
   readonly isRead = signal(false);
   readonly older = signal<string | undefined>(undefined);
   readonly about = signal<SessionRow | undefined>(undefined);
@@ -146,7 +146,6 @@ export class OpenConversation {
       this.#pieces = NOTHING;
       this.#set(this.#early.reduce(fold, waits.reduce(withWait, withRewinds(read, rewinds))));
       this.problem.value = undefined;
-      this.isRead.value = true;
       await Promise.all([this.#loadTurns(), this.loadSummaries(), this.loadForks()]);
       this.#keep();
     } catch (error) {
@@ -315,6 +314,7 @@ export class OpenConversation {
       this.#frame = undefined;
       this.now.value = this.#next;
       this.live.value = this.#pieces;
+      if (this.#read) this.isRead.value = true;
     });
   }
 }

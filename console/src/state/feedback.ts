@@ -31,7 +31,8 @@ export async function loadRatings(sessionId: string): Promise<void> {
   try {
     const { items } = await request<{ items: Feedback[] }>("GET", withQuery("/v1/feedback", { session: sessionId, limit: OF_SESSION_MAX }));
     const mine = items.filter(({ author }) => author === own()).map(({ turnId, rating }) => [turnId, rating] as const);
-    if (mine.length > 0) ratings.value = { ...ratings.value, ...Object.fromEntries(mine) };
+    // What was chosen while they were read is newer.
+    if (mine.length > 0) ratings.value = { ...Object.fromEntries(mine), ...ratings.value };
   } catch {
     // Without them the answers are as unrated ones; the next visit asks again.
     asked.delete(sessionId);

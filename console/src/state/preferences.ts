@@ -17,21 +17,29 @@ const PATH = "/v1/auth/preferences";
 
 export const preferences = signal<Preferences>({});
 
-/** Reads and applies the preferences of the user who has signed in. */
-export async function loadPreferences(): Promise<void> {
-  apply(await request<Preferences>("GET", PATH));
-}
-
 let saving: Promise<unknown> = Promise.resolve();
+/** Changes that are not stored yet. */
+let unsaved: Preferences = {};
+
+/** Reads and applies the preferences of the user who has signed in. What is changed meanwhile is stored with what was read. */
+export function loadPreferences(): Promise<void> {
+  const loaded = request<Preferences>("GET", PATH).then((read) => apply({ ...read, ...unsaved }));
+  saving = Promise.allSettled([saving, loaded]);
+  return loaded;
+}
 
 /** Applies a change at once, and stores it after those before it. */
 export function changePreferences(change: Preferences): Promise<void> {
   const before = preferences.peek();
-  const next = { ...before, ...change };
-  apply(next);
-  const saved = saving.then(() => request<Preferences>("PUT", PATH, next));
+  unsaved = { ...unsaved, ...change };
+  apply({ ...before, ...change });
+  const saved = saving.then(async () => {
+    const next = { ...preferences.peek(), ...change };
+    unsaved = {};
+    await request<Preferences>("PUT", PATH, next);
+  });
   saving = saved.catch(() => apply(before));
-  return saved.then(() => undefined);
+  return saved;
 }
 
 /** The choice of this device; a user who has one for all devices changes that. */

@@ -52,7 +52,8 @@ async function running(): Promise<void> {
     if (runs) next.add(sessionId);
     else next.delete(sessionId);
   }
-  answering.value = next;
+  // The same sessions draw nothing.
+  if (next.size !== answering.value.size || [...next].some((sessionId) => !answering.value.has(sessionId))) answering.value = next;
 }
 
 function noticed(frame: EventFrame): void {

@@ -9,13 +9,15 @@ interface Notice {
 }
 
 const SHOWN_MS = 7_000;
+/** A notice that can be acted on stays until a slow reader has found its button. */
+const WITH_ACTION_MS = 20_000;
 const notice = signal<Notice | undefined>(undefined);
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 export function toast(text: string, action?: Notice["action"]): void {
   clearTimeout(timer);
   notice.value = { text, action };
-  timer = setTimeout(() => (notice.value = undefined), SHOWN_MS);
+  timer = setTimeout(() => (notice.value = undefined), action === undefined ? SHOWN_MS : WITH_ACTION_MS);
 }
 
 export function Toast(): JSX.Element {
