@@ -140,3 +140,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     for reason, count in Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).items():
         terminalreporter.write_line(f"NOT TESTED HERE ({count}): {reason}", yellow=True)
+
+
+FAILED, FEW = Path(__file__).parent.parent / ".cache" / "failed.txt", 20
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Lists a few failed tests for `make test`, which runs them once more, alone. Many failures are no accident."""
+    reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    failed = {report.nodeid for word in ("failed", "error") for report in reporter.stats.get(word, [])}
+    FAILED.parent.mkdir(exist_ok=True)
+    FAILED.write_text("".join(f"{each}\n" for each in sorted(failed)) if len(failed) <= FEW else "", "utf-8")
