@@ -199,7 +199,7 @@ class World:
             asked_at=2,
             expires_at=2**50,
         )
-        (digest,) = await home.files(wait.session_id).put_all((b"notes",), 2)
+        (digest,) = await home.files(wait.session_id).put_all((b"notes",), self.clock())
         write = SessionWrite(
             tenant_id=account.tenant_id,
             container_id=wait.container_id,
