@@ -20,6 +20,7 @@ import { attempt, Toast, toast } from "./ui/toast.tsx";
 import { language, words } from "./words/index.ts";
 
 const Devices = lazy(() => import("./pages/devices.tsx"));
+const TurnPanel = lazy(() => import("./pages/turn_panel.tsx"));
 const Search = lazy(() => import("./pages/search.tsx"));
 const Archive = lazy(() => import("./pages/archive.tsx"));
 const Palette = lazy(() => import("./pages/palette.tsx"));
@@ -39,6 +40,7 @@ export function Shell(): JSX.Element {
   const overlay = useSignal<"palette" | "keys" | "areas" | undefined>(undefined);
   const sessionId = /^\/c\/([\w-]+)$/.exec(path)?.[1];
   const isChat = path === "/" || sessionId !== undefined;
+  const turnId = sessionId === undefined ? undefined : query["turn"];
   const place = path === "/" ? "home" : isChat ? "chat" : LISTED.has(path) ? "page" : "area";
   useEffect(() => watchSessions(), []);
   useEffect(() => watchDrafts(), []);
@@ -66,7 +68,7 @@ export function Shell(): JSX.Element {
   }, [sessionId]);
 
   return (
-    <div class={`shell at-${place}`} hidden={hasExpired.value}>
+    <div class={`shell at-${place}${turnId === undefined ? "" : " has-panel"}`} hidden={hasExpired.value}>
       <a class="skip" href="#page">{words.value.skip}</a>
       <Rail path={path} tenant={query["tenant"]} onCommands={() => (overlay.value = "palette")} onAreas={() => (overlay.value = "areas")} />
       {place !== "area" && <SessionList open={sessionId} onNew={() => route("/")} />}
@@ -74,7 +76,7 @@ export function Shell(): JSX.Element {
         {linkState.value === "waiting" && <p class="banner" role="status">{words.value.offline}</p>}
         <ErrorBoundary>
           {path === "/search" ? (
-            <Search query={query["q"] ?? ""} go={route} />
+            <Search query={query} go={route} />
           ) : path === "/archive" ? (
             <Archive />
           ) : isChat ? (
@@ -84,6 +86,11 @@ export function Shell(): JSX.Element {
           )}
         </ErrorBoundary>
       </div>
+      {turnId !== undefined && (
+        <ErrorBoundary>
+          <TurnPanel key={turnId} turnId={turnId} onClose={() => route(`/c/${sessionId}`)} />
+        </ErrorBoundary>
+      )}
       <ErrorBoundary>
         {overlay.value === "palette" && (
           <Palette go={route} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "palette" ? undefined : overlay.value)} />

@@ -70,6 +70,7 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
         <MenuItem icon="fork" label={words.value.branches} run={() => (dialog.value = "branches")} />
         <MenuItem icon="agents" label={words.value.forkWith} run={() => (dialog.value = "forkWith")} />
         <MenuItem icon="list" label={words.value.summarize} run={() => attempt(open.summarize())} />
+        <a class="menu-item" href={`/search?session=${sessionId}`}><Icon name="search" /> {words.value.searchIn}</a>
         <a class="menu-item" href={`/files/${sessionId}`}><Icon name="save" /> {words.value.pages.files}</a>
         {row?.imageId !== undefined && may("images:read") && <a class="menu-item" href={`/agents/${row.imageId}`}><Icon name="agents" /> {words.value.pages.agent}</a>}
         {may("sessions:export") && (

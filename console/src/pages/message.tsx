@@ -57,7 +57,7 @@ function Message({ item, name, isLast, end, isMarked, forks, open, go }: Props):
       {forks.length > 0 && <ForkLinks forks={forks} />}
       {isLast && (
         <footer class="bill">
-          {end && <Bill end={end} />}
+          {end && <Bill end={end} href={item.turnId === undefined ? undefined : `/c/${open.sessionId}?turn=${item.turnId}`} />}
           {end && item.turnId !== undefined && (
             <a class="btn-icon bill-link" href={`/activity/turns/${item.turnId}`} aria-label={words.value.replay} title={words.value.replay}><Icon name="play" /></a>
           )}
@@ -83,8 +83,9 @@ function ForkLinks({ forks }: { forks: readonly SessionRow[] }): JSX.Element {
   );
 }
 
-function Bill({ end }: { end: TurnEnd }): JSX.Element {
-  return (
+/** What a turn has cost; it leads to the panel that tells more. Imported messages have no turn. */
+function Bill({ end, href }: { end: TurnEnd; href: string | undefined }): JSX.Element {
+  const amounts = (
     <>
       {end.priceNano !== undefined && <span title={`${end.priceNano} nano-USD`}>{money(end.priceNano)}</span>}
       <span>{words.value.tokens(end.usage.inputTokens, end.usage.outputTokens)}</span>
@@ -92,6 +93,7 @@ function Bill({ end }: { end: TurnEnd }): JSX.Element {
       {end.model && <span>{end.model}</span>}
     </>
   );
+  return href === undefined ? amounts : <a class="bill-amounts" href={href} title={words.value.turnDetails}>{amounts}</a>;
 }
 
 function Actions({ item, open, go }: Pick<Props, "item" | "open" | "go">): JSX.Element | null {

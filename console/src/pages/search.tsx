@@ -1,78 +1,207 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { FoundRecord, ImageRecord, TitleRecord } from "../link/client.ts";
+import type { ApiError } from "../link/http.ts";
 import { ask, onOpen } from "../link/socket.ts";
+import { hasOwnName } from "../state/agents.ts";
+import { apiError, withQuery } from "../state/data.ts";
+import { pieces } from "../state/snippet.ts";
+import { Field } from "../ui/form.tsx";
+import { Failure, More } from "../ui/shown.tsx";
 import { when } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 
+const PAGE = 50;
+const DAY_MS = 86_400_000;
+const DAYS = [1, 7, 30, 365];
+const ROLES = ["user", "assistant", "tool"] as const;
+const FILTERS = ["q", "role", "tool", "days", "agent", "session"] as const;
+
+type Query = Readonly<Record<string, string>>;
+
 interface Found {
-  sessionId: string;
-  messageId: string;
-  title?: string | null;
-  snippet: string;
-  at?: number;
-  timestamp?: number;
+  hits: FoundRecord[];
+  titles: TitleRecord[];
+  total: number;
+  isCapped: boolean;
+  next: string | undefined;
 }
 
-/** Search in all messages. The words are in the address, so a search can be passed on. */
-export default function Search({ query, go }: { query: string; go: (path: string) => void }): JSX.Element {
-  const [found, setFound] = useState<Found[] | undefined>(undefined);
-  const [problem, setProblem] = useState("");
+interface Props {
+  query: Query;
+  go: (path: string) => void;
+}
+
+/** Search in all messages. The words and the filters are in the address, so a search can be passed on. */
+export default function Search({ query, go }: Props): JSX.Element {
+  const [found, setFound] = useState<Found | undefined>(undefined);
+  const [error, setError] = useState<ApiError | undefined>(undefined);
+  const asked = withQuery("", query);
+  const hasWords = (query["q"] ?? "").trim() !== "";
 
   useEffect(() => {
-    if (query.trim() === "") return;
+    if (!hasWords) return;
     let current = true;
     const end = onOpen(() => {
-      ask("session_search", { q: query, limit: 50 })
-        .then((reply) => {
+      find(query)
+        .then((first) => {
           if (!current) return;
-          setFound(reply.found);
-          setProblem("");
+          setFound(first);
+          setError(undefined);
         })
-        .catch((error: Error) => current && setProblem(error.message));
+        .catch((thrown: unknown) => current && setError(apiError(thrown)));
     });
     return () => {
       current = false;
       end();
     };
-  }, [query]);
+  }, [asked]);
 
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    const text = String(new FormData(event.currentTarget as HTMLFormElement).get("q")).trim();
-    if (text !== "") go(`/search?q=${encodeURIComponent(text)}`);
+  async function more(): Promise<void> {
+    if (found?.next === undefined) return;
+    try {
+      const page = await find(query, found.next);
+      setFound({ ...page, hits: [...found.hits, ...page.hits], titles: found.titles });
+    } catch (thrown) {
+      setError(apiError(thrown));
+    }
   }
   return (
     <main class="main page">
       <h1>{words.value.search}</h1>
-      <form role="search" onSubmit={submit}>
-        <input type="search" name="q" defaultValue={query} aria-label={words.value.search} />
-      </form>
-      {problem !== "" && <p class="problem" role="alert">{problem}</p>}
-      {found?.length === 0 && <p class="empty">{words.value.searchNothing}</p>}
-      <ul class="hits">
-        {found?.map((hit) => (
-          <li key={hit.messageId}>
-            <a href={`/c/${hit.sessionId}#${hit.messageId}`}>
-              <strong dir="auto">{hit.title ?? words.value.untitled}</strong>
-              <time>{when(hit.timestamp ?? hit.at ?? 0, language.value, Date.now())}</time>
-              <Snippet html={hit.snippet} />
-            </a>
-          </li>
-        ))}
-      </ul>
+      <Filters query={query} onChange={(next) => go(withQuery("/search", next))} />
+      {error !== undefined && <Failure error={error} />}
+      {hasWords && found !== undefined && <Hits found={found} query={query} more={found.next === undefined ? undefined : more} />}
     </main>
   );
 }
 
-const ENTITIES: Record<string, string> = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#x27;": "'", "&#39;": "'" };
+async function find(query: Query, cursor?: string): Promise<Found> {
+  const days = Number(query["days"]);
+  const role = ROLES.find((one) => one === query["role"]);
+  const reply = await ask("session_search", {
+    q: query["q"] ?? "",
+    limit: PAGE,
+    ...(cursor && { cursor }),
+    ...(role && { role }),
+    ...(query["tool"] && { tool: query["tool"] }),
+    ...(days > 0 && { since: Date.now() - days * DAY_MS }),
+    ...(query["agent"] && { imageId: query["agent"] }),
+    ...(query["session"] && { sessionId: query["session"] }),
+  });
+  return { hits: reply.found, titles: reply.titles ?? [], total: reply.total, isCapped: reply.capped ?? false, next: reply.nextCursor };
+}
 
-/** The server marks words in escaped text. The marks are split off, and nothing is parsed as HTML. */
-function Snippet({ html }: { html: string }): JSX.Element {
-  const parts = html.split(/<\/?mark>/);
-  const plain = (text: string) => text.replace(/&(?:lt|gt|amp|quot|#x27|#39);/g, (entity) => ENTITIES[entity] ?? entity);
+function Filters({ query, onChange }: { query: Query; onChange: (next: Record<string, string>) => void }): JSX.Element {
+  const text = words.value;
+  const images = useNamedImages();
+  const given = (name: string) => query[name] ?? "";
+  const submit = (event: Event & { currentTarget: HTMLSelectElement }) => event.currentTarget.form?.requestSubmit();
   return (
-    <p dir="auto">
-      {parts.map((part, index) => (index % 2 === 1 ? <mark key={index}>{plain(part)}</mark> : plain(part)))}
-    </p>
+    <form
+      class="filters search-filters"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const form = new FormData(event.currentTarget);
+        onChange(Object.fromEntries(FILTERS.map((name) => [name, String(form.get(name) ?? "").trim()])));
+      }}
+    >
+      <div class="field search-words">
+        <input type="search" name="q" key={given("q")} defaultValue={given("q")} aria-label={text.search} maxLength={500} />
+      </div>
+      <Field label={text.searchRole}>
+        {(control) => (
+          <select {...control} name="role" value={given("role")} onChange={submit}>
+            <option value="">{text.searchAll}</option>
+            {ROLES.map((role) => <option key={role} value={role}>{text.searchRoles[role]}</option>)}
+          </select>
+        )}
+      </Field>
+      <Field label={text.searchSince}>
+        {(control) => (
+          <select {...control} name="days" value={given("days")} onChange={submit}>
+            <option value="">{text.searchAll}</option>
+            {DAYS.map((days) => <option key={days} value={String(days)}>{text.searchDays(days)}</option>)}
+          </select>
+        )}
+      </Field>
+      {(images.length > 0 || given("agent") !== "") && (
+        <Field label={text.agent}>
+          {(control) => (
+            <select {...control} name="agent" value={given("agent")} onChange={submit}>
+              <option value="">{text.searchAll}</option>
+              {images.map(({ imageId, name }) => <option key={imageId} value={imageId}>{name}</option>)}
+            </select>
+          )}
+        </Field>
+      )}
+      {given("role") === "tool" && (
+        <Field label={text.searchTool}>
+          {(control) => <input {...control} type="search" name="tool" key={given("tool")} defaultValue={given("tool")} maxLength={100} />}
+        </Field>
+      )}
+      {given("session") !== "" && (
+        <label class="check"><input type="checkbox" name="session" value={given("session")} checked onChange={(event) => event.currentTarget.form?.requestSubmit()} /> {text.searchHere}</label>
+      )}
+    </form>
   );
+}
+
+/** The agents that somebody has given a name. Those of single conversations have none. */
+function useNamedImages(): readonly ImageRecord[] {
+  const [images, setImages] = useState<readonly ImageRecord[]>([]);
+  useEffect(() => onOpen(() => {
+    // Who may not list agents searches without this filter.
+    ask("image_list", {}).then(({ records }) => setImages(records.filter(hasOwnName)), () => undefined);
+  }), []);
+  return images;
+}
+
+function Hits({ found, query, more }: { found: Found; query: Query; more: (() => Promise<void>) | undefined }): JSX.Element {
+  const text = words.value;
+  const { hits, titles, total, isCapped } = found;
+  const isFiltered = FILTERS.some((name) => name !== "q" && (query[name] ?? "") !== "");
+  if (hits.length === 0 && titles.length === 0) {
+    return (
+      <div class="nothing">
+        <p class="empty">{text.searchNothing}</p>
+        {isFiltered && <a class="btn" href={withQuery("/search", { q: query["q"] })}>{text.searchAnywhere}</a>}
+      </div>
+    );
+  }
+  return (
+    <>
+      <p class="hint" role="status">{text.searchCount(total.toLocaleString(language.value), total)}{isCapped && ` ${text.searchCapped}`}</p>
+      {titles.length > 0 && (
+        <ul class="hits" aria-label={text.searchTitles}>
+          {titles.map((title) => (
+            <li key={title.sessionId}>
+              <a href={`/c/${title.sessionId}`}><strong><Snippet html={title.snippet} isWritten /></strong> <Time at={title.at} /></a>
+            </li>
+          ))}
+        </ul>
+      )}
+      <ul class="hits">
+        {hits.map((hit) => (
+          <li key={hit.messageId}>
+            <a href={`/c/${hit.sessionId}#${hit.messageId}`}>
+              <strong dir="auto">{hit.title ?? text.untitled}</strong>
+              <span class="hit-role">{hit.tool ?? text.searchRoles[hit.role]}</span>
+              <Time at={hit.at} />
+              <p dir="auto"><Snippet html={hit.snippet} isWritten={hit.role !== "assistant"} /></p>
+            </a>
+          </li>
+        ))}
+      </ul>
+      <More more={more} />
+    </>
+  );
+}
+
+const Time = ({ at }: { at: number }): JSX.Element => <time>{when(at, language.value, Date.now())}</time>;
+
+/** The words that were found are marked. `isWritten`: it is shown as it was written, not as Markdown. */
+function Snippet({ html, isWritten }: { html: string; isWritten: boolean }): JSX.Element {
+  return <>{pieces(html, isWritten).map(({ text, isMarked }, index) => (isMarked ? <mark key={index}>{text}</mark> : text))}</>;
 }

@@ -13,6 +13,7 @@ export interface Agent {
 const SHOWN_MAX = 6;
 const OTHER_LANGUAGE = "-zh";
 const DEFAULT = "default";
+const UNNAMED = "New Conversation";
 const SHIPPED = "resource://agents/system/";
 
 export const agents = signal<Agent[]>([]);
@@ -54,6 +55,9 @@ export function offered(all: Agent[], language: string): Agent[] {
   const fitting = all.filter((agent) => agent.name !== DEFAULT && fits(agent));
   return [...fitting.filter((agent) => !isShipped(agent)), ...fitting.filter(isShipped)].slice(0, SHOWN_MAX);
 }
+
+/** Whether somebody has named the agent. The agent of a single conversation has the name that the server gives to all of them. */
+export const hasOwnName = ({ name }: { name: string }) => name !== UNNAMED;
 
 /** The name of an agent as people read it; undefined for the default one, which has none. */
 export function readable(name: string, translated: Readonly<Record<string, string>>): string | undefined {
