@@ -1,117 +1,15 @@
 /** The records of the builder's pages, as the management API tells them. */
 
+import type { BuiltinToolView as BuiltinTool, ContentView as Content, DefinitionRecord as Definition, ImageRecord as Image, LockRecord as Lock, ModelView as Model, ResourceRecord as Resource, VersionView as Version } from "../link/client.ts";
 import { withQuery } from "./data.ts";
 
-export interface Definition {
-  name: string;
-  description?: string;
-  systemPrompt?: string;
-  model?: string;
-  tools?: string[];
-  sandbox?: string;
-  knowledge?: string[];
-  variables?: Record<string, unknown>;
-  policy?: unknown[];
-  temperature?: number;
-  maxTokens?: number;
-  thinking?: number;
-  /** Of an agent of the resource centre. */
-  uri?: string;
-}
-
-export interface Lock {
-  uri: string;
-  version: string;
-  digest: string;
-}
-
-export interface Image {
-  imageId: string;
-  containerId: string;
-  sessionId: string;
-  name: string;
-  description?: string;
-  createdAt: number;
-  updatedAt: number;
-  online: boolean;
-  definitionName: string;
-  digest: string;
-  systemPrompt?: string;
-  systemPromptRef?: string;
-  definitionRef?: string;
-  lock?: Lock[];
-  behind?: number;
-  config?: {
-    model: string;
-    maxTokens: number;
-    tools: string[];
-    systemPrompt?: string;
-    temperature?: number;
-    thinking?: number;
-    variables?: Record<string, unknown>;
-    sandbox?: string;
-    knowledge?: string[];
-    unavailable?: string[];
-  };
-  written?: Definition;
-}
+export type { BuiltinTool, Content, Definition, Image, Lock, Model, Resource, Version };
 
 export interface Upgrade {
   changes: { uri: string; from: string; to: string }[];
   diff: Record<string, { before?: unknown; after?: unknown }>;
   applied: boolean;
   warnings?: string[];
-}
-
-export interface Model {
-  name: string;
-  window: number;
-  isDefault?: boolean;
-  pictures?: boolean;
-  tools?: boolean;
-  price?: { input: number; output: number };
-}
-
-export interface BuiltinTool {
-  name: string;
-  description: string;
-  unavailable?: string;
-}
-
-export interface Resource {
-  id: string;
-  uri: string;
-  type: string;
-  owner: string;
-  name: string;
-  visibility: "private" | "public";
-  createdAt: number;
-  updatedAt: number;
-  latest?: string;
-  description?: string;
-  tags?: string[];
-  deprecated?: string;
-  uses?: number;
-}
-
-export interface Version {
-  version: string;
-  digest: string;
-  size: number;
-  createdAt: number;
-  yankedAt?: number;
-  createdBy?: string;
-}
-
-export interface Content {
-  id: string;
-  uri: string;
-  resource: Resource;
-  version: Version;
-  content: unknown;
-  schema?: unknown;
-  dependencies?: Record<string, string>;
-  pointers?: Record<string, string>;
 }
 
 export const TYPES = ["prompts", "tools", "agents", "knowledge", "sandboxes"] as const;

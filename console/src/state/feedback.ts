@@ -1,20 +1,14 @@
 /** The ratings of answers that the user has given in a conversation: asked for once when it is opened. */
 
+import type { FeedbackView as Feedback } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import { request } from "../link/http.ts";
 import { identity } from "../link/who.ts";
 import { withQuery } from "./data.ts";
 
-export type Rating = "up" | "down";
+export type { Feedback };
 
-export interface Feedback {
-  turnId: string;
-  sessionId: string;
-  author: string;
-  rating: Rating;
-  note?: string;
-  at: number;
-}
+export type Rating = "up" | "down";
 
 /** By turn. */
 export const ratings = signal<Readonly<Record<string, Rating>>>({});

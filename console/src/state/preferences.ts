@@ -1,17 +1,12 @@
 /** How the user likes the console: stored at the server, the same on every device, and here for the next start. */
 
+import type { Preferences } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import { request } from "../link/http.ts";
 import { changeTheme, setTheme } from "../theme.ts";
 import { type Language, setLanguage } from "../words/index.ts";
 
-export interface Preferences {
-  language?: Language;
-  theme?: "light" | "dark";
-  sendKey?: "enter" | "modifier";
-  density?: "regular" | "dense";
-  shortcuts?: "on" | "off";
-}
+export type { Preferences };
 
 const PATH = "/v1/auth/preferences";
 

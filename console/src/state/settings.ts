@@ -1,12 +1,8 @@
 /** Settings as the management API shows them, and how a typed text becomes a value. */
 
-export interface Source {
-  layer: string;
-  value?: unknown;
-  place?: string;
-  actor?: string;
-  at?: number;
-}
+import type { ChangeView as Change, Changed, OutcomeView as Outcome, SourceView as Source } from "../link/client.ts";
+
+export type { Change, Changed, Outcome, Source };
 
 export interface Setting extends Source {
   key: string;
@@ -30,29 +26,6 @@ export interface ConfigView {
   tenantId?: string;
   pendingRestart?: string[];
   settings: Setting[];
-}
-
-export interface Changed {
-  key: string;
-  from?: unknown;
-  to?: unknown;
-}
-
-export interface Outcome {
-  revision: number;
-  changed: Changed[];
-  live: string[];
-  restartRequired: string[];
-  dryRun?: boolean;
-}
-
-export interface Change {
-  revision: number;
-  at: number;
-  actor: string;
-  requestId?: string;
-  note?: string;
-  changes: Changed[];
 }
 
 /** Layers that somebody has set; values of the others came with the program. */

@@ -1,24 +1,10 @@
 /** The end of the log, followed: entries come as they are written, and the stream is taken up again where it broke. */
 
+import type { LogEntry } from "../link/client.ts";
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { withQuery } from "./data.ts";
 
-export interface LogEntry {
-  number: number;
-  at: number;
-  level: "debug" | "info" | "warning" | "error" | "critical";
-  event: string;
-  logger: string;
-  requestId?: string;
-  tenantId?: string;
-  userId?: string;
-  containerId?: string;
-  sessionId?: string;
-  turnId?: string;
-  /** Absent for an event without details. */
-  facts?: Record<string, unknown>;
-  raised?: { kind: string; places?: string[] };
-}
+export type { LogEntry };
 
 export const ROWS_MAX = 2_000;
 const FIRST_ROWS = 100;

@@ -1,58 +1,8 @@
 /** A turn as the management API draws it, and its bars. */
 
-export interface CallStep {
-  callId: string;
-  provider?: string;
-  model?: string;
-  answeredBy?: string;
-  askedAt?: number;
-  startedAt?: number;
-  firstTokenAt?: number;
-  endedAt?: number;
-  attempt?: number;
-  stopReason?: string;
-  usage?: { inputTokens: number; outputTokens: number };
-  price?: number;
-}
+import type { CallStep, Moment, Timeline, ToolStep } from "../link/client.ts";
 
-export interface ToolStep {
-  toolId: string;
-  parentId?: string;
-  name: string;
-  startedAt?: number;
-  endedAt?: number;
-  error?: string;
-  policy?: string;
-  tier?: string;
-  why?: [string, string][];
-}
-
-export interface Moment {
-  at: number;
-  what: string;
-  details?: Record<string, string | number>;
-}
-
-export interface Timeline {
-  turnId: string;
-  sessionId: string;
-  imageId: string;
-  containerId: string;
-  messageId: string;
-  userId?: string;
-  acceptedAt: number;
-  endedAt?: number;
-  outcome?: string;
-  stopReason?: string;
-  duration: number;
-  usage: { inputTokens: number; outputTokens: number; cacheReadTokens?: number };
-  price: number;
-  calls: CallStep[];
-  tools: ToolStep[];
-  moments: Moment[];
-  stages?: Record<string, number>;
-  complete: boolean;
-}
+export type { CallStep, Moment, Timeline, ToolStep };
 
 export interface Bar {
   id: string;

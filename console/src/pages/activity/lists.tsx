@@ -1,6 +1,7 @@
 /** Turns and errors in tables, on more than one page. */
 
 import type { JSX } from "preact";
+import type { ErrorGroup as ErrorRow, TurnRow } from "../../link/client.ts";
 import { may } from "../../routes.ts";
 import { withQuery } from "../../state/data.ts";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -8,29 +9,7 @@ import { activityWords } from "../../words/activity/index.ts";
 import { duration, money, when } from "../../words/format.ts";
 import { language } from "../../words/index.ts";
 
-export interface TurnRow {
-  turnId: string;
-  sessionId: string;
-  acceptedAt: number;
-  endedAt?: number;
-  parkedAt?: number;
-  outcome?: string;
-  usage?: { inputTokens: number; outputTokens: number };
-  model?: string;
-  price?: number;
-}
-
-export interface ErrorRow {
-  code: string;
-  event: string;
-  where: string;
-  count: number;
-  firstAt: number;
-  lastAt: number;
-  lastNumber: number;
-  lastRequestId?: string;
-  lastTurnId?: string;
-}
+export type { ErrorRow, TurnRow };
 
 export const outcomeOf = (turn: Pick<TurnRow, "outcome" | "parkedAt">) => turn.outcome ?? (turn.parkedAt === undefined ? "running" : "parked");
 

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
+import type { Status } from "../../link/client.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
@@ -14,13 +15,6 @@ import { language, words } from "../../words/index.ts";
 import { span } from "../../words/measure.ts";
 import { ProviderTable, type ProviderRow } from "../settings/provider_table.tsx";
 import { ErrorTable, type ErrorRow, type TurnRow, TurnTable } from "./lists.tsx";
-
-interface Status {
-  status: "ok" | "warn" | "fail";
-  version: string;
-  uptimeSeconds: number;
-  checks: { name: string; status: "ok" | "warn" | "fail"; message: string }[];
-}
 
 const REFRESH_MS = 10_000;
 const DAY_MS = 86_400_000;

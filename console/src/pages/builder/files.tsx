@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
+import type { FileVersion } from "../../link/client.ts";
 import { filePath, sendFile } from "../../link/files.ts";
 import { request } from "../../link/http.ts";
 import { may, type PageProps } from "../../routes.ts";
@@ -20,13 +21,6 @@ interface StoredFile {
   digest: string;
   size: number;
   modifiedAt: number;
-}
-
-interface FileVersion {
-  digest?: string;
-  size: number;
-  changedAt: number;
-  messageId?: string;
 }
 
 /** The files of a conversation: what its agent works on and what it has written. */
@@ -121,7 +115,7 @@ function History({ session, path, tenant, onClose }: { session: string; path: st
                 columns={[
                   { head: t.changed, cell: (version) => when(version.changedAt, language.value, Date.now()) },
                   { head: t.by, cell: (version) => (version.messageId === undefined ? t.byUpload : <a href={`/c/${session}#${version.messageId}`}>{t.byMessage}</a>) },
-                  { head: t.size, isFigure: true, cell: (version) => bytes(version.size) },
+                  { head: t.size, isFigure: true, cell: (version) => (version.size === undefined ? "—" : bytes(version.size)) },
                   { head: t.download, cell: (version) => (version.digest === undefined ? t.deletedFile : <a href={withQuery(filePath(session, path), { tenant, digest: version.digest })} download={path.split("/").at(-1)}>{t.download}</a>) },
                 ]}
               />

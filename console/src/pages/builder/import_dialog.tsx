@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { ImportedEntry as Entry } from "../../link/client.ts";
 import { withQuery } from "../../state/data.ts";
 import { sendFile } from "../../link/files.ts";
 import { Button } from "../../ui/button.tsx";
@@ -9,11 +10,6 @@ import { Table } from "../../ui/table.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { words } from "../../words/index.ts";
-
-interface Entry {
-  uri: string;
-  outcome: string;
-}
 
 type Conflict = "fail" | "skip" | "newVersion";
 

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { ToolInvocation as Invocation } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import type { Content } from "../../state/builder.ts";
 import { withQuery } from "../../state/data.ts";
@@ -9,15 +10,6 @@ import { Figures, Section } from "../../ui/parts.tsx";
 import { Table } from "../../ui/table.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { duration } from "../../words/format.ts";
-
-interface Invocation {
-  tool: string;
-  output: unknown;
-  durationMs: number;
-  policy: string;
-  tier?: string;
-  why?: string[][];
-}
 
 /** Calls a tool once, and tells which rule let it, where it ran, and why there. */
 export function TryTool({ of, tenant }: { of: Content; tenant: string | undefined }): JSX.Element {

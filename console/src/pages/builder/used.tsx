@@ -1,26 +1,12 @@
 import type { JSX } from "preact";
-import { type Resource, resourcePage, splitUri } from "../../state/builder.ts";
+import type { DependencyView as Dependency, DependentsView as Dependents } from "../../link/client.ts";
+import { resourcePage, splitUri } from "../../state/builder.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import { Section } from "../../ui/parts.tsx";
 import { Empty, Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { words } from "../../words/index.ts";
-
-interface Dependency {
-  uri: string;
-  resolved: string;
-  depth: number;
-}
-
-interface Dependents {
-  resources: { resource: Resource; version: string }[];
-  images: string[];
-  /** The names of `images`, in their order. */
-  imageNames: string[];
-  imageCount: number;
-  foreign: number;
-}
 
 /** What a version refers to, and everything that is locked to the resource. */
 export function Used({ id, version, tenant }: { id: string; version: string | undefined; tenant: string | undefined }): JSX.Element {

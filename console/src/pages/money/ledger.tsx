@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { EntryView as Entry, Reconciliation as Report } from "../../link/client.ts";
 import { sendFile } from "../../link/files.ts";
 import { identity } from "../../link/who.ts";
 import type { PageProps } from "../../routes.ts";
@@ -17,37 +18,11 @@ import { useNames } from "../people/people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { DAYS, sinceOf } from "./usage_plot.tsx";
 
-interface Entry {
-  number: number;
-  at: number;
-  userId?: string;
-  turnId: string;
-  driver: string;
-  model: string;
-  usage: { inputTokens: number; outputTokens: number; estimated?: boolean };
-  price?: number;
-}
-
-interface Group {
-  day: string;
-  model: string;
-  verdict: string;
-  explained: boolean;
-  provider: Tokens;
-  ledger: Tokens;
-  reasons?: string[];
-}
-
 interface Tokens {
   inputTokens: number;
   outputTokens: number;
   cacheReadTokens?: number;
   cacheWriteTokens?: number;
-}
-
-interface Report {
-  groups: Group[];
-  allExplained: boolean;
 }
 
 const sumOf = (tokens: Tokens) => tokens.inputTokens + tokens.outputTokens + (tokens.cacheReadTokens ?? 0) + (tokens.cacheWriteTokens ?? 0);

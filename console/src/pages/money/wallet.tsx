@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Line, WalletView as Wallet } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import { may, type PageProps } from "../../routes.ts";
@@ -17,21 +18,7 @@ import { words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
 
-export interface Wallet {
-  balance: number;
-  credited: number;
-  spent: number;
-  prepaid: boolean;
-}
-
-interface Line {
-  kind: "credit" | "usage";
-  at: number;
-  amount: number;
-  reference: string;
-  note?: string;
-  calls?: number;
-}
+export type { Wallet };
 
 /** The prepaid money of a tenant. */
 export default function WalletPage({ query, go }: PageProps): JSX.Element {

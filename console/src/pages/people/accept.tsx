@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { InvitationShown as Shown } from "../../link/client.ts";
 import { ApiError, request } from "../../link/http.ts";
 import { loadMethods, offered, oidcStart, signIn } from "../../link/who.ts";
 import { apiError } from "../../state/data.ts";
@@ -9,14 +10,6 @@ import { Copyable } from "../../ui/parts.tsx";
 import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
-
-interface Shown {
-  tenant: string;
-  role: string;
-  externalId?: string;
-  displayName?: string;
-  expiresAt: number;
-}
 
 /** The page of an invited person. The secret of the link is behind the #, so that it is in no log. */
 export default function Accept(): JSX.Element {

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { AuditView as Entry } from "../../link/client.ts";
 import { identity } from "../../link/who.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { useList, withQuery } from "../../state/data.ts";
@@ -13,17 +14,6 @@ import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 import { useNames } from "./people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
-
-interface Entry {
-  number: number;
-  at: number;
-  actor: string;
-  action: string;
-  target: string;
-  result: string;
-  address?: string;
-  requestId?: string;
-}
 
 /** Who did what. */
 export default function Audit({ query, go }: PageProps): JSX.Element {

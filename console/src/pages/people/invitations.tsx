@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { InvitationView as Invitation } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import type { PageProps } from "../../routes.ts";
@@ -14,21 +15,7 @@ import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 import { Invite } from "./invite.tsx";
-import type { Role } from "./people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
-
-interface Invitation {
-  invitationId: string;
-  role: Role;
-  externalId?: string;
-  displayName?: string;
-  createdBy: string;
-  createdAt: number;
-  expiresAt: number;
-  acceptedAt?: number;
-  revokedAt?: number;
-  userId?: string;
-}
 
 /** The links that make users. */
 export default function Invitations({ query, go }: PageProps): JSX.Element {

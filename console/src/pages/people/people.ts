@@ -1,29 +1,10 @@
 /** What the pages of people read, and how it is named. */
 
+import type { KeyView as Key, UserView as User } from "../../link/client.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import { may } from "../../routes.ts";
 
-export interface User {
-  userId: string;
-  externalId: string;
-  displayName?: string;
-  role: Role;
-  status: "active" | "suspended";
-  createdAt: number;
-}
-
-export interface Key {
-  keyId: string;
-  name: string;
-  userId?: string;
-  permissions: string[];
-  expiresAt?: number;
-  createdBy: string;
-  createdAt: number;
-  lastUsedAt?: number;
-  revokedAt?: number;
-  key?: string;
-}
+export type { Key, User };
 
 export type Role = "owner" | "admin" | "member" | "viewer";
 export const ROLES: readonly Role[] = ["viewer", "member", "admin", "owner"];

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { TenantView as Tenant } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import type { PageProps } from "../../routes.ts";
 import { useList } from "../../state/data.ts";
@@ -14,15 +15,7 @@ import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 
-export interface Tenant {
-  tenantId: string;
-  slug: string;
-  name: string;
-  description?: string;
-  status: "active" | "suspended";
-  plan?: string;
-  createdAt: number;
-}
+export type { Tenant };
 
 /** The tenants of the server, for its operator. */
 export default function Tenants({ go }: PageProps): JSX.Element {

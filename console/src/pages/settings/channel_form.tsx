@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { ChannelKind } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { withQuery } from "../../state/data.ts";
 import { Field, Form } from "../../ui/form.tsx";
@@ -7,11 +8,7 @@ import { Section } from "../../ui/parts.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { settingsWords } from "../../words/settings/index.ts";
 
-export interface ChannelKind {
-  name: string;
-  title: string;
-  fields: { name: string; description: string; isSecret?: boolean; required?: boolean; default?: string }[];
-}
+export type { ChannelKind };
 
 interface Props {
   kinds: readonly ChannelKind[];

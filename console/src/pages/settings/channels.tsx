@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { ChannelView as ChannelRow } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import type { PageProps } from "../../routes.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
@@ -18,15 +19,6 @@ import { settingsWords } from "../../words/settings/index.ts";
 import { ChannelForm, type ChannelKind } from "./channel_form.tsx";
 
 const REFRESH_MS = 5_000;
-
-interface ChannelRow {
-  channelId: string;
-  name: string;
-  kind: string;
-  agent: string;
-  enabled: boolean;
-  status: { state: string; since?: number; lastError?: string; remedy?: string };
-}
 
 /** The bots of chat platforms: how each is doing, and a form for another. */
 export default function Channels({ query, go }: PageProps): JSX.Element {

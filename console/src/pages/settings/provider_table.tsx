@@ -1,24 +1,11 @@
 import type { JSX } from "preact";
+import type { ProviderHealth as ProviderRow } from "../../link/client.ts";
 import { Table } from "../../ui/table.tsx";
 import { language } from "../../words/index.ts";
 import { settingsWords } from "../../words/settings/index.ts";
 import { stamp } from "../../words/measure.ts";
 
-export interface ProviderRow {
-  name: string;
-  driver: string;
-  defaultModel: string;
-  baseUrl?: string;
-  role?: "default" | "fallback";
-  state: "ok" | "limited" | "down" | "unknown";
-  since?: number;
-  lastError?: string;
-  retryAt?: number;
-  calls?: number;
-  failures?: number;
-  consecutiveFailures: number;
-  lastSuccessAt?: number;
-}
+export type { ProviderRow };
 
 /** The model providers: whether each answers, what failed last, and when it is tried again. */
 export function ProviderTable({ rows }: { rows: readonly ProviderRow[] }): JSX.Element {

@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import type { RetentionView } from "../../link/client.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import "../../style/activity.css";
@@ -14,11 +15,6 @@ import { settingsWords } from "../../words/settings/index.ts";
 
 const RULES = ["sessionDays", "archivedDays", "rewoundDays", "messageDays"] as const;
 const NEVER_DAYS = 36_500;
-
-interface RetentionView {
-  policy: Record<(typeof RULES)[number], number | null>;
-  due: { sessions: number; emptied: number; messages: number; bytes: number };
-}
 
 /** How long conversations are kept, and what would go: now, or with other days. The days that are tried are in the address. */
 export default function Retention({ query, go }: PageProps): JSX.Element {

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { SecretView as SecretRow } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import type { PageProps } from "../../routes.ts";
 import { useList, withQuery } from "../../state/data.ts";
@@ -16,11 +17,6 @@ import { activityWords } from "../../words/activity/index.ts";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { settingsWords } from "../../words/settings/index.ts";
-
-interface SecretRow {
-  name: string;
-  updatedAt: number;
-}
 
 /** The names of secrets. A value is written, and never read. */
 export default function Secrets({ query, go }: PageProps): JSX.Element {

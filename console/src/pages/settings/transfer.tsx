@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { ImportReport as Report } from "../../link/client.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { sendFile } from "../../link/files.ts";
 import { withQuery } from "../../state/data.ts";
@@ -12,17 +13,6 @@ import { activityWords } from "../../words/activity/index.ts";
 import { language, words } from "../../words/index.ts";
 import { bytes } from "../../words/measure.ts";
 import { settingsWords } from "../../words/settings/index.ts";
-
-interface Report {
-  format: string;
-  counts: Record<string, number>;
-  known: number;
-  continued: number;
-  containers: string[];
-  renamed: Record<string, string>;
-  bytes: number;
-  dryRun: boolean;
-}
 
 const KINDS = ["auto", "archive", "chatgpt", "claude", "openwebui"];
 const FORMATS = ["archive", "markdown", "html"];

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { DeliveryView as DeliveryRow } from "../../link/client.ts";
 import { type ApiError, request } from "../../link/http.ts";
 import { apiError, useList, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
@@ -16,19 +17,6 @@ import { SecretOnce, type WebhookRow } from "./webhook_form.tsx";
 
 const PAGE_MAX = 50;
 const REFRESH_MS = 5_000;
-
-interface DeliveryRow {
-  number: number;
-  eventId: string;
-  type: string;
-  state: string;
-  createdAt: number;
-  attempts: number;
-  nextAt?: number;
-  lastAt?: number;
-  status?: number;
-  error?: string;
-}
 
 interface Props {
   webhook: WebhookRow;

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { WebhookView as WebhookRow } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { withQuery } from "../../state/data.ts";
 import { Field, Form } from "../../ui/form.tsx";
@@ -8,21 +9,10 @@ import { Copyable, Section } from "../../ui/parts.tsx";
 import { words } from "../../words/index.ts";
 import { settingsWords } from "../../words/settings/index.ts";
 
+export type { WebhookRow };
+
 const EVENTS = ["turn.completed", "turn.failed", "turn.interrupted", "session.created", "wait.created", "quota.warning"] as const;
 const DESCRIPTION_MAX = 200;
-
-export interface WebhookRow {
-  webhookId: string;
-  url: string;
-  events: string[];
-  description?: string;
-  enabled: boolean;
-  failingSince?: number;
-  disabledAt?: number;
-  disabledReason?: string;
-  /** Only in the response that made it. */
-  secret?: string;
-}
 
 interface Props {
   tenant: string | undefined;
