@@ -261,7 +261,7 @@ def project_files() -> Iterator[Path]:
     for folder, folders, files in os.walk(ROOT):
         skip = {"node_modules", "__pycache__", "dist", "build"}
         folders[:] = [name for name in folders if name not in skip and (name in {".ci", ".github"} or name[0] != ".")]
-        yield from (Path(folder, name) for name in files if name not in {".make.lock", ".coverage"})
+        yield from (Path(folder, name) for name in files if name not in {".git", ".make.lock", ".coverage"})
 
 
 def project_texts(*folders: str) -> list[Module]:
