@@ -83,8 +83,7 @@ def through(encoder: Encoder, told: list[Event]) -> None:
     reader = PartReader()
     encoder.begin()
     for event in told:
-        part = reader.read(event)
-        if part is not None:
+        for part in reader.read(event):
             encoder.write(part, event.seq)
 
 
@@ -119,8 +118,7 @@ def ai_sdk(told: list[Event]) -> None:
 def langgraph(told: list[Event]) -> None:
     reader, events = PartReader(), RunEvents("turn_mwjd3wtq_xvglun2593y7", "thread", "default", frozenset({"messages-tuple"}))
     for event in told:
-        part = reader.read(event)
-        if part is not None:
+        for part in reader.read(event):
             events.write(part, event.seq)
 
 
@@ -129,8 +127,7 @@ def langgraph_thread(told: list[Event]) -> None:
     events.begin("turn_mwjd3wtq_xvglun2593y7", ())
     events.write(AnswerBegun("msg_1"), 0, 0)
     for event in told:
-        part = reader.read(event)
-        if part is not None:
+        for part in reader.read(event):
             events.write(part, event.seq, event.timestamp)
 
 

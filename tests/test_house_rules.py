@@ -31,7 +31,8 @@ MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionMan
 # What operations, blueprint and runtime may know of drivers and storage: the interfaces, the choice among drivers, the store.
 PORTS = (
     "drivers/abilities", "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health",
-    "drivers/models", "drivers/sending", "drivers/weighing", "storage/attachments", "storage/base", "storage/carry",
+    "drivers/models", "drivers/output_schema", "drivers/sending", "drivers/weighing", "storage/attachments",
+    "storage/base", "storage/carry",
     "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings", "storage/sql",
 )  # fmt: skip
 # A docstring's first sentence has a noun or a verb for its beginning: a reader who opens the file here knows no "it" yet.
@@ -59,6 +60,7 @@ UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 # Names end in "/" for a package. Give the reason; an entry that is not needed fails.
 TESTED_BY: dict[str, str] = {
     "__init__.py": "test_exports.py",  # The public names.
+    "client/image_verbs.py": "client/test_verbs.py",  # As all managers of the client.
     # The conformance suite, on every engine.
     "storage/sql/accounts/__init__.py": "storage/test_conformance.py",
     "storage/sql/definitions.py": "storage/test_conformance.py",

@@ -16,6 +16,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, SummaryId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session, Summary
+from agentvm.model.turn import OutputFormat
 from agentvm.operations.agent import (
     AgentDestroy,
     AgentDestroyReply,
@@ -174,6 +175,7 @@ async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
     given: dict[str, Any] = {
         "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
         "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
+        "output": OutputFormat(name="n", schema={}),
         "mcp_servers": {"s": {"url": "http://localhost:1"}}, "client_data": {"colour": "red"}, "clear": ("thinking",),
     }  # fmt: skip
     assert set(given) == set(ImageUpdates.__struct_fields__)

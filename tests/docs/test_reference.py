@@ -15,7 +15,7 @@ from tests.docs.documents import DOCS, ROOT, first_column, read
 import agentvm
 from agentvm import errors
 from agentvm.cli.main import avm
-from agentvm.client import handles, verbs
+from agentvm.client import handles, image_verbs, verbs
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.load import VARIABLES
 from agentvm.drivers.registry import DRIVERS
@@ -30,7 +30,7 @@ API = read("docs/api.md")
 MANAGERS = {
     "definitions": verbs.DefinitionManager,
     "containers": verbs.ContainerManager,
-    "images": verbs.ImageManager,
+    "images": image_verbs.ImageManager,
     "sessions": verbs.SessionManager,
     "agents": verbs.AgentManager,
     "session": handles.SessionHandle,

@@ -1,3 +1,5 @@
+from typing import Any
+
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.error import ErrorOccurred
 from agentvm.events.message import ToolResultMessageEvent
@@ -30,6 +32,7 @@ from agentvm.gateways.turn_parts import (
 )
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import ErrorTextOutput, ToolResult, ToolResultMessage
+from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 
@@ -40,7 +43,7 @@ TURN, MESSAGE, WAIT = TurnId("t"), MessageId("m"), WaitId("w")
 def read(*told: EventData) -> list[TurnPart]:
     reader = PartReader()
     events = [Event(data=data, scope=EventScope(), timestamp=1, tenant_id=DEFAULT_TENANT) for data in told]
-    return [part for event in events if (part := reader.read(event)) is not None]
+    return [part for event in events for part in reader.read(event)]
 
 
 def test_the_events_of_a_turn_become_parts_in_their_order() -> None:
@@ -87,3 +90,20 @@ def test_the_end_of_a_failed_turn_says_why() -> None:
     )
     parts = read(ErrorOccurred(code="provider_overloaded", message="busy", recoverable=True), failed)
     assert parts == [TurnEnded("failed", "error", USED, ("provider_overloaded", "busy"))]
+
+
+def test_a_draft_is_held_until_it_fits_or_makes_calls() -> None:
+    def drafted(message_id: str, text: str) -> tuple[EventData, ...]:
+        start = MessageStart(message_id=message_id, model="m", draft=True)
+        return start, TextDelta(text=text), MessageStop(stop_reason="end_turn")
+
+    def ended(outcome: TurnOutcome) -> EventData:
+        about: Any = {"turn_id": TURN, "message_id": MESSAGE, "duration": 1, "usage": USED, "timestamp": 1}
+        return TurnResponse(outcome=outcome, stop_reason="end_turn", **about)
+
+    assert read(*drafted("m1", "no"), *drafted("m2", "{}"), ended("completed"))[:2] == [AnswerBegun("m2"), SaidText("{}")]
+    assert [type(part) for part in read(*drafted("m1", "no"), ended("failed"))] == [TurnEnded]
+    stopped = read(*drafted("m1", "no"), ended("interrupted"))
+    assert [type(part) for part in stopped] == [AnswerBegun, SaidText, AnswerEnded, TurnEnded]
+    called = read(*drafted("m1", "no")[:2], ToolUseStart(tool_call_id="c", tool_name="look"))
+    assert [type(part) for part in called] == [AnswerBegun, SaidText, CallBegun]

@@ -44,6 +44,19 @@ async def test_a_message_needs_the_right_to_read_the_answer_and_one_address() ->
         assert (await world.ask("POST", "/v1/messages", chosen, key=world.acme.user)).code == "unprocessable"
 
 
+async def test_an_answer_of_a_wanted_form_is_given_as_json_or_as_a_failure() -> None:
+    form = {"name": "n", "schema": {"type": "object", "required": ["n"]}}
+    async with open_world() as world:
+        fits = await world.ask("POST", "/v1/messages", {"content": '{"n": null}', "output": form}, key=world.acme.user)
+        assert (fits.body["output"], fits.body["text"]) == ({"n": None}, '{"n": null}')
+        misfit = await world.ask("POST", "/v1/messages", {"content": "[]", "output": form}, key=world.acme.user)
+        assert (misfit.body["outcome"], misfit.body["error"]["code"]) == ("failed", "output_misfit")
+        twice = {"content": "x", "output": form, "options": {"output": form}}
+        assert (await world.ask("POST", "/v1/messages", twice, key=world.acme.user)).code == "invalid_input"
+        wrong = {"content": "x", "output": {"name": "n", "schema": {"type": "nothing"}}}
+        assert (await world.ask("POST", "/v1/messages", wrong, key=world.acme.user)).code == "unprocessable"
+
+
 async def test_a_stream_for_which_there_is_no_room_begins_no_turn() -> None:
     async with open_world() as world:
         await world.vm.tenancy.store.accounts(world.acme.tenant_id).quotas.put(Quota(metric="connections", hard=0), 1)

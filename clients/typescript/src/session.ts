@@ -77,7 +77,7 @@ export interface SentTurn {
   sessionId: string;
 }
 
-export interface SendOptions extends Pick<SendRequest, "onBusy" | "onParked" | "options"> {
+export interface SendOptions extends Pick<SendRequest, "onBusy" | "onParked" | "options" | "output"> {
   /** The sender's own name for the message, under which it is one message however often it is sent. */
   clientMessageId?: string;
 }

@@ -53,7 +53,7 @@ export interface Events {
   /** The user's message is stored. */
   message_persisted: { sessionId: string; messageId: string; savedAt: number };
   /** A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer. `text` is there after a restart: what was told of the message before, with which it begins; only what follows is told. */
-  message_start: { messageId: string; model: string; asked?: string; askedAt?: number; attempt?: number; text?: string };
+  message_start: { messageId: string; model: string; asked?: string; askedAt?: number; attempt?: number; text?: string; draft?: boolean };
   /** The model call ended. `tool_use` means that tools run and another call follows. */
   message_stop: { stopReason: string };
   /** The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. `reason` is the code of its error, `retryAt` when it may be asked again. */
@@ -129,7 +129,7 @@ export interface Events {
   /** A turn was accepted and stored, together with the user's message. */
   turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions };
   /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the turn costs the tenant. */
-  turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number };
+  turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number; output?: unknown };
   /** The server was restarted during the turn, which goes on. A message that was not finished goes on too, under a new id: see `message_start`. */
   turn_resumed: { turnId: string; messageId: string; attempt: number; timestamp: number; userId?: string };
   /** The server is being restarted; the turn goes on when it is back, with `turn_resumed`. */
@@ -251,7 +251,7 @@ export interface Commands {
   /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them. */
   session_rewinds: { request: { sessionId: string }; reply: { sessionId: string; rewinds: Rewind[] } };
   /** Send a message to an agent. Its answer comes as events. */
-  message_send: { request: { content: string | (TextPart | ImagePart | FilePart)[]; imageId?: string | null; agentId?: string | null; sessionId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "queue" | "reject"; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
+  message_send: { request: { content: string | (TextPart | ImagePart | FilePart)[]; imageId?: string | null; agentId?: string | null; sessionId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "queue" | "reject"; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; output?: OutputFormat | null }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Replace a user's message. Later messages are removed from the history in the same commit and kept, and a turn begins. */
   message_edit: { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Regenerate an answer. The old one is kept and can be viewed. */
@@ -563,7 +563,7 @@ export interface HttpOperations {
   /** Regenerate an answer. The old one is kept and can be viewed. */
   "message.regenerate": { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: Spoken };
   /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
-  "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string | null; sessionId?: string | null; thread?: string | null; container?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
+  "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string | null; sessionId?: string | null; thread?: string | null; container?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; output?: OutputFormat | null; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
   /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
   "session.compact": { request: { sessionId: string }; reply: Summary };
   /** List the summaries of a session, the newest first. */
@@ -1199,6 +1199,7 @@ export type ErrorCode =
   | "model_unpriced"
   | "not_available"
   | "not_found"
+  | "output_misfit"
   | "permission_denied"
   | "platform_failed"
   | "platform_refused"
@@ -1409,7 +1410,8 @@ export interface Definition {
   maxTokens?: number | null;
   temperature?: number | null;
   thinking?: number | null;
-  turnOptions?: ("instructions" | "max_tokens" | "model" | "stop" | "temperature" | "thinking" | "tools")[] | null;
+  output?: OutputFormat | null;
+  turnOptions?: ("instructions" | "max_tokens" | "model" | "output" | "stop" | "temperature" | "thinking" | "tools")[] | null;
   rendered?: Rendered | null;
 }
 
@@ -1427,7 +1429,8 @@ export interface DefinitionRecord {
   maxTokens?: number;
   temperature?: number;
   thinking?: number;
-  turnOptions?: ("instructions" | "max_tokens" | "model" | "stop" | "temperature" | "thinking" | "tools")[];
+  output?: OutputFormat;
+  turnOptions?: ("instructions" | "max_tokens" | "model" | "output" | "stop" | "temperature" | "thinking" | "tools")[];
   rendered?: Rendered;
   uri?: string;
 }
@@ -1654,6 +1657,7 @@ export interface ImageConfig {
   temperature?: number | null;
   maxTokens?: number | null;
   thinking?: number | null;
+  output?: OutputFormat | null;
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
 }
@@ -1713,9 +1717,10 @@ export interface ImageUpdates {
   temperature?: number | null;
   maxTokens?: number | null;
   thinking?: number | null;
+  output?: OutputFormat | null;
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
-  clear?: ("clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
+  clear?: ("clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "output" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
 }
 
 export interface ImageView {
@@ -1826,6 +1831,7 @@ export interface MessageAnswer {
   imageId?: string;
   messageId?: string;
   text?: string;
+  output?: unknown;
   outcome?: "completed" | "failed" | "interrupted";
   stopReason?: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence";
   usage?: Usage;
@@ -1869,6 +1875,12 @@ export interface OutcomeView {
   live: string[];
   restartRequired: string[];
   dryRun?: boolean;
+}
+
+/** The form of an answer: JSON that fits a schema. `name` tells the model what the value is. */
+export interface OutputFormat {
+  name: string;
+  schema: Record<string, unknown>;
 }
 
 /** The data that is deleted with a container, a user or a tenant. */
@@ -2346,6 +2358,7 @@ export interface TurnOptions {
   stop?: string[];
   instructions?: string | null;
   tools?: ClientTool[];
+  output?: OutputFormat | null;
   clientData?: string | null;
 }
 
@@ -2668,6 +2681,7 @@ export interface EffectiveConfig {
   systemPrompt?: string;
   temperature?: number;
   thinking?: number;
+  output?: OutputFormat;
   variables?: Record<string, unknown>;
   sandbox?: string;
   knowledge?: string[];

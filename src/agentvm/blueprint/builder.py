@@ -38,6 +38,7 @@ from agentvm.resources.kind import exact_uri
 from agentvm.resources.kinds import why_idle
 from agentvm.resources.resolver import INLINE_MAX_BYTES, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
+from agentvm.resources.schema import check_schema
 from agentvm.resources.tool import TOOL_NAME_MAX
 from agentvm.resources.tool_set import expand
 from agentvm.storage.resources import Node
@@ -144,6 +145,8 @@ class ImageBuilder:
             if not await self.own_keys.has(self.tenant_id, definition.model):
                 raise
         check_tools(definition, self.tools)
+        if definition.output is not None:
+            check_schema("output.schema", definition.output.schema)
 
 
 def check_tools(definition: Definition, tools: Sequence[str]) -> None:

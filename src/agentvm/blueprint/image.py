@@ -57,6 +57,7 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
         max_tokens=config.max_tokens or definition.max_tokens,
         thinking=config.thinking or definition.thinking,
         temperature=definition.temperature if config.temperature is None else config.temperature,
+        output=config.output or definition.output,
         # Only a build sets the resolved references, never the request.
         rendered=None,
     )

@@ -192,7 +192,7 @@ class MessageDelivery:
             with self._talk.follow(sent) as follower:
                 while events := await follower.take():
                     for event in events:
-                        if (part := reader.read(event)) is not None:
+                        for part in reader.read(event):
                             while self._answer.state == "waits":
                                 await self._wait()
                             self._answer.add(part)

@@ -7,6 +7,7 @@ from agentvm.errors import ChannelClosed
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Rewind, Session, Summary
+from agentvm.model.turn import OutputFormat
 from agentvm.operations.agent import AgentDestroy, AgentInterrupt
 from agentvm.operations.branch import SessionFork, SessionRewind, SessionRewindReply, SessionRewinds
 from agentvm.operations.compaction import SessionCompact, SessionSummaries
@@ -101,14 +102,15 @@ class AgentHandle:
         self.image_id = image_id
         self.session_id = session_id
 
-    async def receive(self, content: UserContent) -> MessageSendReply:
-        """Returns when the message is stored; the answer comes as events."""
-        return await self._link.ask(MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
+    async def receive(self, content: UserContent, *, output: OutputFormat | None = None) -> MessageSendReply:
+        """Returns when the message is stored; the answer comes as events. `output` is the form that it must have."""
+        command = MessageSend(image_id=self.image_id, session_id=self.session_id, content=content, output=output)
+        return await self._link.ask(command)
 
-    async def stream(self, content: UserContent) -> AsyncGenerator[WireEvent, None]:
+    async def stream(self, content: UserContent, *, output: OutputFormat | None = None) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of that turn; the last one is `turn_response`."""
         async with self._link.events() as events:
-            sent = await self.receive(content)
+            sent = await self.receive(content, output=output)
             async for event in events:
                 if event.context.get("turnId") == sent.turn_id:
                     yield event

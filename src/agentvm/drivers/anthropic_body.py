@@ -10,6 +10,7 @@ from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, Tool
 from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
 from agentvm.drivers.conversation import newest_user, thinking_tokens, told_parts
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.output_schema import enforced_schema, told_system
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import (
@@ -74,8 +75,11 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
         body["temperature"] = min(prompt.temperature, 1.0)
     if prompt.stop:
         body["stop_sequences"] = list(prompt.stop)
-    if prompt.system:
-        body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
+    schema = enforced_schema(prompt.output.schema) if prompt.output is not None and prompt.constrains else None
+    if schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    if system := prompt.system if schema is not None else told_system(prompt):
+        body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
     tools: list[RequestJson] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
     ]

@@ -24,6 +24,7 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.message import ProviderContent, ThinkingPart, ToolCall, ToolResult, UserContent
 from agentvm.model.secret import Secret
+from agentvm.model.turn import OutputFormat
 from agentvm.model.usage import Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
@@ -85,6 +86,10 @@ class Prompt(Record):
     """Texts at which the model stops."""
     silence: float | None = None
     """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
+    output: OutputFormat | None = None
+    """The answer must be JSON that fits this schema."""
+    constrains: bool = True
+    """Whether the provider is asked to enforce the schema, if it can express it; else the model is only told of it."""
     begun: str = ""
     """The beginning of the answer, which the user has already read: the model is asked to go on from there."""
 

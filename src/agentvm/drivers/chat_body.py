@@ -11,6 +11,7 @@ import msgspec
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.conversation import newest_user, split_data_url, told_parts
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.output_schema import enforced_schema, requires_all, told_system
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
@@ -25,6 +26,7 @@ from agentvm.model.message import (
     UserContent,
     UserPart,
 )
+from agentvm.model.turn import OutputFormat
 
 RequestJson = dict[str, object]
 
@@ -53,8 +55,9 @@ def chat_body(
 ) -> RequestJson:
     """Returns the whole request. `speech_only` is for models without tools and files: tool results become text."""
     messages: list[RequestJson] = []
-    if prompt.system:
-        messages.append({"role": "system", "content": prompt.system})
+    # Also beside a schema that is to be enforced: many servers of this protocol ignore that one, and small models need both.
+    if system := told_system(prompt):
+        messages.append({"role": "system", "content": system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
     newest = newest_user(prompt.conversation)
     for entry in prompt.conversation:
@@ -79,12 +82,23 @@ def chat_body(
         body["temperature"] = prompt.temperature
     if prompt.tools and not speech_only:
         body["tools"] = [_tool(tool) for tool in prompt.tools]
+    if prompt.output is not None and prompt.constrains:
+        body |= _response_format(prompt.output)
     return body
+
+
+def _response_format(form: OutputFormat) -> RequestJson:
+    """Returns the member that enforces the schema; none for a schema that this protocol cannot express."""
+    schema = enforced_schema(form.schema)
+    if schema is None:
+        return {}
+    named: RequestJson = {"name": form.name, "schema": schema, "strict": requires_all(schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
 def origins(prompt: Prompt) -> list[MessageOrigin]:
     """Returns the origin of each message of the request."""
-    sources: list[MessageOrigin] = [(None, ())] if prompt.system else []
+    sources: list[MessageOrigin] = [(None, ())] if told_system(prompt) else []
     for number, entry in enumerate(prompt.conversation):
         match entry:
             case UserEntry(content=tuple(parts)):

@@ -80,7 +80,8 @@ def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:
     """About how many tokens a provider reads: the conversation, weighed unless its weight is known, system prompt and tools."""
     tools = estimate_tokens(encode_tools(prompt.tools).decode()) if prompt.tools else 0
     weight = count_tokens(prompt.conversation) if conversation is None else conversation
-    return weight + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
+    form = 0 if prompt.output is None else estimate_tokens(msgspec.json.encode(prompt.output.schema).decode())
+    return weight + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools + form
 
 
 def split_data_url(part: UserPart) -> UserPart:

@@ -52,7 +52,11 @@ def _shape_of(model: str) -> Shape:
 def local_body(prompt: Prompt, *, has_tools: bool = True) -> RequestJson:
     """Returns the whole request. An explicit temperature takes precedence over the recommended one."""
     small = is_demo(prompt.model)
-    return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small or not has_tools)
+    body = (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small or not has_tools)
+    if "tools" in body:
+        # llama.cpp has one grammar for an answer: that of the tools, or that of the schema.
+        body.pop("response_format", None)
+    return body
 
 
 class LocalDriver:

@@ -15,6 +15,7 @@ import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.conversation import encode_tools, split_data_url, told_parts
+from agentvm.drivers.output_schema import output_instruction
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import ContentOutput, FilePart, ImagePart, ProviderContent, TextPart, ToolOutput, UserPart
 from agentvm.model.provider_tool import uses_of
@@ -73,6 +74,9 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
     """
     image, budget = _image_tokens(driver, prompt.model), _Budget()
     total = PROMPT_TOKENS + _bytes(prompt.system or "") + _bytes(prompt.begun)
+    if prompt.output is not None:
+        # Told to the model, and given to the provider besides, which may tell it in its own words.
+        total += 2 * (_bytes(output_instruction(prompt.output)) + TOOLS_TOKENS)
     if conversation is None:
         conversation = sum(_entry_tokens(said, image, window, budget) for said in prompt.conversation)
     total += conversation

@@ -25,3 +25,9 @@ class HistoryTooLarge(Refused):
 
 class TurnLimitReached(AgentVMError):
     code = "turn_limit_reached"
+
+
+class OutputMisfit(AgentVMError):
+    """The answer of a turn is not JSON of the wanted form, also after the model was asked to repair it."""
+
+    code = "output_misfit"

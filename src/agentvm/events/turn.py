@@ -1,6 +1,6 @@
 """Turns — the beginning and the one end of each unit of work."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId, UserId
@@ -99,7 +99,8 @@ class ModelCalled(TurnEvent):
 class TurnResponse(TurnEvent):
     """The terminal event: exactly one per turn, last of the turn. `usage` is the provider's.
 
-    `price` is the turn's price for its tenant, in nano-USD; absent if the store failed when it was to be read.
+    `price` is the turn's price for its tenant, in nano-USD; absent if the store failed when it was to be read. `output` is the
+    answer as JSON, of a turn that was asked for it.
     """
 
     type = "turn_response"
@@ -112,3 +113,4 @@ class TurnResponse(TurnEvent):
     timestamp: int
     model: str | None = None
     price: int | None = None
+    output: Any = None

@@ -82,7 +82,5 @@ class _PartStream:
             # The session was deleted: there is nothing more to tell.
             events = []
         for told in events:
-            part = self._reader.read(told)
-            if part is not None:
-                self._pieces.append(self._encoder.write(part, told.seq))
+            self._pieces += [self._encoder.write(part, told.seq) for part in self._reader.read(told)]
         self.is_done = not events or self._encoder.is_done

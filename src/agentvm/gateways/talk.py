@@ -216,14 +216,14 @@ class Talk:
         with self.follow(sent) as follower:
             while events := await follower.take():
                 for event in events:
-                    if (part := reader.read(event)) is not None:
+                    for part in reader.read(event):
                         yield part
 
     async def told(self, turn: Turn) -> tuple[list[TurnPart], bool]:
         """Returns the parts of the turn so far, and whether the log still holds all of them."""
         runtime, reader = self.vm.runtime, PartReader()
         events, is_complete = await TurnLog(self.vm.store, runtime.replay, self.principal.tenant_id, turn).read_all()
-        return [part for event in events if (part := reader.read(event)) is not None], is_complete
+        return [part for event in events for part in reader.read(event)], is_complete
 
     async def stop(self, sent: SentTurn) -> None:
         """Interrupts the turn, whoever waits for it; shielded, because the caller is being cancelled."""

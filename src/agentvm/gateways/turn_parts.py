@@ -110,17 +110,40 @@ class TurnEnded(TurnPart, frozen=True):
 
 
 class PartReader:
-    """Reads the events of one turn, in their order. Events that no encoder writes give nothing."""
+    """Reads the events of one turn, in their order. Events that no encoder writes give nothing.
 
-    __slots__ = ("_call_id", "_error", "_names", "_usage")
+    A draft, an answer that must fit a schema, is held until the turn has ended with it, or has made calls in it: clients of
+    other protocols join all text that they are sent, and could not read a rejected answer before the right one.
+    """
+
+    __slots__ = ("_call_id", "_error", "_held", "_names", "_usage")
 
     def __init__(self) -> None:
         self._call_id = ""
         self._names: dict[str, str] = {}
         self._error: tuple[str, str] | None = None
         self._usage = NO_USAGE
+        self._held: list[TurnPart] | None = None
 
-    def read(self, event: Event) -> TurnPart | None:
+    def read(self, event: Event) -> tuple[TurnPart, ...]:
+        """Returns the parts that can be written now."""
+        data = event.data
+        if self._held is None and not (isinstance(data, MessageStart) and data.draft):
+            part = self._read(event)
+            return () if part is None else (part,)
+        if isinstance(data, MessageStart) or (isinstance(data, TurnResponse) and data.outcome == "failed"):
+            # The answer before did not fit.
+            self._held = []
+        held = self._held or []
+        part = self._read(event)
+        held += () if part is None else (part,)
+        if not isinstance(data, ToolUseStart | TurnResponse):
+            self._held = held
+            return ()
+        self._held = None
+        return tuple(held)
+
+    def _read(self, event: Event) -> TurnPart | None:
         data = event.data
         # Nearly all events are deltas.
         if isinstance(data, TextDelta):

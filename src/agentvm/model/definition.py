@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.policy import PolicyRule
-from agentvm.model.turn import TurnOption
+from agentvm.model.turn import OutputFormat, TurnOption
 
 DEFAULT_TOOLS = ("current_time", "calculator")
 """The tools of a definition that names none. Never changed: an image must not gain a tool by an upgrade of the server."""
@@ -45,6 +45,8 @@ class Definition(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Thinking budget in tokens, for providers that take one."""
+    output: OutputFormat | None = None
+    """The form of every answer: JSON that fits a schema."""
     turn_options: tuple[TurnOption, ...] | None = None
     """The options that the sender of a message may choose; all but the model when unset, none when empty."""
     rendered: Rendered | None = None

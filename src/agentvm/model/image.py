@@ -8,6 +8,7 @@ from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.resource import Locked
+from agentvm.model.turn import OutputFormat
 
 
 class ImageConfig(Record):
@@ -30,6 +31,8 @@ class ImageConfig(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    output: OutputFormat | None = None
+    """The form of every answer: JSON that fits a schema."""
     mcp_servers: dict[str, Any] | None = None
     """MCP servers in the form of AgentX 1.x, by name: an address, or a command that the operator allows."""
     client_data: dict[str, Any] | None = None

@@ -15,8 +15,8 @@ OnParked = Literal["supersede", "queue", "reject"]
 """While a turn of the session waits for answers: end it, wait for it, or refuse the message."""
 
 
-TurnOption = Literal["model", "temperature", "max_tokens", "thinking", "stop", "instructions", "tools"]
-DEFAULT_OPTIONS: tuple[TurnOption, ...] = ("temperature", "max_tokens", "thinking", "stop", "instructions", "tools")
+TurnOption = Literal["model", "temperature", "max_tokens", "thinking", "stop", "instructions", "tools", "output"]
+DEFAULT_OPTIONS: tuple[TurnOption, ...] = ("temperature", "max_tokens", "thinking", "stop", "instructions", "tools", "output")
 """The options that the sender of a message may choose, unless the definition says otherwise."""
 
 STOPS_MAX = 16
@@ -32,6 +32,14 @@ class ClientTool(Record):
     description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] = ""
     parameters: dict[str, object] = msgspec.field(default_factory=dict)
     """JSON Schema of its input."""
+
+
+class OutputFormat(Record):
+    """The form of an answer: JSON that fits a schema. `name` tells the model what the value is."""
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    schema: dict[str, object]
+    """JSON Schema of the answer."""
 
 
 class TurnOptions(Record):
@@ -50,6 +58,8 @@ class TurnOptions(Record):
     """Added to the system prompt, as instructions of the user."""
     tools: Annotated[tuple[ClientTool, ...], msgspec.Meta(max_length=CLIENT_TOOLS_MAX)] = ()
     """Tools that the sender runs, besides those of the image; one of the same name takes its place."""
+    output: OutputFormat | None = None
+    """The answer is JSON that fits this schema, or the turn fails."""
     client_data: Annotated[str, msgspec.Meta(max_length=CLIENT_DATA_MAX)] | None = None
     """A text of the client's own about the turn: kept with it, read by nothing here, and allowed by every definition."""
 

@@ -232,6 +232,7 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
         system_prompt=definition.system_prompt,
         temperature=definition.temperature,
         thinking=definition.thinking,
+        output=definition.output,
         variables={**((image.source or definition).variables or {}), **(image.config.variables or {})} or None,
         sandbox=None if rendered.sandbox is None else str(rendered.sandbox["uri"]),
         knowledge=tuple(str(entry["uri"]) for entry in rendered.knowledge),

@@ -10,6 +10,7 @@ from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ImageId
 from agentvm.model.image import ImageConfig
+from agentvm.model.turn import OutputFormat
 from agentvm.operations.image import image_record
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.ignored import describe_ignored
@@ -107,6 +108,7 @@ Clearable = Literal[
     "temperature",
     "maxTokens",
     "thinking",
+    "output",
     "mcpServers",
     "clientData",
 ]
@@ -127,6 +129,7 @@ class ImageUpdates(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    output: OutputFormat | None = None
     mcp_servers: dict[str, object] | None = None
     client_data: dict[str, object] | None = None
     clear: tuple[Clearable, ...] = ()

@@ -7,7 +7,7 @@ import msgspec
 from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import UserContent
-from agentvm.model.turn import OnParked, TurnOptions
+from agentvm.model.turn import OnParked, OutputFormat, TurnOptions
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.text_answer import TEXT_ANSWER_MAX, answer_open_waits, parse_answer
 from agentvm.protocol.bounds import Bound
@@ -59,6 +59,8 @@ class MessageSend(Request[MessageSendReply]):
 
     options: TurnOptions | None = None
     """Chosen for this turn instead of the image's values, as far as its definition lets the sender choose (`turnOptions`)."""
+    output: OutputFormat | None = None
+    """The answer is JSON that fits this schema: `output` of `turn_response`. Else the turn fails with `output_misfit`."""
 
     def refused(self) -> Reply:
         return MessageSendReply(agent_id=self.agent_id or "", image_id=self.image_id)
@@ -81,9 +83,18 @@ async def send(context: Context, request: MessageSend) -> MessageSendReply:
             client_key=request.client_message_id,
             on_busy=request.on_busy,
             on_parked=request.on_parked,
-            options=request.options,
+            options=with_output(request.options, request.output),
         )
         return _accepted(context, sent)
+
+
+def with_output(options: TurnOptions | None, output: OutputFormat | None) -> TurnOptions | None:
+    """Returns the options of a turn with the form of its answer; `InvalidInput` if both name one."""
+    if output is None:
+        return options
+    if options is not None and options.output is not None:
+        raise InvalidInput("Give output once: beside options, or among them")
+    return msgspec.structs.replace(options or TurnOptions(), output=output)
 
 
 async def answer_by_text(

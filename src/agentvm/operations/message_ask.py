@@ -13,7 +13,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, SessionId, TurnId
 from agentvm.model.message import AssistantMessage, UserContent
 from agentvm.model.session import EXTERNAL_MAX
-from agentvm.model.turn import OnParked, TurnOptions, TurnOutcome
+from agentvm.model.turn import OnParked, OutputFormat, TurnOptions, TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 from agentvm.operations import image_open, message, session_open
@@ -54,6 +54,8 @@ class MessageAnswer(Record):
     """The user's message."""
     text: str = ""
     """The last message of the agent."""
+    output: Any = None
+    """The answer as JSON, if the turn was asked for it."""
     outcome: TurnOutcome | None = None
     stop_reason: TurnStop | None = None
     usage: Usage | None = None
@@ -79,6 +81,8 @@ class MessageAsk(Request[MessageAnswer]):
     """Your own name for the message: sending it to the session again begins no second turn, and is answered as the first."""
     on_parked: OnParked = "supersede"
     options: TurnOptions | None = None
+    output: OutputFormat | None = None
+    """The answer is JSON that fits this schema; else the turn fails with `output_misfit`."""
     stream: bool = False
     """Whether the response is the turn's events, as server-sent events."""
     wait: bool = True
@@ -116,6 +120,7 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
         client_message_id=request.client_message_id,
         on_parked=request.on_parked,
         options=request.options,
+        output=request.output,
     )
     sent: MessageSendReply = await carry_out(_row(message, MessageSend), context, said)
     context.finish()
@@ -162,7 +167,8 @@ def _heard(answer: MessageAnswer, event: "Event") -> MessageAnswer:
             return msgspec.structs.replace(answer, error=TurnFailure(code=code, message=text))
         case TurnParked(waits=waits):
             return msgspec.structs.replace(answer, waits=waits)
-        case TurnResponse(outcome=outcome, stop_reason=stop, usage=usage, price=price):
-            return msgspec.structs.replace(answer, outcome=outcome, stop_reason=stop, usage=usage, price=price, waits=())
+        case TurnResponse(outcome=outcome, stop_reason=stop, usage=usage, price=price, output=output):
+            ended = msgspec.structs.replace(answer, outcome=outcome, stop_reason=stop, usage=usage, price=price, waits=())
+            return msgspec.structs.replace(ended, output=output)
         case _:
             return answer

@@ -7,6 +7,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, UserId
 from agentvm.model.resource import ResourceType, Visibility
 from agentvm.model.session import Session
+from agentvm.model.turn import OutputFormat
 
 
 class DefinitionRecord(Definition):
@@ -36,6 +37,8 @@ class EffectiveConfig(Record):
     system_prompt: str | None = None
     temperature: float | None = None
     thinking: int | None = None
+    output: OutputFormat | None = None
+    """The form of its answers: JSON that fits a schema."""
     variables: dict[str, object] | None = None
     sandbox: str | None = None
     """As it is written; sandboxes do not run on this server yet."""

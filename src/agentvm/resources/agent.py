@@ -10,7 +10,7 @@ from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.definition import Definition
 from agentvm.model.policy import RULES_MAX, PolicyRule, check_rule
 from agentvm.model.resource import ResourceType, VersionId, is_reference
-from agentvm.model.turn import TurnOption
+from agentvm.model.turn import OutputFormat, TurnOption
 from agentvm.resources.kind import (
     Content,
     ContentType,
@@ -21,6 +21,7 @@ from agentvm.resources.kind import (
     check_rendered,
     refuse_fragment,
 )
+from agentvm.resources.schema import check_schema
 from agentvm.resources.tool import TOOL_NAME_MAX
 from agentvm.resources.tool_set import expand
 
@@ -44,6 +45,8 @@ class AgentContent(Content):
     knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
     policy: Annotated[tuple[PolicyRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
     """Rules about tool calls, which can only tighten those of the tenant and of the operator."""
+    output: OutputFormat | None = None
+    """The form of every answer: JSON that fits a schema."""
     turn_options: Annotated[tuple[TurnOption, ...], msgspec.Meta(max_length=LISTED_MAX)] | None = None
     """The options that the sender of a message may choose; all but the model when unset, none when empty."""
     defaults: JsonObject | None = None
@@ -72,6 +75,8 @@ class Agents:
         for number, rule in enumerate(content.policy, 1):
             if fault := check_rule(rule):
                 raise ResourceInvalid(f"policy, rule {number}, {fault}")
+        if content.output is not None:
+            check_schema("output.schema", content.output.schema)
         if len(content.defaults or ()) > VARIABLES_MAX:
             raise ResourceInvalid(f"defaults has more than {VARIABLES_MAX} variables")
         if content.model is not None and is_reference(content.model):

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 import anyio
 import msgspec
 
-from agentvm.drivers.base import ModelOutput, Prompt, ProviderTool
+from agentvm.drivers.base import ModelOutput, Prompt, ProviderTool, UserEntry
 from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
+from agentvm.drivers.output_schema import output_tokens, refuses_output
 from agentvm.drivers.weighing import hidden_tokens
 from agentvm.errors import AgentVMError, ProviderBadRequest, ProviderProtocolError
 from agentvm.errors.bounds import TurnLimitReached
@@ -21,6 +22,7 @@ from agentvm.model.message import ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, refusal, turn
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.output_check import OutputCheck, answers_of
 from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.provider_chain import Asked, ProviderChain
@@ -31,6 +33,7 @@ from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import ToolSet
 from agentvm.runtime.turn_options import add_tools, apply_options
+from agentvm.runtime.turn_state import Unchecked
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
@@ -62,6 +65,9 @@ class Answering:
         """Tools that the model has found in this session."""
         self._tainted = False
         """Whether the prompt holds text of strangers."""
+        self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
+        self._constrains = True
+        """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
         self._cost = 0
         """Cost of the turn's calls so far, each at the rate of its provider."""
 
@@ -77,6 +83,7 @@ class Answering:
             return
         async with self._ports.tools.open(log.tenant_id, self._image) as tools:
             self._tools = add_tools(tools, self._accepted.options)
+            self._accepted.state = msgspec.structs.replace(self._accepted.state, checks_output=self._output is not None)
             if self._accepted.resumed:
                 await self._begin_again()
             async with self._ports.choose(log.tenant_id, self._definition.model) as candidates:
@@ -92,7 +99,7 @@ class Answering:
             await self._tool_step().run()
             if self._accepted.parked:
                 return
-        elif self._accepted.state.paused:
+        elif self._accepted.state.paused or self._accepted.state.unchecked:
             # What the provider has said so far must be in the history that it is asked with.
             await self._flush()
         self._history = history = await self._recall(candidates)
@@ -110,11 +117,23 @@ class Answering:
             except ProviderBadRequest as error:
                 if self._accepted.state.message_id is not None:
                     raise
+                if self._output is not None and self._constrains and refuses_output(error):
+                    self._constrains = False
+                    continue
                 first, told = candidates[0], self._composed.told
                 self._history = await self._refusals.set_aside(error, first.provider, told, self._history)
         # Not kept in memory while tools run.
         self._history = Recalled()
         await self._refusals.confirm()
+        await self._check_output()
+
+    async def _check_output(self) -> None:
+        """Ends the turn if its answer has the wanted form; else the next call asks for another."""
+        answer = self._accepted.state.unchecked
+        if self._output is None or answer is None:
+            return
+        if (fits := self._output.read(answer)) is not None:
+            await self._advance(turn.fitting(self._accepted.state, fits[0], self._ports.clock()))
 
     @property
     def tenant_id(self) -> TenantId:
@@ -204,7 +223,7 @@ class Answering:
 
     def check(self, chosen: Chosen) -> None:
         now = self._accepted.state
-        if not now.ended and (now.message_id is not None or not (now.pending or now.paused)):
+        if not now.ended and (now.message_id is not None or not (now.pending or now.paused or now.unchecked)):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
     async def _tell_fallback(self, asked: Asked) -> None:
@@ -250,6 +269,18 @@ class Answering:
             return
         if now.pending:
             await self._tool_step().lose()
+        elif self._output is not None:
+            await self._review_output(self._output)
+
+    async def _review_output(self, output: OutputCheck) -> None:
+        """Looks at the answers of the turn before a restart, the last of which may be the end of the turn."""
+        log, now = self._log, self._accepted.state
+        history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
+        answers = answers_of(history.messages, now.turn_id)
+        if answers:
+            output.go_on(len(answers) - 1)
+            self._accepted.state = msgspec.structs.replace(now, unchecked=Unchecked(answers[-1], "end_turn"))
+            await self._check_output()
 
     def _tool_step(self) -> CallRunner:
         tainted = self._tainted or self._accepted.state.heard_strangers
@@ -279,6 +310,7 @@ class Answering:
         wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
+        room -= output_tokens(definition.output)
         summary = None if history.summary is None else history.summary.text
         # With something refused, an exchange is told otherwise than before.
         key = (self._log.tenant_id, self._log.session_id)
@@ -292,6 +324,8 @@ class Answering:
             summary=summary,
             sizes=sizes,
         )
+        if self._output is not None and (wish := self._output.instruction) is not None:
+            self._composed = context.followed_by(self._composed, UserEntry(content=wish))
         return Prompt(
             model=model,
             conversation=tuple([said for said, _ in self._composed.told]),
@@ -303,6 +337,8 @@ class Answering:
             temperature=definition.temperature,
             stop=() if self._accepted.options is None else self._accepted.options.stop,
             silence=self._defaults.timeout_seconds,
+            output=definition.output,
+            constrains=self._constrains,
             begun=self._accepted.state.told,
         )
 

@@ -212,6 +212,13 @@ def compose_weighed(
     return Composed(composed, weight, most_of_text(before) + sum(exchange.most for exchange in kept))
 
 
+def followed_by(composed: Composed, entry: ConversationEntry) -> Composed:
+    """Returns the conversation with a last entry, which is in no message."""
+    weight = None if composed.weight is None else composed.weight + count_tokens((entry,))
+    most = None if composed.most is None else composed.most + most_of_text((entry,))
+    return Composed([*composed.told, (entry, None)], weight, most)
+
+
 def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...], bool]:
     """The newest exchanges that so many tokens may hold, at least one; and whether they are that many."""
     kept: list[Sequence[Message]] = []

@@ -23,8 +23,8 @@ from agentvm.runtime.turn_calls import tool_finished as tool_finished
 from agentvm.runtime.turn_state import Events as Events
 from agentvm.runtime.turn_state import Step as Step
 from agentvm.runtime.turn_state import TurnState as TurnState
+from agentvm.runtime.turn_state import Unchecked, join, replace, take_id
 from agentvm.runtime.turn_state import begin as begin
-from agentvm.runtime.turn_state import join, replace, take_id
 from agentvm.runtime.turn_state import next_id as next_id
 
 
@@ -136,6 +136,7 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         call_usage=NO_USAGE,
         provider_content=None,
         paused=False,
+        unchecked=None,
     )
     start = stream.MessageStart(
         message_id=message_id,
@@ -144,6 +145,7 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         asked_at=now.asked_at,
         attempt=now.attempt,
         text=now.told or None,
+        draft=now.checks_output,
     )
     return started, (start, state.ConversationStart(message_id=message_id))
 
@@ -167,7 +169,7 @@ def _grow_text(now: TurnState, text: str, at: int) -> Step:
 def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
     calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
-    pending = now.pending if calls_tools else ()
+    pending, text = now.pending if calls_tools else (), now.prefix + join(now.text)
     now, spoken = _close_message(now)
     if calls_tools:
         return replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)
@@ -176,8 +178,16 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
         return replace(now, paused=True), (stream.MessageStop(stop_reason="tool_use"), *spoken)
     stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
     now, lost = lose_at_provider(now, at, now.at_provider)
+    if now.checks_output:
+        return replace(now, unchecked=Unchecked(text, stop)), (stream.MessageStop(stop_reason=stop), *spoken, *lost)
     now, end = _end(now, "completed", stop, at)
     return now, (stream.MessageStop(stop_reason=stop), *spoken, *lost, state.ConversationEnd(reason="completed"), end)
+
+
+def fitting(now: TurnState, output: object, at: int) -> Step:
+    """Ends a turn whose answer fits its schema; `output` is the answer as JSON."""
+    now, end = _end(now, "completed", "end_turn" if now.unchecked is None else now.unchecked.stop, at, output)
+    return now, (state.ConversationEnd(reason="completed"), end)
 
 
 def unanswered(now: TurnState, at: int) -> Step:
@@ -243,7 +253,9 @@ def _hidden(now: TurnState, at: int) -> int:
     return hidden_tokens(now.hidden_tokens, now.asked_at, now.spoken_at or at)
 
 
-def _end(now: TurnState, outcome: TurnOutcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:
+def _end(
+    now: TurnState, outcome: TurnOutcome, stop: turn_events.TurnStop, at: int, output: object = None
+) -> tuple[TurnState, EventData]:
     response = turn_events.TurnResponse(
         turn_id=now.turn_id,
         message_id=now.user_message_id,
@@ -253,5 +265,6 @@ def _end(now: TurnState, outcome: TurnOutcome, stop: turn_events.TurnStop, at: i
         usage=now.usage,
         model=now.model,
         timestamp=at,
+        output=output,
     )
     return replace(now, ended=True), response

@@ -4,9 +4,11 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.validation import explain
 from agentvm.model.definition import Definition
 from agentvm.model.turn import DEFAULT_OPTIONS, TurnOptions
+from agentvm.resources.schema import check_schema
 from agentvm.runtime.tools import Tool, ToolSet, client_tool
 
 UNREAD = "client_data"
@@ -28,6 +30,11 @@ def check_options(definition: Definition, options: TurnOptions | None) -> None:
     for field in msgspec.structs.fields(TurnOptions):
         if getattr(options, field.name) not in (None, ()) and field.name not in allowed:
             raise Unprocessable(f"This agent does not let a message choose {field.encode_name} (turnOptions of its definition)")
+    if options.output is not None:
+        try:
+            check_schema("output.schema", options.output.schema)
+        except ResourceInvalid as error:
+            raise Unprocessable(str(error)) from None
     if len({tool.name for tool in options.tools}) < len(options.tools):
         raise Unprocessable("Two of the tools have the same name")
 
@@ -46,6 +53,7 @@ def apply_options(definition: Definition, options: TurnOptions | None) -> Defini
         temperature=definition.temperature if options.temperature is None else options.temperature,
         max_tokens=options.max_tokens or definition.max_tokens,
         thinking=options.thinking or definition.thinking,
+        output=options.output or definition.output,
     )
 
 

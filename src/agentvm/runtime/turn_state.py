@@ -3,6 +3,7 @@
 import msgspec
 
 from agentvm.events.base import EventData
+from agentvm.events.turn import TurnStop
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import ProviderContent, ThinkingPart, ToolCall
 from agentvm.model.usage import NO_USAGE, Usage
@@ -19,6 +20,13 @@ class OpenCall(msgspec.Struct, frozen=True):
     name: str
     by_provider: bool = False
     json: Chunks = None
+
+
+class Unchecked(msgspec.Struct, frozen=True):
+    """An answer that is whole, and has yet to be compared with the schema that it must fit."""
+
+    text: str
+    stop: TurnStop
 
 
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +85,11 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the provider goes on when it is asked again."""
     heard_strangers: bool = False
     """Whether the provider has read what strangers wrote."""
+
+    # An answer that must fit a schema.
+    checks_output: bool = False
+    """Whether an answer without calls is first checked, instead of ending the turn."""
+    unchecked: Unchecked | None = None
 
 
 Events = tuple[EventData, ...]

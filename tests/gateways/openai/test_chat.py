@@ -8,7 +8,7 @@ from tests.gateways.openai.fixtures import management, talking
 
 from agentvm import Definition
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, reply, tool_calls
+from agentvm.drivers.scripted import Pause, in_turn, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
@@ -224,6 +224,19 @@ async def test_a_turn_with_a_key_goes_on_for_whoever_repeats_the_request() -> No
         again = await client.chat.completions.create(model="default", messages=HI, extra_headers=key)
         assert again.choices[0].message.content == "one two"
         assert len(served.model.prompts) == 1
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_schema_holds_the_answer_back_until_it_fits(is_streamed: bool) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "required": ["n"]}}}
+    async with talking(in_turn(reply("{}"), reply('{"n":', " 1}"))) as (client, _):
+        asked: Any = {"model": "default", "messages": HI, "response_format": form}
+        if is_streamed:
+            chunks = [chunk async for chunk in await client.chat.completions.create(**asked, stream=True)]
+            text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        else:
+            text = (await client.chat.completions.create(**asked)).choices[0].message.content or ""
+        assert text == '{"n": 1}'
 
 
 @pytest.mark.parametrize(

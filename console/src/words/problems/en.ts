@@ -80,6 +80,7 @@ export const en: Record<string, string> = {
   tool_denied: "A rule does not allow this call.",
   tool_failed: "A tool failed.",
   tool_not_found: "The agent names a tool that this server does not have.",
+  output_misfit: "The answer does not have the wanted form, also after two repairs. Loosen the form, or use a stronger model.",
   turn_limit_reached: "The answer took too many steps and was ended. Ask for less at a time.",
   unauthenticated: "Sign in again.",
   unknown_command: "The server does not know this. It may be an older version; load the page again.",

@@ -78,6 +78,7 @@ export const zh: Record<string, string> = {
   tool_denied: "规则不允许这次调用。",
   tool_failed: "工具执行失败。",
   tool_not_found: "智能体引用的工具在服务器上不存在。",
+  output_misfit: "回答不符合要求的格式，已让模型修正两次。请放宽格式，或换用更强的模型。",
   turn_limit_reached: "回答的步骤太多，已被终止。请一次少问一些。",
   unauthenticated: "请重新登录。",
   unknown_command: "服务器不认识这个请求，可能版本较旧，请刷新页面。",

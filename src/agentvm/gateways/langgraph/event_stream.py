@@ -125,16 +125,16 @@ class _ThreadSource:
         turn_id = event.scope.turn_id
         if turn_id is None or turn_id in self._earlier:
             return b""
-        part = self._readers.setdefault(turn_id, PartReader()).read(event)
-        if part is None:
+        parts = self._readers.setdefault(turn_id, PartReader()).read(event)
+        if not parts:
             return b""
         if turn_id != self._turn_id:
             turn = await self._talk.turn(turn_id)
             self._events.begin(turn_id, await read_before(self._talk, turn) if self._events.needs_history else ())
             self._turn_id = turn_id
-        if isinstance(part, TurnEnded):
+        if isinstance(parts[-1], TurnEnded):
             del self._readers[turn_id]
-        return self._events.write(part, event.seq, event.timestamp)
+        return b"".join(self._events.write(part, event.seq, event.timestamp) for part in parts)
 
 
 EVENT_ROUTES = (

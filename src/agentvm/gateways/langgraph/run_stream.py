@@ -82,7 +82,7 @@ class _RunSource:
                 events = []
             if not events:
                 return False
-            self._parts += [(part, event.seq) for event in events if (part := self._reader.read(event)) is not None]
+            self._parts += [(part, event.seq) for event in events for part in self._reader.read(event)]
             self._parts = [told for told in self._parts if self._counts(*told)]
         return True
 

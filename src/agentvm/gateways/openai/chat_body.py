@@ -17,6 +17,8 @@ from agentvm.protocol.bounds import Bound, check
 from agentvm.sessions.seeding import SeedMessage, text_of
 
 THINKING_TOKENS = {"low": 5_000, "medium": 10_000, "high": 32_000}
+ANY_OBJECT = "answer"
+"""The name of an answer that may be any JSON object."""
 ARGUMENTS_VALUES_MAX = 10_000
 """Values in the arguments of one call of the history. They are JSON in a string, which the bound of the body does not count."""
 
@@ -132,12 +134,32 @@ def read_options(body: ChatBody) -> TurnOptions | None:
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
         "instructions": "\n\n".join(filter(None, said)) or None,
         "tools": tools,
+        "output": output_of(body.response_format, "response_format"),
     }
     try:
         options = msgspec.convert(chosen, TurnOptions)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"The body is invalid: {explain(error, TurnOptions)}") from None
     return None if options == TurnOptions() else options
+
+
+def output_of(given: dict[str, Any] | None, member: str) -> dict[str, object] | None:
+    """Returns the form of the answer that a request wants; None for text.
+
+    Chat completions have name and schema in a member of their own, responses beside the type.
+    """
+    match (given or {}).get("type", "text"):
+        case "text":
+            return None
+        case "json_object":
+            return {"name": ANY_OBJECT, "schema": {"type": "object"}}
+        case "json_schema":
+            form = (given or {}).get("json_schema", given)
+            if not isinstance(form, dict) or not isinstance(form.get("schema"), dict):
+                raise Unprocessable(f"{member}: the schema is missing")
+            return {"name": form.get("name", ANY_OBJECT), "schema": form["schema"]}
+        case other:
+            raise Unprocessable(f"{member}: the type {str(other)[:40]!r} is not supported here")
 
 
 def _refuse(body: ChatBody) -> None:
@@ -147,7 +169,6 @@ def _refuse(body: ChatBody) -> None:
         "logprobs": bool(body.logprobs),
         "functions": bool(body.functions),
         "audio": body.audio is not None,
-        "response_format": (body.response_format or {}).get("type", "text") != "text",
     }
     for name, is_given in refused.items():
         if is_given:

@@ -8,7 +8,7 @@ import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.media import file, picture, read_data_url
-from agentvm.gateways.openai.chat_body import THINKING_TOKENS
+from agentvm.gateways.openai.chat_body import THINKING_TOKENS, output_of
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import ClientTool, TurnOptions
@@ -162,6 +162,7 @@ def read_response_options(body: ResponseBody, said: ResponseInput) -> TurnOption
         "thinking": THINKING_TOKENS.get(effort or ""),
         "instructions": said.instructions,
         "tools": tools,
+        "output": output_of(None if body.text is None else body.text.format, "text.format"),
         "clientData": msgspec.json.encode(about).decode(),
     }
     try:
@@ -184,8 +185,6 @@ def _refuse(body: ResponseBody) -> None:
         raise InvalidInput("previous_response_id and conversation exclude each other")
     if body.background and body.store is False:
         raise InvalidInput("A response in the background is stored: background excludes store: false")
-    if body.text is not None and (body.text.format or {}).get("type", "text") != "text":
-        raise Unprocessable("text.format is not supported here; leave it out")
     if body.prompt is not None:
         raise Unprocessable("prompt is not supported here; leave it out")
     pairs = body.metadata or {}

@@ -70,7 +70,10 @@ def parts_of(turn: Turn, messages: Sequence[Message], client_tools: frozenset[st
     """Yields the parts of a turn by its messages: what was said, without when."""
     error: tuple[str, str] | None = None
     waits = False
-    for message in _spoken(messages):
+    spoken = [*_spoken(messages)]
+    if turn.options is not None and turn.options.output is not None:
+        spoken = _without_rejected(spoken)
+    for message in spoken:
         match message:
             case AssistantMessage(content=content):
                 for part in content:
@@ -120,6 +123,12 @@ def _spoken(messages: Sequence[Message]) -> Iterator[Message]:
             yield answers.pop(message.parent_id)
         if not isinstance(message, AssistantMessage) or answers.pop(message.id, None) is not None:
             yield message
+
+
+def _without_rejected(messages: Sequence[Message]) -> list[Message]:
+    """Leaves out answers that did not fit their schema: each has another answer right behind it."""
+    pairs = zip(messages, (*messages[1:], None), strict=True)
+    return [one for one, after in pairs if not (isinstance(one, AssistantMessage) and isinstance(after, AssistantMessage))]
 
 
 def _answer(message: AssistantMessage) -> Iterator[Item]:

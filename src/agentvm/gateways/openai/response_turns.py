@@ -11,7 +11,7 @@ from agentvm.gateways.talk import Talk
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Alias, Session
-from agentvm.model.turn import Turn
+from agentvm.model.turn import Turn, TurnOptions
 from agentvm.operations.branch import SessionFork
 from agentvm.operations.session import SessionDelete
 from agentvm.operations.session_lists import SessionHistory
@@ -112,13 +112,19 @@ def head_of(found: FoundResponse, conversation: str) -> dict[str, Any]:
             }
             for tool in tools
         ],
-        "text": {"format": {"type": "text"}},
+        "text": {"format": _format(options)},
         "reasoning": {"effort": None, "summary": None},
         "truncation": "disabled",
         "temperature": None if options is None else options.temperature,
         "top_p": None,
         "max_output_tokens": None if options is None else options.max_tokens,
     }
+
+
+def _format(options: TurnOptions | None) -> dict[str, Any]:
+    if options is None or options.output is None:
+        return {"type": "text"}
+    return {"type": "json_schema", "name": options.output.name, "schema": options.output.schema, "strict": True}
 
 
 async def turn_messages(talk: Talk, turn: Turn) -> list[Message]:
