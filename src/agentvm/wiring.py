@@ -44,6 +44,7 @@ from agentvm.tenants.tool_metering import ToolMetering
 from agentvm.tenants.vault import Vault
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
+from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode, programs_text
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
@@ -220,7 +221,7 @@ async def open_tools(
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
-    tools += [tool_of(made) for made in FILE_TOOLS]
+    tools += [*map(tool_of, FILE_TOOLS), *map(tool_of, MEMORY_TOOLS)]
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())

@@ -15,6 +15,7 @@ from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.feedback import Feedback
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
+from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.program import ProgramCall
 from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
@@ -92,6 +93,7 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     await store.tenant(tenant).save_reader(f"{ALICE}:tab", {session_id: ReaderPlace(1, 4)})
     rated = Feedback(turn_id=SOME_TURN, session_id=session_id, author=ALICE, rating="up", note=words, at=4)
     assert await store.accounts(tenant).feedback.put(rated)
+    await home.memories.put(Memory(memory_id=MemoryId("mem_1"), text=words, by="user", created_at=4, updated_at=4))
     assert uploaded.size
 
 
@@ -119,6 +121,8 @@ async def check_nothing_is_added_to_a_container_that_is_being_erased(store: Stor
     assert await raises(ImageNotFound, home.add_session(session("late", f"img-{HOME}")))
     upload = Upload(media_type="text/plain")
     assert await raises(ContainerNotFound, home.attachments.add(io.BytesIO(b"late"), upload, now=10))
+    late = Memory(memory_id=MemoryId("late"), text="late", by="user", created_at=10, updated_at=10)
+    assert await raises(ContainerNotFound, home.memories.put(late))
     begins = SessionWrite(
         tenant_id=ACME, container_id=HOME, session_id=session_id, now=10, messages=[message("late")], turns=[turn("late")]
     )

@@ -16,6 +16,7 @@ from tests.conformance import (
     erasing,
     ledger,
     log,
+    memories,
     readers,
     resource_life,
     resource_search,
@@ -30,7 +31,7 @@ from tests.conformance import (
 )
 
 MODULES = (
-    accounts, attachments, carry, definitions, drafts, erasing, ledger, log, readers, resource_life, resource_search,
+    accounts, attachments, carry, definitions, drafts, erasing, ledger, log, memories, readers, resource_life, resource_search,
     resources, retention, session_files, session_search, sessions, settings, store, summaries,
 )  # fmt: skip
 

@@ -126,6 +126,7 @@ async def test_forty_payloads_are_only_text_on_every_page(open_page: Open) -> No
         values = {**await planter.plant(), "session": session_id, "turn": turn_id}
         await planter.plant_files(session_id)
         await planter.send("PUT", f"/turns/{turn_id}/feedback", {"rating": "down", "note": ALL[:2_000]})
+        await planter.send("POST", "/containers/default/memories", {"text": ALL[:500]})
         for route in read_routes():
             await visit(page, f"{server.url}{route.address(values)}", tells=route.path in TOLD)
         for path in (

@@ -49,6 +49,10 @@ class Broken:
         return self
 
     @property
+    def memories(self) -> "Broken":
+        return self
+
+    @property
     def attachments(self) -> "Broken":
         return self
 

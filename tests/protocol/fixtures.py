@@ -31,6 +31,9 @@ def ids_of(kind: type[msgspec.Struct]) -> dict[str, object]:
 _REQUESTS: dict[str, dict[str, object]] = {
     "attachment_list": {"containerId": "c1"},
     "attachment_get": {"containerId": "c1", "attachment": f"attachment:sha256:{'0' * 64}"},
+    "memory_add": {"containerId": "c1", "text": "Likes tea"},
+    "memory_put": {"containerId": "c1", "memoryId": "mem_1", "text": "Likes tea"},
+    "memory_delete": {"containerId": "c1", "memoryId": "mem_1"},
     "file_get": {"sessionId": "sess_1", "path": "notes.txt"},
     "file_versions": {"sessionId": "sess_1", "path": "notes.txt"},
     "file_delete": {"sessionId": "sess_1", "path": "notes.txt"},

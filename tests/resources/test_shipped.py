@@ -20,6 +20,7 @@ from agentvm.storage.resources import Search
 from agentvm.tools.base import CallableTool
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
+from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch
@@ -54,8 +55,10 @@ RELEASED = {
     "tools/current_time@1.0.0": "505b2279f32ca30b",
     "tools/edit_file@1.0.0": "3b2876c9562d6d5a",
     "tools/find_files@1.0.0": "923e6602fea0ccd2",
+    "tools/forget@1.0.0": "bf04e960367672df",
     "tools/list_files@1.0.0": "222a8d60d4ea2b12",
     "tools/read_file@1.0.0": "405323b92f0e8e89",
+    "tools/remember@1.0.0": "bc32551958164063",
     "tools/run_python@1.1.1": "92f1eedf4c42c927",
     "tools/run_shell@1.1.1": "f7b1f9cb2b452551",
     "tools/search_files@1.0.0": "856cc5cb82804a15",
@@ -94,7 +97,7 @@ def test_each_agent_has_its_prompt_in_both_languages() -> None:
 def test_the_tools_are_those_that_are_built_in_but_for_other_names_of_the_same() -> None:
     contents = {item.content["entry"]: item.content for item in load() if item.type == "tools"}
     engine = ToolSearchSettings(engine="searxng", url="https://search.example")
-    others: list[CallableTool] = [AskUser(), WebFetch(SafeHttp()), WebSearch(engine, SafeHttp()), *FILE_TOOLS]
+    others: list[CallableTool] = [AskUser(), WebFetch(SafeHttp()), WebSearch(engine, SafeHttp()), *FILE_TOOLS, *MEMORY_TOOLS]
     specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)} | {tool.spec.name: tool.spec for tool in others}
     specs |= {spec.name: spec for spec, _ in CODE_TOOLS}
     assert specs.keys() - contents.keys() == {"read", "write", "edit", "sh"}

@@ -200,6 +200,14 @@ export interface Commands {
   agent_interrupt: { request: { imageId?: string | null; agentId?: string | null; sessionId?: string | null; turnId?: string | null }; reply: { imageId?: string; agentId?: string } };
   /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
   tool_explain: { request: { turnId: string; callId: string }; reply: { turnId: string; callId: string; tool: string; policy: string; tier?: "container" | "inline" | "isolate" | "process" | "remote"; price?: number; startMs?: number; why?: string[][] } };
+  /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+  memory_list: { request: { containerId: string }; reply: { containerId: string; memories: Memory[] } };
+  /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+  memory_add: { request: { containerId: string; text: string; pinned?: boolean }; reply: { memory: Memory } };
+  /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+  memory_put: { request: { containerId: string; memoryId: string; text: string; pinned?: boolean }; reply: { memory: Memory } };
+  /** Delete a memory. */
+  memory_delete: { request: { containerId: string; memoryId: string }; reply: { memoryId: string } };
   /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
   tool_waits: { request: { cursor?: string | null; limit?: number; containerId?: string | null; sessionId?: string | null; state?: "answered" | "open" | null }; reply: { waits: WaitView[]; nextCursor?: string } };
   /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
@@ -512,6 +520,14 @@ export interface HttpOperations {
   "feedback.withdraw": { request: { turnId: string }; reply: undefined };
   /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
   "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
+  /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+  "memory.list": { request: { containerId: string }; reply: MemoryPage };
+  /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+  "memory.add": { request: { containerId: string; text: string; pinned?: boolean }; reply: Memory };
+  /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+  "memory.put": { request: { containerId: string; memoryId: string; text: string; pinned?: boolean }; reply: Memory };
+  /** Delete a memory. */
+  "memory.delete": { request: { containerId: string; memoryId: string }; reply: MemoryDeleteReply };
   /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
   "tool.waits": { request: { cursor?: string | null; limit?: number; container?: string | null; session?: string | null; state?: "answered" | "open" | null }; reply: WaitPage };
   /** Show a tool call that waits: the tool, its input, who may answer, and until when. */
@@ -679,6 +695,16 @@ export interface CommandVerbs {
     waits(request?: Commands["tool_waits"]["request"]): Promise<Commands["tool_waits"]["reply"]>;
     /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
     answer(request: Commands["tool_answer"]["request"]): Promise<Commands["tool_answer"]["reply"]>;
+  };
+  memory: {
+    /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+    list(request: Commands["memory_list"]["request"]): Promise<Commands["memory_list"]["reply"]>;
+    /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+    add(request: Commands["memory_add"]["request"]): Promise<Commands["memory_add"]["reply"]>;
+    /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+    put(request: Commands["memory_put"]["request"]): Promise<Commands["memory_put"]["reply"]>;
+    /** Delete a memory. */
+    delete(request: Commands["memory_delete"]["request"]): Promise<Commands["memory_delete"]["reply"]>;
   };
   session: {
     /** List the sessions of an image, its default session first. */
@@ -1060,6 +1086,16 @@ export interface HttpVerbs {
     /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
     list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
   };
+  memory: {
+    /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+    list(request: HttpOperations["memory.list"]["request"], options?: CallOptions): Promise<HttpOperations["memory.list"]["reply"]>;
+    /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+    add(request: HttpOperations["memory.add"]["request"], options?: CallOptions): Promise<HttpOperations["memory.add"]["reply"]>;
+    /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+    put(request: HttpOperations["memory.put"]["request"], options?: CallOptions): Promise<HttpOperations["memory.put"]["reply"]>;
+    /** Delete a memory. */
+    delete(request: HttpOperations["memory.delete"]["request"], options?: CallOptions): Promise<HttpOperations["memory.delete"]["reply"]>;
+  };
   mcp: {
     /** List the MCP servers on which AgentVM acts for you. No token is shown. */
     connections(request?: HttpOperations["mcp.connections"]["request"], options?: CallOptions): Promise<HttpOperations["mcp.connections"]["reply"]>;
@@ -1193,6 +1229,7 @@ export type ErrorCode =
   | "mcp_changed"
   | "mcp_command_not_allowed"
   | "mcp_consent_required"
+  | "memory_not_found"
   | "migration_unknown"
   | "missing_key"
   | "model_unavailable"
@@ -1238,6 +1275,7 @@ export type ErrorCode =
   | "tier_broken"
   | "tier_unavailable"
   | "timeout"
+  | "too_many_memories"
   | "tool_denied"
   | "tool_failed"
   | "tool_not_found"
@@ -1822,6 +1860,28 @@ export interface LockRecord {
 export interface LogEntryPage {
   items: LogEntry[];
   nextCursor?: string;
+}
+
+/** A note, and where it comes from. */
+export interface Memory {
+  memoryId: string;
+  text: string;
+  by: "agent" | "user";
+  proposed?: boolean;
+  pinned?: boolean;
+  sessionId?: string;
+  messageId?: string;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export interface MemoryDeleteReply {
+  memoryId: string;
+}
+
+export interface MemoryPage {
+  containerId: string;
+  items: Memory[];
 }
 
 /** The answer of a turn. Without an `outcome` the turn goes on: nobody waited for it, or it waits for somebody (`waits`). */

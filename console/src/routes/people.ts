@@ -15,6 +15,7 @@ export const peopleRoutes: readonly Route[] = [
   { path: "/tenants", name: "tenants", needs: ["system:admin"], area: "people", load: () => import("../pages/people/tenants.tsx") },
   { path: "/tenants/:tenant", name: "tenant", needs: ["system:admin"], area: "people", load: () => import("../pages/people/tenant.tsx") },
   { path: "/me", name: "me", area: "me", icon: "me", load: () => import("../pages/people/me.tsx") },
+  { path: "/me/memories", name: "memories", needs: ["agent:use"], area: "me", load: () => import("../pages/people/memories.tsx") },
   { path: "/me/clients", name: "gateways", area: "me", load: () => import("../pages/people/gateways.tsx") },
   { path: "/diagnose", name: "diagnose", area: "me", load: () => import("../pages/people/diagnose.tsx") },
 ];

@@ -159,6 +159,7 @@ export const en = {
     me: "My account",
     diagnose: "Check the connection",
     gateways: "Connect a client",
+    memories: "Memories",
   },
   picture: "Picture",
   pin: "Pin",

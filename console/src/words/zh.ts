@@ -157,6 +157,7 @@ export const zh: Words = {
     me: "我的账户",
     diagnose: "检查连接",
     gateways: "接入客户端",
+    memories: "记忆",
   },
   picture: "图片",
   pin: "置顶",

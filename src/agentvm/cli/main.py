@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "retention": ("agentvm.cli.retention:retention", "Show the retention policy and what it would delete."),
     "attachment": ("agentvm.cli.attachment:attachment", "Upload, list and download files of messages."),
     "files": ("agentvm.cli.files:files", "List, upload and download the files of a session."),
+    "memory": ("agentvm.cli.memory:memory", "See and edit what agents remember."),
     "resource": ("agentvm.cli.resource:resource", "Publish, search and share prompts, tools and agents."),
     "config": ("agentvm.cli.config:config", "Show, explain, validate and change settings."),
     "audit": ("agentvm.cli.audit:audit", "Show the audit log of a tenant."),

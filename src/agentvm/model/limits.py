@@ -112,3 +112,13 @@ class Compaction(Group):
         Text | None,
         setting("Model that writes summaries, as an image names its model.", tenant="any", unset="the model of the session"),
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MemorySettings(Group):
+    """Memories of containers."""
+
+    by: Annotated[
+        Literal["tool", "off"],
+        setting("Who remembers: agents with the tool `remember`, and people; or nobody, and no agent is told.", tenant="any"),
+    ] = "tool"

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agentvm.model.account import Allowance
-from agentvm.model.limits import Compaction, Defaults, Limits
+from agentvm.model.limits import Compaction, Defaults, Limits, MemorySettings
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
 from agentvm.model.secret import Secret
@@ -381,6 +381,7 @@ class Settings(Group):
     billing: BillingSettings = field(default_factory=BillingSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     compaction: Compaction = field(default_factory=Compaction)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
     retention: Retention = field(default_factory=Retention)
     gateways: GatewaySettings = field(default_factory=GatewaySettings)

@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from agentvm.drivers.base import ModelOutput, Prompt, ProviderTool, UserEntry
-from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
+from agentvm.drivers.conversation import Exchange, count_tokens, estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.output_schema import output_tokens, refuses_output
 from agentvm.drivers.weighing import hidden_tokens
@@ -20,12 +20,13 @@ from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime import attached, budget, context, model_call, refusal, turn
+from agentvm.runtime import attached, budget, context, model_call, quoted_context, refusal, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.output_check import OutputCheck, answers_of
 from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.provider_chain import Asked, ProviderChain
+from agentvm.runtime.quoting import quote
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
@@ -68,6 +69,8 @@ class Answering:
         self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
         self._constrains = True
         """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
+        self._quoted: Exchange | None = None
+        """An exchange that tells memories beside the conversation; None before they were looked up."""
         self._cost = 0
         """Cost of the turn's calls so far, each at the rate of its provider."""
 
@@ -104,6 +107,8 @@ class Answering:
             await self._flush()
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
+        if self._quoted is None:
+            self._quoted = await quote(self._ports, self._log, history, now.user_message_id)
         self._tainted = self._tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
@@ -312,18 +317,20 @@ class Answering:
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         room -= output_tokens(definition.output)
         summary = None if history.summary is None else history.summary.text
+        quoted = self._quoted or ()
         # With something refused, an exchange is told otherwise than before.
         key = (self._log.tenant_id, self._log.session_id)
-        self._composed = context.compose_weighed(
+        composed = context.compose_weighed(
             refusal.without(history.messages, history.refused),
             self._accepted.state.turn_id,
             context.Exchanges() if history.refused else self._ports.histories.exchanges(*key),
             system=system,
             tools=tools,
-            budget=room,
+            budget=room - count_tokens(quoted),
             summary=summary,
             sizes=sizes,
         )
+        self._composed = quoted_context.insert(composed, quoted, self._accepted.state.user_message_id)
         if self._output is not None and (wish := self._output.instruction) is not None:
             self._composed = context.followed_by(self._composed, UserEntry(content=wish))
         return Prompt(

@@ -24,6 +24,7 @@ from agentvm.model.message import ToolCall, UserMessage
 from agentvm.model.tier import Placed, Unplaced
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles, TurnFiles
+from agentvm.runtime.call_memories import CallMemories
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.message_files import read_attached
 from agentvm.runtime.ports import Ports
@@ -95,6 +96,7 @@ class CallRun:
         *,
         others: ProgramTools | None = None,
         is_nested: bool = False,
+        tainted: bool = False,
     ) -> Ended:
         """Makes the call, or makes it again with the answers that it has asked for.
 
@@ -110,7 +112,8 @@ class CallRun:
         try:
             if faults := self._tools.misfits(call):
                 raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
-            one = self._one(tool, call, RESULT_MAX_BYTES if is_nested else self._limits.tool_output)
+            output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
+            one = self._one(tool, call, output_max, tainted=self._tainted or tainted)
             async with self._bounds(is_nested), self._files.open(writes=tool.writes_files) as files:
                 if others is not None:
                     await others.take_files(files)
@@ -123,9 +126,9 @@ class CallRun:
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
 
-    def _one(self, tool: Tool, call: ToolCall, output_max: int) -> "_Call":
+    def _one(self, tool: Tool, call: ToolCall, output_max: int, *, tainted: bool) -> "_Call":
         placed = partial(self.placed.__setitem__, call.id)
-        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed)
+        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, tainted)
 
     @asynccontextmanager
     async def _bounds(self, is_nested: bool) -> AsyncIterator[None]:
@@ -142,7 +145,8 @@ class CallRun:
             return _unknown(self._tools, call)
         try:
             async with self._files.open(writes=False) as files:
-                outcome = await self._one(tool, call, self._limits.tool_output).keep(_result_of(value), files)
+                one = self._one(tool, call, self._limits.tool_output, tainted=self._tainted)
+                outcome = await one.keep(_result_of(value), files)
                 return replace(outcome, files=files.keep(tainted=self._tainted or tool.world == "open"))
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
@@ -160,6 +164,7 @@ class _Call:
         call: ToolCall,
         output_max: int,
         placed: Callable[[Placed | Unplaced], None],
+        tainted: bool,
     ) -> None:
         self._ports = ports
         self._log = log
@@ -168,7 +173,10 @@ class _Call:
         self._call = call
         self._output_max = output_max
         self._placed = placed
-        self._limits = ports.settings_of(log.tenant_id).limits
+        settings = ports.settings_of(log.tenant_id)
+        remembers = settings.memory.by != "off"
+        self._memories = CallMemories(ports, log, accepted, call, tainted=tainted) if remembers else None
+        self._limits = settings.limits
         self._reports = ProgressReports(self._tell_progress)
         self._entries: list[LedgerEntry] = []
         self._is_over = False
@@ -245,6 +253,7 @@ class _Call:
             others=others,
             files=files,
             inputs=self._read_inputs,
+            memory=self._memories,
         )
 
     async def _read_inputs(self, max_bytes: int) -> Mapping[str, bytes]:

@@ -22,6 +22,7 @@ from agentvm.runtime.context import newest
 from agentvm.runtime.histories import UNBOUNDED_TOKENS, Histories, Key
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
+from agentvm.runtime.memories import Memories
 from agentvm.runtime.policy import PolicyLayer, layers_of
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.tools import ToolSource
@@ -97,6 +98,7 @@ class Ports:
     """Memory of attachments in prompts."""
     large: LargeMessages = field(default_factory=LargeMessages)
     histories: Histories = field(default_factory=Histories)
+    memories: Memories
     busy: BusyAgents = field(default_factory=BusyAgents)
 
     taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))

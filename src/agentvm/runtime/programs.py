@@ -41,7 +41,7 @@ class CallSteps(Protocol):
 
     async def decide(self, pending: PendingCall, *, tainted: bool) -> Action: ...
     async def announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None: ...
-    async def make(self, run: Run) -> Ended:
+    async def make(self, run: Run, *, tainted: bool) -> Ended:
         """Makes a call of a program; its result is whole, however long."""
 
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
@@ -166,7 +166,7 @@ class Program:
             case Run(wait=wait):
                 if wait is not None or not steps.may_repeat(child.name):
                     await steps.announce([(child, action)])
-                ended = await steps.make(action)
+                ended = await steps.make(action, tainted=self.tainted)
                 if isinstance(ended, ToolOutcome):
                     return ended, None if action.note is None else f"{child.id} ({child.name}): {action.note}"
                 if (refused := steps.ask(action, ended)) is not None:

@@ -32,6 +32,7 @@ from agentvm.runtime.follow import SessionFollower, TurnFollower
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
+from agentvm.runtime.memories import Memories
 from agentvm.runtime.parking import answer_wait, check_edit, close_wait, end_parked, watch_expiry
 from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
 from agentvm.runtime.recovery.quarantine import Quarantine
@@ -74,7 +75,7 @@ class Runtime:
         self.file_writes: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
         """Held by requests while they look at a file of a session and change it."""
         self.replay = Replay(ports.store, ports.journal.find, ports.journal.open)
-        self.histories = ports.histories
+        self.histories, self.memories = ports.histories, ports.memories
 
     @property
     def accepting(self) -> bool:
@@ -190,6 +191,8 @@ class Runtime:
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
         self._owed.take(tenant_id, session_id)
+        # Perhaps with its container, whose name can be used again.
+        self.memories.forget_all()
         self.forget_told(tenant_id, session_id)
 
     def forget_told(self, tenant_id: TenantId, session_id: SessionId) -> None:
@@ -365,7 +368,8 @@ async def open_runtime(
 
     With `recovers_later` the turns of the previous process may still be unknown: see `Runtime.recovered`.
     """
-    ecosystem = Ecosystem(broadcaster := Broadcaster(), (histories := Histories(), *effectors))
+    kept = (histories := Histories(), memories := Memories(store))
+    ecosystem = Ecosystem(broadcaster := Broadcaster(), (*kept, *effectors))
     async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
@@ -382,6 +386,7 @@ async def open_runtime(
             meter=meter or Unmetered(),
             tool_meter=tool_meter or UnmeteredTools(),
             histories=histories,
+            memories=memories,
             admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )

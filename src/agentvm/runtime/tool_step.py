@@ -227,10 +227,10 @@ class CallRunner:
         store = self._ports.store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
         return await store.list_program(accepted.state.turn_id, call_id)
 
-    async def make(self, run: Run) -> Ended:
-        """Makes a call of a program."""
+    async def make(self, run: Run, *, tainted: bool) -> Ended:
+        """Makes a call of a program, which may have got text of strangers."""
         self._accepted.started.add(run.call.id)
-        return await self._call_run.run(run.call, run.resumption, is_nested=True)
+        return await self._call_run.run(run.call, run.resumption, is_nested=True, tainted=tainted)
 
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
         """Holds a call whose tool needs a person: it waits once more. Returns its outcome if nobody can answer."""

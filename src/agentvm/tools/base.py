@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
 from agentvm.model.ledger import LedgerEntry
+from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.message import repair_text
 from agentvm.model.session_file import SessionFile
 from agentvm.model.tier import Placed, Unplaced
@@ -136,6 +137,19 @@ class SessionFiles(Protocol):
         """Returns whether there was such a file."""
 
 
+class CallMemory(Protocol):
+    """The memories of the container, as one call uses them."""
+
+    async def list(self) -> Sequence[Memory]:
+        """Returns the memories that a person has written or kept, or an agent has written, the newest first."""
+
+    async def remember(self, text: str) -> Memory:
+        """Adds a memory; a proposed one if text of strangers was read before."""
+
+    async def forget(self, memory_id: MemoryId) -> bool:
+        """Returns whether there was such a memory; `ToolFailed` if text of strangers was read before."""
+
+
 class OtherTools(Protocol):
     """The other tools of the agent, for a tool whose code calls them."""
 
@@ -190,6 +204,8 @@ class CallContext:
     """The other tools of the agent; None for a tool that cannot call them."""
     files: SessionFiles | None = None
     """The files of the session; None for a call without a session."""
+    memory: CallMemory | None = None
+    """The memories of the container; None for a call without one, and where memory is off."""
     inputs: "Callable[[int], Awaitable[Mapping[str, bytes]]] | None" = None
     """Reads the files attached to the user's message, by name, up to so many bytes; None for a call without a message."""
 

@@ -139,6 +139,7 @@ PLAIN = {
     "definition_name": "default",
     "path": "notes.txt",
     "number": "1",
+    "memory_id": "mem_1",
 }
 
 

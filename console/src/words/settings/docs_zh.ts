@@ -74,6 +74,7 @@ export const zh: Record<string, string> = {
   "compaction.keep": "从不写入摘要的最新问答数；若占去一半上下文则减少。",
   "compaction.maxTokens": "一份摘要的词元数。",
   "compaction.model": "写摘要的模型，写法同镜像。",
+  "memory.by": "由谁记忆：带有 `remember` 工具的智能体与人；或都不记忆，也不告诉任何智能体。",
   "otel.endpoint": "接收追踪和指标的 OpenTelemetry 收集器；需要 `pip install 'agentvm[otel]'`。",
   "otel.headers": "发给收集器的请求头：`名称=值,名称=值`，值作 URL 编码。",
   "otel.serviceName": "本服务器在追踪中的名称。",

@@ -25,6 +25,7 @@ from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.file_changes import copy_files
 from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.memories import MemoryStore
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.session_files import SessionFileStore
@@ -299,6 +300,10 @@ class ContainerStore:
     def aliases(self) -> AliasStore:
         """The names that clients of other protocols have given to the sessions."""
         return AliasStore(self._database, self._key)
+
+    @property
+    def memories(self) -> MemoryStore:
+        return MemoryStore(self._database, self._key)
 
     def files(self, session_id: SessionId) -> SessionFileStore:
         return SessionFileStore(self._database, self._key, session_id)

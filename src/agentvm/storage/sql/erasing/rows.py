@@ -47,6 +47,7 @@ DELETE FROM webhook_deliveries WHERE delivery_key IN (
 _CHANNEL_MESSAGES = """
 DELETE FROM channel_messages WHERE position IN (SELECT position FROM channel_messages WHERE {where} LIMIT ?)
 """
+_MEMORIES = "DELETE FROM memories WHERE position IN (SELECT position FROM memories WHERE {where} LIMIT ?)"
 _DROP_MARKS = """
 DELETE FROM read_marks WHERE reader = ?1 AND (session_key, device) IN (
     SELECT m.session_key, m.device FROM read_marks AS m JOIN sessions AS s USING (session_key)
@@ -201,6 +202,10 @@ def _drop_channel_messages(connection: Connection, job: ErasureJob) -> Advanced 
     return MORE if connection.execute(_CHANNEL_MESSAGES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
+def _drop_memories(connection: Connection, job: ErasureJob) -> Advanced | None:
+    return MORE if connection.execute(_MEMORIES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
+
+
 def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes bytes of files that went with their sessions."""
     return MORE if drop_released(connection) else None
@@ -295,8 +300,8 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 _SAID: tuple[Step, ...] = (
-    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_channel_messages, _drop_released,
-    _drop_large_blobs,
+    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_channel_messages, _drop_memories,
+    _drop_released, _drop_large_blobs,
 )  # fmt: skip
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)

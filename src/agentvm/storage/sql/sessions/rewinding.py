@@ -20,6 +20,7 @@ from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, lesser, numbers_of
+from agentvm.storage.sql.memories import take_memories_back
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.rewound_ranges import POSITION_MAX, add_ranges, leave_search
 from agentvm.storage.sql.sessions.summaries import drop_summaries
@@ -75,6 +76,7 @@ def take_back(connection: Connection, session_key: int, rewinding: Rewinding) ->
     """Rewinds the messages that stand. To be done before the new ones are added."""
     last = connection.fetch(_LAST, (session_key,))[0][0]
     rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
+    take_memories_back(connection, session_key, rewinding.message_ids)
     if len(rewinding.message_ids) > TAKEN_MAX:
         taken = add_ranges(connection, session_key, rewind_key, rewinding.message_ids)
         if taken is not None:

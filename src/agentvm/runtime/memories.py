@@ -1,0 +1,99 @@
+"""Memories — what agents of a container are told in every conversation: read once, kept in memory, chosen for each turn.
+
+Theory of operation. Whatever changes memories goes through here, or is told as an event: a rewind, the end of a container. What
+changed while it was being read is not kept. So what is kept is what the store would give.
+"""
+
+from collections.abc import Iterable
+
+from agentvm.events.base import Event
+from agentvm.events.lifecycle import ContainerDeleted, SessionRewound
+from agentvm.model.ids import ContainerId, TenantId
+from agentvm.model.memory import Memory, MemoryId
+from agentvm.sharing.cache import Cache
+from agentvm.storage.sql.memories import MemoryStore
+from agentvm.storage.sql.store import Store
+from agentvm.storage.sql.words import terms
+
+TOLD_MAX = 1_500
+"""Characters of the memories that one prompt has."""
+KEPT_MAX = 10_000
+"""Memories, and containers without any, that are kept."""
+QUESTION_MAX = 2_000
+"""Characters of a message that are compared with memories."""
+
+Key = tuple[TenantId, ContainerId]
+
+
+class Memories:
+    """The memories of all containers. An effector: forgets what events say has changed."""
+
+    kinds = (SessionRewound, ContainerDeleted)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: Cache[Key, tuple[Memory, ...]] = Cache(KEPT_MAX, weigh=lambda memories: len(memories) + 1)
+        self._changes = 0
+
+    async def recall(self, key: Key) -> tuple[Memory, ...]:
+        """Returns the memories of a container, proposed ones as well, the newest first."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
+        before = self._changes
+        memories = await self._of(key).list()
+        if before == self._changes:
+            self._kept.put(key, memories)
+        return memories
+
+    async def put(self, key: Key, memory: Memory) -> None:
+        try:
+            await self._of(key).put(memory)
+        finally:
+            self.forget(key)
+
+    async def delete(self, key: Key, memory_id: MemoryId) -> bool:
+        """Returns whether there was such a memory."""
+        try:
+            return await self._of(key).delete(memory_id)
+        finally:
+            self.forget(key)
+
+    def react(self, event: Event) -> None:
+        data = event.data
+        if isinstance(data, ContainerDeleted):
+            self.forget((event.tenant_id, data.container_id))
+        elif event.scope.container_id is not None:
+            self.forget((event.tenant_id, event.scope.container_id))
+
+    def forget(self, key: Key) -> None:
+        """The memories of the container have changed."""
+        self._changes += 1
+        self._kept.drop(key)
+
+    def forget_all(self) -> None:
+        """Any memories may have changed."""
+        self._changes += 1
+        self._kept.clear()
+
+    def _of(self, key: Key) -> MemoryStore:
+        return self._store.tenant(key[0]).container(key[1]).memories
+
+
+def choose(memories: Iterable[Memory], question: str) -> tuple[Memory, ...]:
+    """Returns the memories that a prompt has room for: pinned ones, then those with words of the question, then new ones."""
+    kept = [memory for memory in memories if not memory.proposed]
+    if sum(len(memory.text) for memory in kept) > TOLD_MAX:
+        asked = set(terms(question[:QUESTION_MAX]))
+        order = {
+            memory.memory_id: (memory.pinned, len(asked.intersection(terms(memory.text))), memory.updated_at) for memory in kept
+        }
+        kept.sort(key=lambda memory: order[memory.memory_id], reverse=True)
+    chosen: list[Memory] = []
+    room = TOLD_MAX
+    for memory in kept:
+        if len(memory.text) <= room:
+            chosen.append(memory)
+            room -= len(memory.text)
+    # Always in the same order: providers keep what they have read.
+    return tuple(sorted(chosen, key=lambda memory: memory.created_at))
