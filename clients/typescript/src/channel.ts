@@ -10,6 +10,7 @@ import { backoffMs, Cursors } from "./cursors.ts";
 import { AgentVMError, channelClosed } from "./errors.ts";
 import { type AgentEvent, decodeFrame, type EventOf, type Frame, type Unsubscribe } from "./frames.ts";
 import { type Key, keyOf } from "./http.ts";
+import { HttpSocket } from "./http_socket.ts";
 import type { Commands, Events } from "./types.ts";
 
 /** `waiting`: for the next attempt. `refused`: the server does not take these credentials. */
@@ -23,6 +24,8 @@ export interface ChannelOptions {
   WebSocket?: typeof WebSocket;
   /** Whether the first attempt, too, is repeated. Without it `connect` rejects when there is no server. */
   persistent?: boolean;
+  /** Whether a socket over HTTP is tried where no WebSocket opens. A network may let none through. */
+  overHttp?: boolean;
 }
 
 /** How a connection ended. */
@@ -44,6 +47,8 @@ interface Pending {
 const COMMAND_DEADLINE_MS = 30_000;
 /** A connection that is not open by then is given up: a browser waits for minutes. */
 const OPEN_DEADLINE_MS = 8_000;
+/** After so many WebSockets in a row that did not open, every other attempt is over HTTP. */
+const UNOPENED_MAX = 2;
 /** Close codes after which the same credentials are not tried again. */
 const REFUSED = new Map([
   [4401, "The server does not take these credentials"],
@@ -61,7 +66,11 @@ export class Channel {
   /** Frames given while the connection was being opened. They are sent when it is open, and dropped when it is not opened. */
   readonly #unsent: string[] = [];
   #state: ChannelState = "closed";
-  #socket: WebSocket | undefined;
+  #socket: WebSocket | HttpSocket | undefined;
+  /** Attempts in a row that did not open a connection. */
+  #unopened = 0;
+  /** Whether the last connection that opened was over HTTP. */
+  #isOverHttp = false;
   #opening: { promise: Promise<void>; resolve: () => void; reject: (error: Error) => void } | undefined;
   /** Whether it has been open since `connect`. */
   #wasOpen = false;
@@ -186,9 +195,7 @@ export class Channel {
   #open(): void {
     clearTimeout(this.#retry);
     this.#become("connecting");
-    const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
-    if (Socket === undefined) throw new TypeError("There is no WebSocket here: use Node 22 or newer, or give one as `WebSocket`");
-    const socket = new Socket(this.#options.url);
+    const socket = this.#newSocket();
     this.#socket = socket;
     let wasOpen = false;
     const overdue = setTimeout(() => {
@@ -198,22 +205,34 @@ export class Channel {
     socket.onopen = () => {
       clearTimeout(overdue);
       wasOpen = this.#wasOpen = true;
+      this.#unopened = 0;
+      this.#isOverHttp = socket instanceof HttpSocket;
       void this.#welcome(socket);
     };
-    socket.onmessage = (message) => {
+    socket.onmessage = (message: { data: unknown }) => {
       if (socket === this.#socket) this.#receive(String(message.data));
     };
-    socket.onclose = (event) => {
+    socket.onclose = (event: { code: number }) => {
       clearTimeout(overdue);
       this.#closed(socket, { code: event.code, wasOpen });
     };
   }
 
-  async #welcome(socket: WebSocket): Promise<void> {
+  /** A WebSocket, unless the last connection was over HTTP, or none has opened for a while and it is the turn of HTTP. */
+  #newSocket(): WebSocket | HttpSocket {
+    const { url, key, overHttp } = this.#options;
+    const isTurn = this.#isOverHttp ? this.#unopened % 2 === 0 : this.#unopened >= UNOPENED_MAX && this.#unopened % 2 === 0;
+    if (overHttp === true && isTurn) return new HttpSocket(url, key);
+    const Socket = this.#options.WebSocket ?? globalThis.WebSocket;
+    if (Socket === undefined) throw new TypeError("There is no WebSocket here: use Node 22 or newer, or give one as `WebSocket`");
+    return new Socket(url);
+  }
+
+  async #welcome(socket: WebSocket | HttpSocket): Promise<void> {
     const key = await keyOf(this.#options.key);
     if (socket !== this.#socket) return;
     // The handshake of a browser has no place for a key.
-    if (key !== undefined) socket.send(JSON.stringify({ type: "auth", headers: { Authorization: `Bearer ${key}` } }));
+    if (key !== undefined && !(socket instanceof HttpSocket)) socket.send(JSON.stringify({ type: "auth", headers: { Authorization: `Bearer ${key}` } }));
     for (const subscription of this.#cursors.subscriptions()) socket.send(JSON.stringify(subscription));
     for (const text of this.#unsent.splice(0)) socket.send(text);
     this.#attempt = 0;
@@ -222,9 +241,10 @@ export class Channel {
     this.#opening = undefined;
   }
 
-  #closed(socket: WebSocket, closed: Closed): void {
+  #closed(socket: WebSocket | HttpSocket, closed: Closed): void {
     if (socket !== this.#socket) return;
     this.#socket = undefined;
+    if (!closed.wasOpen) this.#unopened += 1;
     const refusal = REFUSED.get(closed.code);
     if (refusal !== undefined) {
       this.#drop(new AgentVMError("unauthenticated", refusal, { status: 401 }));

@@ -6,6 +6,7 @@ export { Channel, type ChannelOptions, type ChannelState, type Closed, type Even
 export { AgentVMError } from "./errors.ts";
 export type { AgentEvent, EventOf, Frame, Subscription, Unsubscribe } from "./frames.ts";
 export { type Bytes, HttpClient, type HttpOptions, type Key } from "./http.ts";
+export { HttpSocket } from "./http_socket.ts";
 export { AgentManager, ContainerManager, type Ecosystem, EventStream, Runtime, SessionManager } from "./runtime.ts";
 export { Agent, type Answer, type Content, type Message, type SendOptions, type SentTurn, Session } from "./session.ts";
 export type * from "./types.ts";

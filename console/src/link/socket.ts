@@ -11,7 +11,7 @@ type Listener = (frame: EventFrame) => void;
 
 // Tests have no page.
 const origin = globalThis.location?.origin ?? "";
-const channel = new Channel({ url: `${origin.replace(/^http/, "ws")}/ws`, persistent: true });
+const channel = new Channel({ url: `${origin.replace(/^http/, "ws")}/ws`, persistent: true, overHttp: true });
 
 export const linkState = signal<ChannelState>("connecting");
 

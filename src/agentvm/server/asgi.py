@@ -26,6 +26,7 @@ from agentvm.server.http.gateways import GatewayRoutes, served_gateways
 from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.http.openapi import AuthMethods, ServedGateway
 from agentvm.server.http.protected_resource import metadata_routes
+from agentvm.server.http_socket import HttpSockets
 from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
@@ -56,7 +57,13 @@ class Application:
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
         pages = (*callback_routes(vm), *answer_routes(vm), *metadata_routes(vm), *documents(), *console_routes())
-        served = [*public_routes(vm), *pages, *gated, *GatewayRoutes(self.gate).routes()]
+        served = [
+            *public_routes(vm),
+            *pages,
+            *gated,
+            *GatewayRoutes(self.gate).routes(),
+            *HttpSockets(self.gate, self._sockets).routes(),
+        ]
         self.http = ManagementApi(served, self._refuse_forwarded, lambda: vm.config.system.allow_origins)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 

@@ -36,7 +36,8 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             for prefix in gateway.prefixes
             for route in gateway.routes
         }
-        assert served == {one.name for one in FACES} | gateways
+        sockets = {"POST /ws", "POST /ws/{link}"}
+        assert served == {one.name for one in FACES} | gateways | sockets
         public = {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}
         assert public | FORMS | {*METADATA_PATHS} == PUBLIC
         # A callback without a state, and a link that nobody made.

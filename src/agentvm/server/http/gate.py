@@ -82,7 +82,14 @@ class HttpGate:
             reservation = ConnectionReservation(self.vm.budget, principal.tenant_id)
             return _response(answer, reservation, is_head=request.method == "HEAD")
 
-    async def admit(self, request: HttpRequest, face: HttpFace | None = None, key_headers: Sequence[str] = ()) -> Principal:
+    async def admit(
+        self,
+        request: HttpRequest,
+        face: HttpFace | None = None,
+        key_headers: Sequence[str] = (),
+        *,
+        is_counted: bool = True,
+    ) -> Principal:
         """Returns the principal of a request, which is counted. `key_headers` may hold its key besides `Authorization`."""
         allowed = self.vm.config.system.allow_origins
         if reason := refusal(request.scope["headers"], bound_to=self._bound_to(), allowed=allowed):
@@ -97,7 +104,8 @@ class HttpGate:
         else:
             principal = await self._by_body(face, request, is_invited=face.http.caller == "invitation")
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
-        await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
+        if is_counted:
+            await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
         return principal
 
     async def _recognise(self, request: HttpRequest, key_headers: Sequence[str] = ()) -> Principal:
