@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import shutil
 import sys
@@ -10,11 +11,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import settings
 from playwright.async_api import Browser, Error, async_playwright
-from websockets.asyncio.client import connect
+from websockets.asyncio import client
 
+from agentvm.storage.engines.postgres.connection import connect
+from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
@@ -24,6 +28,8 @@ from tests.provision.node import node as provide_node
 from tests.provision.postgres import Postgres
 from tests.provision.postgres import postgres as provide_postgres
 from tests.support.examples import THOROUGH
+
+NUMBERS = itertools.count()
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
@@ -36,7 +42,7 @@ if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_
     os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 # A busy machine may need longer for a handshake than the ten seconds of the library.
-connect.__init__.__kwdefaults__["open_timeout"] = 60  # type: ignore[index]
+client.connect.__init__.__kwdefaults__["open_timeout"] = 60  # type: ignore[index]
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None, max_examples=30)
@@ -76,6 +82,26 @@ def postgres() -> Iterator[Postgres]:
         except Unavailable as error:
             pytest.skip(f"PostgreSQL: {error}")
         yield server
+
+
+@pytest.fixture(scope="session")
+def template(postgres: Postgres) -> str:
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE migrated")
+    raw = connect(postgres.url("migrated"))
+    migrate(raw, load_migrations())
+    raw.close()
+    return "migrated"
+
+
+@pytest.fixture
+def database_url(postgres: Postgres, template: str) -> Iterator[str]:
+    """The address of an empty database with the whole schema."""
+    name = f"db_{os.getpid()}_{next(NUMBERS)}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield postgres.url(name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

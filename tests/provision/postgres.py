@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -54,6 +55,8 @@ def postgres() -> Generator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="avm-pg-"))
     try:
         user = _user_of(folder)
+        if user is not None:
+            bin_folder = _reachable(bin_folder, folder)
         data = folder / "data"
         _run([bin_folder / "initdb", "-D", data, "-U", "avm", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"], user)
         options = {"fsync": "on", "unix_socket_directories": folder, "listen_addresses": "", "max_connections": 200}
@@ -77,6 +80,17 @@ def _user_of(folder: Path) -> str | None:
         return None
     shutil.chown(folder, "nobody")
     return "nobody"
+
+
+def _reachable(bin_folder: Path, folder: Path) -> Path:
+    """The programs where nobody can run them: below a home of root's they are copied."""
+    if all(above.stat().st_mode & stat.S_IXOTH for above in bin_folder.parents):
+        return bin_folder
+    package = bin_folder.parents[1]
+    # Beside the package are its libraries, which the programs find by their relative place.
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        shutil.copytree(part, folder / "programs" / part.name, ignore=shutil.ignore_patterns("include"))
+    return folder / "programs" / bin_folder.relative_to(package.parent)
 
 
 def _run(command: list[object], user: str | None) -> None:

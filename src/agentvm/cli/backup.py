@@ -31,6 +31,13 @@ SECRETS = (
 )
 
 
+ON_POSTGRESQL = """This server stores in PostgreSQL, which has its own tools. While the server runs:
+  pg_dump --format=custom --file=agentvm.dump "$AVM_DATABASE"           everything, as of one moment
+  pg_restore --clean --if-exists --dbname="$AVM_DATABASE" agentvm.dump   with the server stopped
+To lose nothing of the time since, use point-in-time recovery (pg_basebackup and the archived WAL), or your provider's backups.
+Keep server.key of the data directory (or AVM_SERVER_KEY) apart from them: without it no key and no secret can be used."""
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("target")
 @data_dir_option
@@ -45,10 +52,7 @@ def backup(target: str, data_dir: str | None, config: Path | None, with_key: boo
     """
     loaded = configure(config=config, data_dir=data_dir)
     if loaded.system.database is not None:
-        raise NotAvailable(
-            "This server stores in PostgreSQL: back it up with pg_dump or your provider's backups, and keep "
-            "server.key of the data directory, without which no key and no secret of it can be used"
-        )
+        raise NotAvailable(ON_POSTGRESQL)
     if loaded.data_dir is None:
         raise NotAvailable("A server with --memory has no data directory to back up")
     source = loaded.data_dir.expanduser().absolute()

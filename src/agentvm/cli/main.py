@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("agentvm.cli.transfer:import_", "Import sessions from an archive."),
     "backup": ("agentvm.cli.backup:backup", "Back up the data directory into one file."),
     "restore": ("agentvm.cli.restore:restore", "Restore a backup to a data directory."),
+    "database": ("agentvm.cli.database:database", "Copy the database of a server to PostgreSQL."),
     "model": ("agentvm.cli.model:model", "Install and list embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the server or the installation and name remedies."),
     "completion": ("agentvm.cli.completion:completion", "Print a shell completion script."),

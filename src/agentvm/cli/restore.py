@@ -28,6 +28,12 @@ _UNCHECKED = (
 )
 
 
+_ON_POSTGRESQL = (
+    "system.database names a PostgreSQL database, so the server does not use what was restored. Copy it there with "
+    "`avm database copy`, or unset AVM_DATABASE."
+)
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("backup", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @data_dir_option
@@ -57,6 +63,8 @@ def restore(backup: Path, data_dir: str | None, check: bool, force: bool, trust:
         raise NotAvailable("No data directory to restore to; use --data-dir")
     restored = restore_backup(backup, target, force=force, seal_key=seal_key, trust=trust, progress=progress)
     show_restored(restored, target, as_json=as_json)
+    if loaded.system.database is not None:
+        click.secho(f"Warning: {_ON_POSTGRESQL}", fg="yellow", err=True)
 
 
 def show_checked(backup: Path, manifest: BackupManifest, *, authentic: bool, as_json: bool) -> None:

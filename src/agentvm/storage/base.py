@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message, ToolResultMessage
@@ -152,3 +153,11 @@ class Committed:
 
     entry: int
     gone: frozenset[SessionId]
+
+
+class CopiedTable(Record, omit_defaults=False):
+    """A table that is the same in two databases. The digest does not depend on the order of its rows."""
+
+    name: str
+    rows: int
+    sha256: str

@@ -4,9 +4,11 @@ The only module above `agentvm.storage.engines` that names an engine: SQLite in 
 """
 
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 from agentvm.errors import ConfigInvalid
-from agentvm.storage.engines.sqlite.backup import SERVER_KEY, BackupManifest, Made, make_backup
+from agentvm.storage.base import CopiedTable
+from agentvm.storage.engines.sqlite.backup import SERVER_KEY, BackupManifest, Made, Progress, make_backup
 from agentvm.storage.engines.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.storage.engines.sqlite.opening import open_store
 from agentvm.storage.engines.sqlite.private import open_to_others
@@ -22,6 +24,7 @@ __all__ = [
     "ReadStore",
     "Restored",
     "check_backup",
+    "copy_to_postgres",
     "lock_data_dir",
     "make_backup",
     "open_postgres",
@@ -33,11 +36,24 @@ __all__ = [
 ]  # fmt: skip
 
 
+_NO_PACKAGE = "system.database: PostgreSQL needs pip install 'agentvm[postgres]'"
+
+
 def open_postgres(url: str) -> AbstractAsyncContextManager[Store]:
     """The store in a PostgreSQL database. `ConfigInvalid` without the package for it."""
     try:
         # Few servers need it.
         from agentvm.storage.engines.postgres import opening  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigInvalid(f"system.database: PostgreSQL needs pip install 'agentvm[postgres]' ({error})") from error
+        raise ConfigInvalid(f"{_NO_PACKAGE} ({error})") from error
     return opening.open_store(url)
+
+
+def copy_to_postgres(data_dir: Path, url: str, progress: Progress) -> tuple[CopiedTable, ...]:
+    """Copies the database of a data directory, whose server is stopped, into an empty PostgreSQL database; all or nothing."""
+    try:
+        from agentvm.storage.engines.postgres import copying  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigInvalid(f"{_NO_PACKAGE} ({error})") from error
+    with lock_data_dir(data_dir) as directory:
+        return copying.copy_from_sqlite(directory / DATABASE, url, progress)

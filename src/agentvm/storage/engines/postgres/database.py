@@ -15,8 +15,8 @@ Rules:
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
 import anyio.to_thread
@@ -271,21 +271,40 @@ def connect_reader(url: str) -> Raw:
 def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
     opened: list[Raw] = []
     try:
-        opened.append(_lock(url))
-        _check(opened[0])
-        migrate(opened[0], load_migrations())
-        opened += [connect_reader(url) for _ in range(readers)]
-    except (psycopg.Error, AgentVMError) as error:
+        opened.append(connect_migrated(url))
+        with _explained():
+            opened += [connect_reader(url) for _ in range(readers)]
+    except AgentVMError:
         for raw in opened:
             raw.close()
-        if isinstance(error, AgentVMError):
+        raise
+    first, *others = opened
+    return (PostgresConnection(first), *map(ReadingConnection, others))
+
+
+def connect_migrated(url: str) -> Raw:
+    """The connection that writes, to a database with the schema of this AgentVM; as `open_database` raises."""
+    with _explained():
+        raw = _lock(url)
+        try:
+            _check(raw)
+            migrate(raw, load_migrations())
+        except (psycopg.Error, AgentVMError):
+            raw.close()
             raise
+        return raw
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """Errors of PostgreSQL as those of AgentVM, without the password."""
+    try:
+        yield
+    except psycopg.Error as error:
         if isinstance(error, errors.ProgrammingError) and error.sqlstate is None:
             # The words of the error have parts of the address, and that has a password.
             raise StoreFailed(f"Cannot open the PostgreSQL database: {_NO_ADDRESS}") from None
         raise StoreFailed(f"Cannot open the PostgreSQL database: {error}") from error
-    first, *others = opened
-    return (PostgresConnection(first), *map(ReadingConnection, others))
 
 
 _MUST_BE_ON: tuple[tuple[str, Callable[[str], bool]], ...] = (

@@ -13,4 +13,6 @@ async def open_store(url: str, *, readers: int = READERS_MAX, capacity: int = CA
     """The store in a database, created and migrated as needed."""
     async with open_database(url, readers=readers, capacity=capacity) as database:
         await finish_arrivals(database)
-        yield Store(database)
+        store = Store(database)
+        store.hooked |= await store.due_deliveries.tenants()
+        yield store
