@@ -33,6 +33,21 @@ class Server:
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def cpu_of_family(pid: int) -> float:
+    """Seconds of CPU of a process and its children so far, also of those that have ended."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if path.parent.name == str(pid):
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == pid:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS
+
+
 @contextmanager
 def running(
     kind: str,
@@ -41,12 +56,14 @@ def running(
     deltas: int | None = None,
     data_dir: Path | None = None,
     provider: str | None = None,
+    database: str | None = None,
 ) -> Iterator[Server]:
     """`bench.servers KIND`, killed when the block is left."""
     command = [sys.executable, "-m", "bench.servers", kind, "--pace", str(pace)]
     command += [] if deltas is None else ["--deltas", str(deltas)]
     command += [] if data_dir is None else ["--data-dir", str(data_dir)]
     command += [] if provider is None else ["--provider", provider]
+    command += [] if database is None else ["--database", database]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:
         try:
             if process.stdout is None or not (line := process.stdout.readline()):

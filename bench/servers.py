@@ -4,6 +4,7 @@
     --deltas 100             deltas of one reply
     --data-dir DIR           agentvm only: keeps what is there, and leaves it
     --provider http://…      agentvm only: a model over HTTP instead of the scripted one
+    --database postgresql:…  agentvm only: a database instead of SQLite
 
 `floor` is the same stack (uvicorn, the same socket protocol, the same scripted model) that does nothing but forward: what lies
 between the two is what AgentVM itself costs. `uvicorn` is the floor with uvicorn's own socket protocol.
@@ -89,9 +90,17 @@ class StampingDriver(ScriptedDriver):
             yield output
 
 
-async def serve_agentvm(pace: float, deltas: int, data_dir: Path | None, provider: str | None) -> None:
+async def serve_agentvm(
+    pace: float, deltas: int, data_dir: Path | None, provider: str | None, database: str | None = None
+) -> None:
     with TemporaryDirectory() as temporary:
-        config = ServerConfig(system=SystemSettings(port=0, data_dir=str(data_dir or Path(temporary)), shutdown_seconds=0))
+        system = SystemSettings(
+            port=0,
+            data_dir=str(data_dir or Path(temporary)),
+            shutdown_seconds=0,
+            database=None if database is None else Secret(database),
+        )
+        config = ServerConfig(system=system)
         drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace, deltas)}
         if provider is not None:
             config = replace(
@@ -152,9 +161,10 @@ if __name__ == "__main__":
     parser.add_argument("--deltas", type=int, default=DELTAS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--provider")
+    parser.add_argument("--database")
     chosen = parser.parse_args()
     ours = partial(JoiningProtocol, budget=ByteBudget())
     serve = partial(serve_floor, chosen.pace, chosen.deltas, ours if chosen.kind == "floor" else WebSocketsSansIOProtocol)
     if chosen.kind == "agentvm":
-        serve = partial(serve_agentvm, chosen.pace, chosen.deltas, chosen.data_dir, chosen.provider)
+        serve = partial(serve_agentvm, chosen.pace, chosen.deltas, chosen.data_dir, chosen.provider, chosen.database)
     anyio.run(serve, backend_options={"use_uvloop": True})

@@ -67,6 +67,8 @@ class Blind(FaultyDatabase):
 class NoRows:
     search: SearchIndex
 
+    def add_together(self, *commit: object) -> None: ...
+
     def fetch(self, sql: str, args: Args = (), /) -> list[Row]:
         return []
 

@@ -15,10 +15,14 @@ Rules of the work:
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.search_index import SearchIndex
+
+if TYPE_CHECKING:
+    from agentvm.storage.base import SessionWrite
+    from agentvm.storage.sql.session_write import AddedTogether, PreparedWrite
 
 T = TypeVar("T")
 
@@ -62,6 +66,11 @@ class Connection(Protocol):
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
         """Runs one statement for each row of arguments."""
+
+    def add_together(
+        self, carried: "Sequence[SessionWrite]", prepared: "Sequence[PreparedWrite]", entry: bytes | None, /
+    ) -> "AddedTogether | None":
+        """The first work of a commit, if the engine can do it at once; None if it cannot, and nothing was done."""
 
 
 Work = Callable[[Connection], T]

@@ -75,6 +75,8 @@ WHERE session_key = ? AND turn_id = ? AND outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
+_ADD_ENTRY = "INSERT INTO journal (body) VALUES (?) RETURNING entry"
+
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """Errors that one session's write causes by itself; a full or broken disk is none of these."""
 
@@ -121,14 +123,23 @@ class PreparedWrite:
     """
 
     __slots__ = (
-        "_ask", "_bill", "_bodies", "_files", "_notices", "_placed", "_programs", "_touches_image", "_turns", "_waits",
+        "_ask",
+        "_bill",
+        "_files",
+        "_notices",
+        "_placed",
+        "_programs",
+        "_waits",
+        "bodies",
+        "touches_image",
+        "turns",
         "write",
     )  # fmt: skip
 
     def __init__(self, write: SessionWrite, words: str | None, *, notifies: bool = False) -> None:
         self.write = write
-        self._bodies = [prepare_message(message, words) for message in write.messages]
-        self._turns = [(turn, TURN.encode(turn)) for turn in write.turns]
+        self.bodies = [prepare_message(message, words) for message in write.messages]
+        self.turns = [(turn, TURN.encode(turn)) for turn in write.turns]
         self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
         self._waits = write_waits(write.waits) if write.waits else None
         self._files = write_files(write.files) if write.files else None
@@ -136,7 +147,19 @@ class PreparedWrite:
         self._placed = write_placed_calls(write.placed) if write.placed else None
         self._notices = [(notice, body_of(notice)) for notice in write.notices] if notifies else []
         # An image is as new as the last turn that began with it.
-        self._touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
+        self.touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has nothing but messages without attachments, turns, a chunk, bills and calls, each key of a call once."""
+        write = self.write
+        keys = [*write.answered, *(call.key for call in write.asked)]
+        return (
+            write.rewind is None
+            and not (write.waits or write.files or write.programs or write.placed or self._notices)
+            and not any(body.digests or body.words is not None for body in self.bodies)
+            and len(keys) == len(set(keys))
+        )
 
     def __call__(self, connection: Connection) -> None:
         """Adds what is not there yet."""
@@ -148,10 +171,10 @@ class PreparedWrite:
 
     def add_new(self, connection: Connection) -> None:
         """The same with fewer statements, for messages that are not there; `RepeatedMessage` if one is."""
-        if not self._bodies or self.write.rewind is not None:
+        if not self.bodies or self.write.rewind is not None:
             self(connection)
             return
-        summary = (*_summary([body.entry for body in self._bodies]), self.write.now)
+        summary = (*summary_of([body.entry for body in self.bodies]), self.write.now)
         self._add(connection, self._touch(connection, _TOUCH_AND_SAID, summary), certain=True)
         self._settle(connection)
 
@@ -170,7 +193,7 @@ class PreparedWrite:
         session_key, image_id, deleted = touched[0]
         if deleted and any(turn.outcome is None and turn.attempts == 0 for turn in write.turns):
             raise SessionNotFound(write.session_id)
-        if self._touches_image:
+        if self.touches_image:
             connection.execute(_TOUCH_IMAGE, (write.now, write.tenant_id, write.container_id, image_id))
         return session_key
 
@@ -178,14 +201,14 @@ class PreparedWrite:
         write = self.write
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
-        if self._bodies:
+        if self.bodies:
             scope = (write.tenant_id, write.container_id)
-            entries = [entry for _, entry in add_messages(connection, session_key, scope, self._bodies)]
+            entries = [entry for _, entry in add_messages(connection, session_key, scope, self.bodies)]
             if not certain and entries:
-                connection.execute(_SAID, (*_summary(entries), session_key))
-            elif certain and len(entries) < len(self._bodies):
+                connection.execute(_SAID, (*summary_of(entries), session_key))
+            elif certain and len(entries) < len(self.bodies):
                 raise RepeatedMessage
-        for turn, row in self._turns:
+        for turn, row in self.turns:
             _put_turn(connection, session_key, turn, row)
         if (chunk := write.chunk) is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
@@ -197,6 +220,25 @@ class PreparedWrite:
             self._programs(connection, session_key)
         if self._placed is not None:
             self._placed(connection, session_key)
+
+
+class AddedTogether(NamedTuple):
+    """A part of a commit: the number of its journal entry, the sessions that are gone, and the writes that are left."""
+
+    entry: int
+    gone: set[SessionId]
+    left: Sequence[PreparedWrite]
+
+
+def add_together(
+    connection: Connection, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None
+) -> AddedTogether:
+    """Adds the entry, and as many of the writes as the engine can add at once. Of `carried` it is only asked who is gone."""
+    if (added := connection.add_together(carried, prepared, entry)) is not None:
+        return added
+    gone = find_gone(connection, carried) if carried else set()
+    number = 0 if entry is None else connection.fetch(_ADD_ENTRY, (entry,))[0][0]
+    return AddedTogether(number, gone, prepared)
 
 
 def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
@@ -291,6 +333,6 @@ def add_messages(
     return added
 
 
-def _summary(entries: Sequence[Entry]) -> tuple[int, str | None, int]:
+def summary_of(entries: Sequence[Entry]) -> tuple[int, str | None, int]:
     """Facts of messages for lists: when the last was said, its beginning, and how many are answers."""
     return max(entry.at for entry in entries), preview_of(entries), sum(entry.kind in COUNTED for entry in entries)

@@ -40,7 +40,7 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
-from agentvm.storage.sql.session_write import PreparedWrite, add_all, find_gone, prepare
+from agentvm.storage.sql.session_write import PreparedWrite, add_all, add_together, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
@@ -240,14 +240,12 @@ class Store(Scope):
                 prepared.append(prepare(write, notifies=write.tenant_id in self.hooked))
 
         def work(connection: Connection) -> Committed:
-            gone = find_gone(connection, carried) if carried else set()
-            if prepared:
-                gone |= add_all(connection, prepared)
+            # Before anything else: an engine that could not do it takes back the work so far.
+            number, gone, left = add_together(connection, carried, prepared, entry)
+            if left:
+                gone |= add_all(connection, left)
             if forget:
                 self._forget(connection, forget)
-            if entry is None:
-                return Committed(0, frozenset(gone))
-            number = connection.fetch("INSERT INTO journal (body) VALUES (?) RETURNING entry", (entry,))[0][0]
             return Committed(number, frozenset(gone))
 
         return await self._database.write(work)

@@ -11,13 +11,18 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
 from agentvm.errors import ConstraintFailed
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.engines.lane import StatementEnded
+from agentvm.storage.engines.postgres.commits import Bodies, BodiesDumper, Commit
 from agentvm.storage.engines.postgres.search import TsvectorIndex
 from agentvm.storage.engines.postgres.statement import translate
 from agentvm.storage.sql.connection import SNAPSHOT, SNAPSHOT_END, Args, Row, storable
+from agentvm.storage.sql.session_write import AddedTogether, PreparedWrite
 
 PREPARED_MAX = 500
 CONNECT_SECONDS = 10
+SAVEPOINT = "job"
+"""The savepoint in which each work runs."""
 
 Raw = psycopg.Connection[Row]
 
@@ -43,6 +48,7 @@ def connect(url: str) -> Raw:
     raw.prepared_max = PREPARED_MAX
     # A statement would else be prepared once for each magnitude of each number.
     raw.adapters.register_dumper(int, Int8Dumper)
+    raw.adapters.register_dumper(Bodies, BodiesDumper)
     raw.adapters.register_loader("bool", TruthLoader)
     raw.adapters.register_loader("json", TextLoader)
     return raw
@@ -70,6 +76,14 @@ class PostgresConnection:
                 self.raw.cursor().executemany(statement.text, arguments)
             except psycopg.Error as error:
                 raise _translated(error) from error
+
+    def add_together(
+        self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None, /
+    ) -> AddedTogether | None:
+        added = Commit(carried, prepared, entry).add(self.raw)
+        if added is None:
+            self.raw.execute(f"ROLLBACK TO {SAVEPOINT}")
+        return added
 
     def _run(self, sql: str, args: Args) -> psycopg.Cursor[Row]:
         statement = translate(sql)

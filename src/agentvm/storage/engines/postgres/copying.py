@@ -32,8 +32,8 @@ from agentvm.storage.sql.connection import Row, storable
 from agentvm.storage.sql.resources.index import reindex
 from agentvm.storage.sql.sessions.index import entry_of, key_of, words_of
 
-_STEP = 1_000
-"""Rows after which the progress is told."""
+_UNTOLD_MAX = 1_000
+"""Rows between two reports of the progress."""
 
 _TYPES = {"bigint": "int8", "text": "text", "bytea": "bytea", "double precision": "float8"}
 _COLUMNS = """
@@ -202,7 +202,7 @@ def _copy(sqlite: apsw.Connection, raw: Raw, table: _Table, told: Callable[[int]
             values = storable(row)
             digest.add(values)  # type: ignore[arg-type]  # a sequence, because the row is one
             copy.write_row(values)  # type: ignore[arg-type]  # as above
-            if digest.rows % _STEP == 0:
+            if digest.rows % _UNTOLD_MAX == 0:
                 told(digest.rows)
     return digest.of(table.name)
 
@@ -213,7 +213,7 @@ def _read_back(raw: Raw, table: _Table, told: Callable[[int], None]) -> CopiedTa
         copy.set_types(table.types)
         for row in copy.rows():
             digest.add(row)
-            if digest.rows % _STEP == 0:
+            if digest.rows % _UNTOLD_MAX == 0:
                 told(digest.rows)
     return digest.of(table.name)
 
@@ -234,7 +234,7 @@ def _index_messages(sqlite: apsw.Connection, raw: Raw, progress: Progress) -> No
         for number, row in enumerate(sqlite.execute(_INDEXED)):
             for entry in _words(row):
                 copy.write_row(entry)
-            if number % _STEP == 0:
+            if number % _UNTOLD_MAX == 0:
                 progress("Indexing", number, total)
 
 

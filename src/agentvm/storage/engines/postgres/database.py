@@ -28,7 +28,14 @@ from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines import lane
 from agentvm.storage.engines.lane import HEAVY_WALL_SECONDS, Lane, StatementEnded
-from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, ReadingConnection, connect, words_of
+from agentvm.storage.engines.postgres.connection import (
+    SAVEPOINT,
+    PostgresConnection,
+    Raw,
+    ReadingConnection,
+    connect,
+    words_of,
+)
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.sql.connection import Scrubbed
 
@@ -47,7 +54,9 @@ PAUSE_SECONDS = 0.1
 LOCK_SECONDS = 3.0
 """Time that a starting server waits for another one to leave the database."""
 
-_BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text"
+# Several commands to a text: each text is one round trip.
+_BEGIN = f"BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text; SAVEPOINT {SAVEPOINT}"
+_NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
 _LOCK = "SELECT pg_try_advisory_lock(7161736578)"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
 _NO_ADDRESS = "its address cannot be read; in a password write @ as %40, / as %2F, : as %3A, # as %23 and % as %25"
@@ -126,7 +135,9 @@ class Batches:
                 cursor = connection.raw.execute(_BEGIN)
                 cursor.nextset()
                 number = cursor.fetchall()[0][0]
-                for job in taken:
+                for place, job in enumerate(taken):
+                    if place:
+                        connection.raw.execute(_NEXT)
                     _run_in_savepoint(connection, job)
                 connection.raw.execute("COMMIT")
                 return
@@ -167,8 +178,7 @@ def _was_committed(raw: Raw, number: str) -> bool:
 
 
 def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> None:
-    raw = connection.raw
-    raw.execute("SAVEPOINT job")
+    """Runs the job in the savepoint that was set for it; the savepoint stays."""
     try:
         job.result, job.error = job.work(connection), None
     except _AGAIN:
@@ -176,8 +186,7 @@ def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> N
     except _JOB_ERRORS as error:
         # Also what the server lacks or limits: that is of this job. On a lost connection the next statement fails.
         _fail(job, "The database failed and nothing was stored", error)
-        raw.execute("ROLLBACK TO job")
-    raw.execute("RELEASE job")
+        connection.raw.execute(f"ROLLBACK TO {SAVEPOINT}")
 
 
 def _fail(job: LaneJob[object], complaint: str, error: Exception) -> None:

@@ -52,6 +52,9 @@ class SqliteConnection:
         except apsw.ConstraintError as error:
             raise ConstraintFailed(str(error)) from error
 
+    def add_together(self, *commit: object) -> None:
+        """Statement by statement is as fast, where the database is in the process."""
+
     def watch(self, is_over: Callable[[], bool], /) -> None:
         self.raw.set_progress_handler(is_over, CHECK_STEPS_MAX)
 

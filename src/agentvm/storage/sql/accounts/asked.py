@@ -7,10 +7,10 @@ from agentvm.model.ledger import AskedCall
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import Columns, TenantScope
 
-_CALL = Columns(AskedCall, without=("tenant_id",))
+CALL = Columns(AskedCall, without=("tenant_id",))
 _ASK = f"""
-INSERT INTO asked (tenant_id, {_CALL.text}) VALUES (?, {_CALL.marks})
-ON CONFLICT (tenant_id, key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _CALL.names[1:])}
+INSERT INTO asked (tenant_id, {CALL.text}) VALUES (?, {CALL.marks})
+ON CONFLICT (tenant_id, key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in CALL.names[1:])}
 """
 _STORED = Columns(AskedCall)
 _OF_TURN = f"SELECT {_STORED.text} FROM asked WHERE tenant_id = ? AND turn_id = ? ORDER BY at, key"
@@ -37,7 +37,7 @@ class AskedStore(TenantScope):
 
 def ask(tenant_id: TenantId, calls: Sequence[AskedCall]) -> Callable[[Connection], None]:
     """Calls of a tenant as work for the database."""
-    rows = [(tenant_id, *_CALL.encode(call)) for call in calls]
+    rows = [(tenant_id, *CALL.encode(call)) for call in calls]
 
     def work(connection: Connection) -> None:
         for row in rows:

@@ -22,10 +22,10 @@ from agentvm.storage.sql.records import Columns, TenantScope
 LIGHT_TURNS_MAX = 100
 """The charges of more turns than this are read by one reader of the tenant at a time."""
 
-_ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
+ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
 _STORED = Columns(LedgerEntry, inline="usage")
 _ENTER = f"""
-INSERT INTO ledger (tenant_id, {_ENTRY.text}) VALUES (?, {_ENTRY.marks}) ON CONFLICT (tenant_id, key) DO NOTHING
+INSERT INTO ledger (tenant_id, {ENTRY.text}) VALUES (?, {ENTRY.marks}) ON CONFLICT (tenant_id, key) DO NOTHING
 """
 # The plus keeps SQLite from looking by time, which would have to be sorted again for each page.
 _LIST = f"""
@@ -167,7 +167,7 @@ class LedgerStore(TenantScope):
 
 def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()) -> Callable[[Connection], int]:
     """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
-    rows = [(tenant_id, *_ENTRY.encode(entry)) for entry in entries]
+    rows = [(tenant_id, *ENTRY.encode(entry)) for entry in entries]
 
     def work(connection: Connection) -> int:
         new = 0
