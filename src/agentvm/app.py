@@ -38,7 +38,7 @@ from agentvm.tenants.people import People, StatusCheckingMeter
 from agentvm.tenants.plans import Plans
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
-from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
+from agentvm.tenants.server_key import ServerKey, find_server_key, has_server_key, load_server_key
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
@@ -143,8 +143,19 @@ def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
     path = None if config.data_dir is None else stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
     if config.system.database is not None:
-        return await stack.enter_async_context(open_postgres(config.system.database.reveal()))
+        if path is not None and path.exists():
+            logger.warning("sqlite_database_unused", path=str(path), remedy="copy it with avm database copy, or move it away")
+        return await stack.enter_async_context(open_postgres(config.system.database.reveal(), _key_check(config)))
     return await stack.enter_async_context(open_store(path))
+
+
+def _key_check(config: ServerConfig) -> bytes | None:
+    """The check value of the server key; None while there is none."""
+    configured = None if config.system.server_key is None else config.system.server_key.reveal()
+    if config.data_dir is None:
+        return None if configured is None else load_server_key(None, configured).check_value
+    key = find_server_key(config.data_dir.expanduser().absolute(), configured)
+    return None if key is None else key.check_value
 
 
 async def _open_services(

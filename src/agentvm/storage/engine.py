@@ -39,14 +39,17 @@ __all__ = [
 _NO_PACKAGE = "system.database: PostgreSQL needs pip install 'agentvm[postgres]'"
 
 
-def open_postgres(url: str) -> AbstractAsyncContextManager[Store]:
-    """The store in a PostgreSQL database. `ConfigInvalid` without the package for it."""
+def open_postgres(url: str, key_check: bytes | None = None) -> AbstractAsyncContextManager[Store]:
+    """The store in a PostgreSQL database. `ConfigInvalid` without the package for it, or if it belongs to another server key.
+
+    `key_check` is the check value of the server key, if there is one yet.
+    """
     try:
         # Few servers need it.
         from agentvm.storage.engines.postgres import opening  # noqa: PLC0415
     except ImportError as error:
         raise ConfigInvalid(f"{_NO_PACKAGE} ({error})") from error
-    return opening.open_store(url)
+    return opening.open_store(url, key_check=key_check)
 
 
 def copy_to_postgres(data_dir: Path, url: str, progress: Progress) -> tuple[CopiedTable, ...]:

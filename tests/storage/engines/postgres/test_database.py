@@ -5,12 +5,11 @@ import os
 import anyio
 import psycopg
 import pytest
-from tests.provision.postgres import Postgres
 
 from agentvm.errors import ConstraintFailed, DataDirInUse, StoreFailed
 from agentvm.errors.bounds import QueryTimeout
 from agentvm.storage.engines.postgres import database as module
-from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw
+from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, connect
 from agentvm.storage.engines.postgres.database import PostgresDatabase, Work, connect_writer, open_database
 
 ADD = "INSERT INTO snapshots (digest, body) VALUES (?, ?)"
@@ -130,6 +129,36 @@ async def test_a_heavy_read_ends(database: PostgresDatabase, monkeypatch: pytest
     assert await digests(database) == []
 
 
+async def test_no_read_takes_for_ever(database: PostgresDatabase) -> None:
+    shown = await database.read(lambda connection: connection.fetch("SHOW statement_timeout"))
+    await database.read(lambda connection: connection.fetch("SELECT 1"), heavy=True)
+    assert shown == await database.read(lambda connection: connection.fetch("SHOW statement_timeout")) == [("30s",)]
+
+
+async def test_a_full_disk_and_a_server_that_only_reads_fail_what_is_written_and_nothing_else(
+    database: PostgresDatabase, database_url: str
+) -> None:
+    def full(connection: PostgresConnection) -> None:
+        connection.execute(ADD, ("half", b""))
+        raise psycopg.errors.DiskFull("could not extend file")
+
+    with pytest.raises(StoreFailed, match="nothing was stored"):
+        await database.write(full)
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(f"ALTER DATABASE {other.info.dbname} SET default_transaction_read_only = on")
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        with pytest.raises(StoreFailed, match="read-only transaction"):
+            await database.write(add("a"))
+        assert await digests(database) == []
+        other.execute(f"ALTER DATABASE {other.info.dbname} RESET default_transaction_read_only")
+    # The server that writes is looked for again.
+    await database.write(add("b"))
+    assert await digests(database) == ["b"]
+
+
 async def test_a_server_waits_a_moment_for_the_one_before_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_SECONDS", 60)
     before = connect_writer(database_url)
@@ -150,11 +179,10 @@ async def test_a_second_server_is_refused(database: PostgresDatabase, database_u
         connect_writer(database_url)
 
 
-@pytest.mark.parametrize("setting", ["synchronous_commit"])
-async def test_a_database_that_forgets_is_refused(postgres: Postgres, database_url: str, setting: str) -> None:
+async def test_a_database_that_forgets_is_refused(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE avm IN DATABASE {connection.info.dbname} SET {setting} = off")
-    with pytest.raises(StoreFailed, match=f"{setting} = off"):
+        connection.execute(f"ALTER ROLE avm IN DATABASE {connection.info.dbname} SET synchronous_commit = off")
+    with pytest.raises(StoreFailed, match="synchronous_commit = off"):
         async with open_database(database_url):
             raise AssertionError("It was opened")
 
@@ -241,3 +269,67 @@ async def test_clients_read_neither_values_nor_the_address_of_the_server(
         with pytest.raises(StoreFailed, match="there is no connection to the database") as lost:
             await work
         assert "10.1.2.3" not in str(lost.value)
+
+
+class Cut:
+    """A connection whose end comes with its COMMIT, and a server that is away until it is asked often enough."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stored: bool, asked: int = 3) -> None:
+        self._patch = monkeypatch
+        self._stored = stored
+        self._asked = asked
+        self.runs = 0
+        monkeypatch.setattr(module, "connect", self._connect)
+        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0)
+        monkeypatch.setattr(module, "PAUSE_SECONDS", 0)
+
+    def _connect(self, url: str) -> Raw:
+        self._asked -= 1
+        if self._asked >= 0:
+            raise psycopg.OperationalError("the server is away")
+        return connect(url)
+
+    def work(self, connection: PostgresConnection) -> None:
+        self.runs += 1
+        connection.execute(ADD, (f"run {self.runs}", b""))
+        raw, execute = connection.raw, connection.raw.execute
+
+        def lose(query: str, *args: object) -> object:
+            if query != "COMMIT":
+                return execute(query, *args)  # type: ignore[call-overload]
+            execute("COMMIT" if self._stored else "ROLLBACK")
+            raw.pgconn.finish()
+            raise psycopg.OperationalError("the connection was lost")
+
+        if self.runs == 1:
+            self._patch.setattr(raw, "execute", lose)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_however_long_the_server_is_away_during_a_commit_the_outcome_is_told_right(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    cut = Cut(monkeypatch, stored=stored)
+    with anyio.fail_after(60):
+        await database.write(cut.work)
+        assert await digests(database) == (["run 1"] if stored else ["run 2"])
+        await database.write(add("later"))
+
+
+async def test_a_server_that_stops_does_not_say_that_nothing_was_stored(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    async def write(opened: PostgresDatabase, cut: Cut) -> None:
+        try:
+            await opened.write(cut.work)
+        except StoreFailed as error:
+            told.append(str(error))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, open_database(database_url, readers=1) as opened:
+            tasks.start_soon(write, opened, Cut(monkeypatch, stored=True, asked=10**9))
+            await anyio.wait_all_tasks_blocked()
+    assert len(told) == 1
+    assert "not known whether this was stored" in told[0]

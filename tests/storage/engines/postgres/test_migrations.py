@@ -10,7 +10,7 @@ from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite import migrations as sqlite_migrations
 
 # The search index of each engine, and tables of the engines themselves.
-OWN = re.compile(r"sqlite_|message_fts|resource_fts|message_words|resource_texts|agentvm_schema")
+OWN = re.compile(r"sqlite_|message_fts|resource_fts|message_words|resource_texts|agentvm_schema|agentvm_server_key")
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 
 

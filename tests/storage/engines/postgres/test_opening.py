@@ -10,9 +10,10 @@ from tests.support.wire import client
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import SystemSettings
 from agentvm.drivers.scripted import echo
-from agentvm.errors import DataDirInUse
+from agentvm.errors import ConfigInvalid, DataDirInUse
 from agentvm.model.secret import Secret
 from agentvm.storage.engines.postgres import database
+from agentvm.storage.engines.postgres.opening import open_store
 
 DRIVERS = {"scripted": ScriptedDriver(echo)}
 
@@ -34,9 +35,27 @@ async def test_a_server_on_postgresql_goes_on_where_it_was(
             with pytest.raises(DataDirInUse, match="another AgentVM"):
                 await start_server(other, drivers=DRIVERS).__aenter__()
         assert not (tmp_path / "data" / "agentvm.db").exists()
+        async with start_server(config, drivers=DRIVERS):
+            # From now on the database belongs to the key that the first start has made.
+            other = configured(database_url, tmp_path / "other")
+        with pytest.raises(ConfigInvalid, match="another server key"):
+            await start_server(other, drivers=DRIVERS).__aenter__()
         async with start_server(config, drivers=DRIVERS) as server, client(server.ws_url) as one:
             await one.say(image["imageId"], "And storks?")
             async with httpx2.AsyncClient(base_url=server.url) as http:
                 answer = await http.get("/v1/sessions/search", params={"q": "heron nest", "container": "c1"})
             # What was asked, and the echo of it.
             assert answer.json()["total"] == 2, answer.text
+
+
+async def test_a_database_belongs_to_the_server_key_of_its_first_start(database_url: str) -> None:
+    async with open_store(database_url, readers=1):
+        pass
+    async with open_store(database_url, readers=1, key_check=b"a"):
+        pass
+    async with open_store(database_url, readers=1, key_check=b"a"):
+        pass
+    for other in (b"b", None):
+        with pytest.raises(ConfigInvalid, match="another server key"):
+            async with open_store(database_url, readers=1, key_check=other):
+                raise AssertionError("It was opened")

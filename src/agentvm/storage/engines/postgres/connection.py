@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
@@ -34,15 +35,20 @@ class TruthLoader(Loader):
         return int(bytes(data) == b"t")
 
 
+# A machine that has vanished without a word is noticed within half a minute. The address may say something else.
+_DEFAULTS: dict[str, int] = {
+    "connect_timeout": CONNECT_SECONDS, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}  # fmt: skip
+
+
 def connect(url: str) -> Raw:
     """A connection outside of any transaction."""
+    settings: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(url)}
     raw = psycopg.connect(
-        url,
+        **settings | {"application_name": "agentvm", "client_encoding": "utf-8"},
         autocommit=True,
         cursor_factory=psycopg.RawCursor,
-        connect_timeout=CONNECT_SECONDS,
-        application_name="agentvm",
-        client_encoding="utf-8",
     )
     raw.prepare_threshold = 2
     raw.prepared_max = PREPARED_MAX

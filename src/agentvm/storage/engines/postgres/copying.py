@@ -48,7 +48,7 @@ FROM pg_constraint AS k JOIN pg_class AS from_table ON from_table.oid = k.conrel
 JOIN pg_class AS to_table ON to_table.oid = k.confrelid
 WHERE k.contype = 'f' AND NOT k.condeferrable AND from_table.relnamespace = current_schema()::regnamespace
 """
-_OWN = {"agentvm_schema", "message_words", "resource_texts"}
+_OWN = {"agentvm_schema", "agentvm_server_key", "message_words", "resource_texts"}
 """Tables that only PostgreSQL has."""
 
 _INDEXED = """

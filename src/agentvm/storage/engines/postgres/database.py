@@ -8,15 +8,18 @@ Rules:
 - A transaction is SERIALIZABLE: work may read and then write as if it ran alone, whoever else writes. One that contradicts
   another is run again, the whole batch, `TRIES_MAX` times.
 - A connection that is lost before COMMIT has stored nothing: the batch runs again on a new one. One that is lost during COMMIT
-  may have; the server is asked by the number of the transaction, and the answer decides. Nobody hears of an unknown outcome.
+  may have; the server is asked by the number of the transaction until it answers, however long it is away, and the answer
+  decides. Meanwhile nobody is told that something was stored, or that it was not, and what comes later waits.
 - One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that whoever lost it to
   another cannot write any more.
 - Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, then fail with `StoreFailed`.
+- No read takes longer than `LIGHT_SECONDS`, and a connection to a machine that does not answer ends (`connection.py`).
 """
 
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TypeVar
 
 import anyio.to_thread
@@ -28,6 +31,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines import lane
 from agentvm.storage.engines.lane import HEAVY_WALL_SECONDS, Lane, StatementEnded
+from agentvm.storage.engines.postgres.checks import check_server, explained
 from agentvm.storage.engines.postgres.connection import (
     SAVEPOINT,
     PostgresConnection,
@@ -50,6 +54,7 @@ CAPACITY_MAX = 1024
 READERS_MAX = 4
 TRIES_MAX = 20
 OUTAGE_SECONDS = 30.0
+LIGHT_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
 LOCK_SECONDS = 3.0
 """Time that a starting server waits for another one to leave the database."""
@@ -58,8 +63,11 @@ LOCK_SECONDS = 3.0
 _BEGIN = f"BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text; SAVEPOINT {SAVEPOINT}"
 _NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
 _LOCK = "SELECT pg_try_advisory_lock(7161736578)"
+_LIGHT = f"SET statement_timeout = {int(LIGHT_SECONDS * 1000)}"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
-_NO_ADDRESS = "its address cannot be read; in a password write @ as %40, / as %2F, : as %3A, # as %23 and % as %25"
+_UNKNOWN = (
+    "It is not known whether this was stored: the connection to the database was lost during the commit, and the server stops"
+)
 _LOST = (errors.OperationalError, errors.InterfaceError)
 _AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
 # What a job can raise by its own fault. Anything else is a bug in this package; it ends the thread and fails whoever waits.
@@ -107,6 +115,7 @@ async def open_database(
         yield PostgresDatabase(writer, beside)
     finally:
         writer.refuse()
+        writing.closing.set()
         await beside.aclose()
         await writer.aclose()
 
@@ -116,6 +125,8 @@ class Batches:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.closing = threading.Event()
+        """Set when the server stops: then an outcome that stays unknown is waited for no longer than for a server."""
 
     def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
         taken = list(jobs)
@@ -130,7 +141,7 @@ class Batches:
         until = time.monotonic() + OUTAGE_SECONDS
         tries = 0
         while True:
-            number = None
+            committing = None
             try:
                 cursor = connection.raw.execute(_BEGIN)
                 cursor.nextset()
@@ -139,6 +150,7 @@ class Batches:
                     if place:
                         connection.raw.execute(_NEXT)
                     _run_in_savepoint(connection, job)
+                committing = number
                 connection.raw.execute("COMMIT")
                 return
             except _AGAIN:
@@ -147,41 +159,60 @@ class Batches:
                 if tries == TRIES_MAX:
                     raise
             except _LOST:
-                if not connection.raw.broken:
+                if not connection.raw.closed:
                     _roll_back(connection.raw)
                     raise
-                if self._reconnect(connection, until, number):
+                if committing is not None and self._was_committed(committing, until):
                     return
+                self._reconnect(connection, until)
+            except errors.ReadOnlySqlTransaction:
+                # Another server may be the one that writes by now: the next batch looks for it.
+                connection.raw.close()
+                raise
             except psycopg.Error:
                 _roll_back(connection.raw)
                 raise
 
-    def _reconnect(self, connection: PostgresConnection, until: float, number: str | None) -> bool:
-        """Returns whether the transaction of that number was committed, when there is a connection again."""
+    def _reconnect(self, connection: PostgresConnection, until: float) -> None:
         connection.raw.close()
         while True:
             try:
                 connection.raw = connect_writer(self._url)
-                return number is not None and _was_committed(connection.raw, number)
+                return
             except (*_LOST, DataDirInUse):
                 # The server may hold the lock for the lost connection until it has noticed.
                 if time.monotonic() >= until:
                     raise
                 time.sleep(PAUSE_SECONDS)
 
-
-def _was_committed(raw: Raw, number: str) -> bool:
-    """The fate of a transaction whose connection was lost. One that still runs is waited for."""
-    while (status := raw.execute(_STATUS, (number,)).fetchall()[0][0]) == "in progress":
-        time.sleep(PAUSE_SECONDS)
-    return bool(status == "committed")
+    def _was_committed(self, number: str, until: float) -> bool:
+        """The fate of a transaction whose connection was lost during COMMIT, once it is known."""
+        told = False
+        while True:
+            try:
+                # Without the lock: who has the database by now does not matter for what was stored.
+                with closing(connect(self._url)) as raw:
+                    status = raw.execute(_STATUS, (number,)).fetchall()[0][0]
+                if status != "in progress":
+                    return bool(status == "committed")
+            except errors.DataError:
+                # A server that has taken over, and never heard of this transaction.
+                return False
+            except _LOST as error:
+                if not told:
+                    logger.error("commit_outcome_unknown", transaction=number, error=str(error))
+                told = True
+            if self.closing.is_set() and time.monotonic() >= until:
+                raise StoreFailed(_UNKNOWN)
+            time.sleep(PAUSE_SECONDS)
 
 
 def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> None:
     """Runs the job in the savepoint that was set for it; the savepoint stays."""
     try:
         job.result, job.error = job.work(connection), None
-    except _AGAIN:
+    except (*_AGAIN, errors.ReadOnlySqlTransaction):
+        # Of the whole batch.
         raise
     except _JOB_ERRORS as error:
         # Also what the server lacks or limits: that is of this job. On a lost connection the next statement fails.
@@ -238,7 +269,7 @@ class Reads:
         finally:
             if job.heavy and not connection.raw.broken:
                 _roll_back_quietly(connection.raw)
-                connection.raw.execute("SET statement_timeout = 0")
+                connection.raw.execute(_LIGHT)
 
     def _reconnect(self, connection: PostgresConnection) -> None:
         connection.raw.close()
@@ -274,6 +305,7 @@ def _lock(url: str) -> Raw:
 def connect_reader(url: str) -> Raw:
     raw = connect(url)
     raw.execute("SET default_transaction_read_only = on")
+    raw.execute(_LIGHT)
     return raw
 
 
@@ -281,7 +313,7 @@ def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
     opened: list[Raw] = []
     try:
         opened.append(connect_migrated(url))
-        with _explained():
+        with explained():
             opened += [connect_reader(url) for _ in range(readers)]
     except AgentVMError:
         for raw in opened:
@@ -293,39 +325,12 @@ def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
 
 def connect_migrated(url: str) -> Raw:
     """The connection that writes, to a database with the schema of this AgentVM; as `open_database` raises."""
-    with _explained():
+    with explained():
         raw = _lock(url)
         try:
-            _check(raw)
+            check_server(raw)
             migrate(raw, load_migrations())
         except (psycopg.Error, AgentVMError):
             raw.close()
             raise
         return raw
-
-
-@contextmanager
-def _explained() -> Generator[None]:
-    """Errors of PostgreSQL as those of AgentVM, without the password."""
-    try:
-        yield
-    except psycopg.Error as error:
-        if isinstance(error, errors.ProgrammingError) and error.sqlstate is None:
-            # The words of the error have parts of the address, and that has a password.
-            raise StoreFailed(f"Cannot open the PostgreSQL database: {_NO_ADDRESS}") from None
-        raise StoreFailed(f"Cannot open the PostgreSQL database: {error}") from error
-
-
-_MUST_BE_ON: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("fsync", lambda value: value == "on"),
-    ("full_page_writes", lambda value: value == "on"),
-    ("synchronous_commit", lambda value: value != "off"),
-)
-
-
-def _check(raw: Raw) -> None:
-    """Refuses a server that would forget what it has acknowledged."""
-    for name, is_safe in _MUST_BE_ON:
-        value = raw.execute(f"SHOW {name}").fetchall()[0][0]
-        if not is_safe(value):
-            raise StoreFailed(f"PostgreSQL has {name} = {value}, so a crash may lose what was stored: set {name} to on")

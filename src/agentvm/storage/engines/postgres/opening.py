@@ -3,16 +3,34 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from agentvm.errors import ConfigInvalid
 from agentvm.storage.engines.postgres.database import CAPACITY_MAX, READERS_MAX, open_database
 from agentvm.storage.sql.arrivals import finish_arrivals
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.store import Store
 
 
 @asynccontextmanager
-async def open_store(url: str, *, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX) -> AsyncGenerator[Store]:
-    """The store in a database, created and migrated as needed."""
+async def open_store(
+    url: str, *, key_check: bytes | None = None, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX
+) -> AsyncGenerator[Store]:
+    """The store in a database, created and migrated as needed. `ConfigInvalid` if it belongs to another server key."""
     async with open_database(url, readers=readers, capacity=capacity) as database:
+        await database.write(lambda connection: bind_key(connection, key_check))
         await finish_arrivals(database)
         store = Store(database)
         store.hooked |= await store.due_deliveries.tenants()
         yield store
+
+
+def bind_key(connection: Connection, key_check: bytes | None) -> None:
+    """Binds the database to the server key whose check value this is, at the first start with one; another key is refused."""
+    bound = [bytes(value) for (value,) in connection.fetch("SELECT check_value FROM agentvm_server_key")]
+    if not bound:
+        if key_check is not None:
+            connection.execute("INSERT INTO agentvm_server_key (check_value) VALUES (?)", (key_check,))
+    elif key_check not in bound:
+        raise ConfigInvalid(
+            "The PostgreSQL database belongs to another server key, without which no API key and no secret of it can be used: "
+            "put that server.key into the data directory, or set AVM_SERVER_KEY to it"
+        )
