@@ -60,6 +60,9 @@ UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 # Names end in "/" for a package. Give the reason; an entry that is not needed fails.
 TESTED_BY: dict[str, str] = {
     "__init__.py": "test_exports.py",  # The public names.
+    # The whole way of a file, from one tenant to another.
+    "blueprint/image_file.py": "operations/test_image_file.py",
+    "sessions/image_files.py": "operations/test_image_file.py",
     "client/image_verbs.py": "client/test_verbs.py",  # As all managers of the client.
     # The conformance suite, on every engine.
     "storage/sql/accounts/__init__.py": "storage/test_conformance.py",

@@ -78,10 +78,12 @@ class Desk:
     server: RunningServer
     operator: str
 
-    async def avm(self, *arguments: str, key: str | None = None, given: str = "") -> Done:
+    async def avm(
+        self, *arguments: str, key: str | None = None, given: str = "", variables: dict[str, str] | None = None
+    ) -> Done:
         with anyio.fail_after(60):
             return await anyio.to_thread.run_sync(
-                lambda: avm(*arguments, url=self.server.url, key=key or self.operator, given=given)
+                lambda: avm(*arguments, url=self.server.url, key=key or self.operator, given=given, variables=variables)
             )
 
     async def ok(self, *arguments: str, key: str | None = None, given: str = "") -> str:

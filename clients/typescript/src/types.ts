@@ -434,6 +434,16 @@ export interface HttpOperations {
   "image.update": { request: { imageId: string; updates?: ImageUpdates }; reply: ImageView };
   /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   "image.upgrade": { request: { imageId: string; dryRun?: boolean }; reply: UpgradeView };
+  /** Save an image as one file. With its definition, its snapshot, and every resource that it was built from; without secrets. The same image always gives the same bytes. Needs `resources:read` if the image has resources. */
+  "image.save": { request: { imageId: string }; reply: Response };
+  /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. A file that was altered is refused, and so is one whose image would answer otherwise here. Needs `resources:write` if the image has resources. */
+  "image.load": { request: { container?: string | null; name?: string | null; digest?: string | null; onConflict?: "fail" | "newVersion" }; reply: ImageView };
+  /** List the tags of an image. */
+  "image.tags": { request: { imageId: string }; reply: ImageTagsReply };
+  /** Let a tag mean an image. Whichever image of the container it meant before. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+  "image.tag": { request: { imageId: string; tag: string }; reply: ImageTagsReply };
+  /** Remove a tag of an image. */
+  "image.untag": { request: { imageId: string; tag: string }; reply: undefined };
   /** Stop every agent of an image. A running turn ends as interrupted. Emits `sessionDestroyed` and `agentUnregistered` for each. Fails with `imageNotFound`. */
   "image.stop": { request: { imageId: string }; reply: ImageIdReply };
   /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that mean another version now. */
@@ -971,6 +981,16 @@ export interface HttpVerbs {
     update(request: HttpOperations["image.update"]["request"], options?: CallOptions): Promise<HttpOperations["image.update"]["reply"]>;
     /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     upgrade(request: HttpOperations["image.upgrade"]["request"], options?: CallOptions): Promise<HttpOperations["image.upgrade"]["reply"]>;
+    /** Save an image as one file. With its definition, its snapshot, and every resource that it was built from; without secrets. The same image always gives the same bytes. Needs `resources:read` if the image has resources. */
+    save(request: HttpOperations["image.save"]["request"], options?: CallOptions): Promise<HttpOperations["image.save"]["reply"]>;
+    /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. A file that was altered is refused, and so is one whose image would answer otherwise here. Needs `resources:write` if the image has resources. */
+    load(request?: HttpOperations["image.load"]["request"], options?: CallOptions): Promise<HttpOperations["image.load"]["reply"]>;
+    /** List the tags of an image. */
+    tags(request: HttpOperations["image.tags"]["request"], options?: CallOptions): Promise<HttpOperations["image.tags"]["reply"]>;
+    /** Let a tag mean an image. Whichever image of the container it meant before. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+    tag(request: HttpOperations["image.tag"]["request"], options?: CallOptions): Promise<HttpOperations["image.tag"]["reply"]>;
+    /** Remove a tag of an image. */
+    untag(request: HttpOperations["image.untag"]["request"], options?: CallOptions): Promise<HttpOperations["image.untag"]["reply"]>;
     /** Stop every agent of an image. A running turn ends as interrupted. Emits `sessionDestroyed` and `agentUnregistered` for each. Fails with `imageNotFound`. */
     stop(request: HttpOperations["image.stop"]["request"], options?: CallOptions): Promise<HttpOperations["image.stop"]["reply"]>;
     /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that mean another version now. */
@@ -1740,6 +1760,11 @@ export interface ImageRecord {
   behind?: number;
   warnings?: string[];
   clientData?: Record<string, unknown>;
+}
+
+export interface ImageTagsReply {
+  imageId: string;
+  tags: string[];
 }
 
 /** The fields to change. All but `name` and `description` rebuild the image. */

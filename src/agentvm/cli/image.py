@@ -18,6 +18,10 @@ Examples:
   avm image create Seller --definition resource://agents/seller --container shop
   avm image list --container shop
   avm image upgrade Seller --dry-run                   what newer versions would change
+  avm image save Seller -o seller.avmimage             one file, for another server
+  avm image load seller.avmimage --container shop
+  avm image push Seller --to https://other.example
+  avm image tag Seller stable                          then: avm chat --agent image:stable
   avm image delete Seller
 """
 
@@ -92,7 +96,7 @@ def create_image(
     if show.as_json:
         show.json(built)
         return
-    _print_warnings(built)
+    print_warnings(built)
     record: Item = built.get("image", {})
     show.record(record, DETAILS)
     click.echo(f"To chat with it: avm chat --session {plain(record.get('sessionId'))}", err=True)
@@ -128,7 +132,7 @@ def upgrade_image(api: Api, show: Show, image_id: str, dry_run: bool) -> None:
     if show.as_json:
         show.json(upgrade)
         return
-    _print_warnings(upgrade)
+    print_warnings(upgrade)
     if not upgrade.get("changes"):
         show.done("The image is up to date.")
         return
@@ -151,7 +155,8 @@ def delete_image(api: Api, show: Show, name: str, yes: bool) -> None:
     show.done(f"T{described[1:]} is deleted.")
 
 
-def _print_warnings(response: Item) -> None:
+def print_warnings(response: Item) -> None:
+    """Prints the warnings of a build."""
     for warning in response.get("warnings") or ():
         click.echo(f"Warning: {plain(warning)}", err=True)
 

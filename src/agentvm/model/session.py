@@ -56,6 +56,9 @@ EXTERNAL_MAX = 512
 AGENTS = "agents"
 """The gateway of the aliases that lead from the name of an agent to the default session of its image."""
 
+IMAGE_TAGS = "image.tags"
+"""The gateway of the aliases that lead from a tag to the default session of an image."""
+
 UNSTORED = "unstored"
 """The gateway of the aliases of sessions that go when their turns have ended, whatever becomes of the server or the client."""
 

@@ -1,6 +1,6 @@
 """Turn — one metered, cancellable unit of work: a user message and everything the agent does about it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -38,7 +38,7 @@ class OutputFormat(Record):
     """The form of an answer: JSON that fits a schema. `name` tells the model what the value is."""
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
-    schema: dict[str, object]
+    schema: dict[str, Any]
     """JSON Schema of the answer."""
 
 

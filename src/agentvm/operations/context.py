@@ -19,6 +19,7 @@ from agentvm.sessions.attachments import AttachmentLibrary
 from agentvm.sessions.branches import Branches
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.drafts import DraftLibrary
+from agentvm.sessions.image_files import ImageFiles
 from agentvm.sessions.images import ImageLibrary
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.resources import ResourceLibrary
@@ -148,6 +149,10 @@ class Context:
     @property
     def images(self) -> ImageLibrary:
         return ImageLibrary(self.workspace)
+
+    @property
+    def image_files(self) -> ImageFiles:
+        return ImageFiles(self.workspace)
 
     @property
     def attachments(self) -> AttachmentLibrary:

@@ -13,7 +13,7 @@ operation = OperationGroup("images")
 
 
 class ImageOpen(Request[ImageReply]):
-    """`agent` is the name of a definition, the URI or name of an agent, or the id of an image.
+    """`agent` is the name of a definition, the URI or name of an agent, the id of an image, or `image:` and a tag of one.
 
     Without a container: your own, or `default` if you may use all containers.
     """

@@ -68,7 +68,8 @@ class MessageAnswer(Record):
 class MessageAsk(Request[MessageAnswer]):
     """To a session, to `thread`, a name of your own for a conversation, or, without either, to a new session.
 
-    A new session is with `agent`: a definition's name, the URI or name of an agent, or the id of an image; `default` if unset.
+    A new session is with `agent`: a definition's name, the URI or name of an agent, the id of an image, or `image:` and a
+    tag of one; `default` if unset.
     """
 
     content: UserContent

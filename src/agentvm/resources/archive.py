@@ -102,9 +102,18 @@ class Bundle:
 
 def write_archive(bundle: Bundle) -> bytes:
     """Returns the archive; `ResourceTooLarge` for one that could not be read again."""
+    return pack(bundle_files(bundle))
+
+
+def bundle_files(bundle: Bundle) -> dict[str, bytes]:
+    """Returns the files of an archive by their names."""
     entries = tuple(sorted(bundle.entries, key=lambda entry: entry.uri))
     manifest = canonical(msgspec.to_builtins(BundleManifest(format=FORMAT, root=bundle.root, entries=entries)))
-    files = {MANIFEST: manifest} | {_BLOBS + digest.removeprefix("sha256:"): body for digest, body in bundle.blobs.items()}
+    return {MANIFEST: manifest} | {_BLOBS + digest.removeprefix("sha256:"): body for digest, body in bundle.blobs.items()}
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Returns an archive of these files; `ResourceTooLarge` for one that could not be read again."""
     if len(files) > FILES_MAX or max(map(len, files.values())) > FILE_MAX_BYTES:
         raise ResourceTooLarge(
             f"An archive has at most {FILES_MAX} files of at most {FILE_MAX_BYTES} bytes; export without deps"
@@ -120,7 +129,17 @@ def write_archive(bundle: Bundle) -> bytes:
 
 def read_archive(data: bytes) -> Bundle:
     """Reads an archive; `ResourceTooLarge` or `ResourceInvalid` for any other file. May take a while: use a thread."""
-    files = dict(_files(_unzipped(data)))
+    return read_bundle(unpack(data))
+
+
+def unpack(data: bytes, *, also: str | None = None) -> dict[str, bytes]:
+    """Returns the files of an archive by their names; `also` is a name that belongs in it besides those of bundles."""
+    return dict(_files(_unzipped(data), also))
+
+
+def read_bundle(files: dict[str, bytes]) -> Bundle:
+    """Returns the bundle of an archive's files, which must be all of them."""
+    files = dict(files)
     manifest = _manifest(files.pop(MANIFEST, None))
     blobs = {f"sha256:{name.removeprefix(_BLOBS)}": body for name, body in files.items()}
     for digest, body in blobs.items():
@@ -191,12 +210,12 @@ def _unzipped(data: bytes) -> bytes:
     return tar
 
 
-def _files(tar: bytes) -> Iterator[tuple[str, bytes]]:
+def _files(tar: bytes, also: str | None) -> Iterator[tuple[str, bytes]]:
     """The members, each a plain file with one of our names, each name once."""
     seen: set[str] = set()
     at = 0
     while tar[at : at + _BLOCK_BYTES].strip(b"\0"):
-        name, size = _member(tar[at : at + _BLOCK_BYTES])
+        name, size = _member(tar[at : at + _BLOCK_BYTES], also)
         if name in seen:
             raise ResourceInvalid(f"The archive holds {name} twice")
         seen.add(name)
@@ -212,7 +231,7 @@ def _files(tar: bytes) -> Iterator[tuple[str, bytes]]:
         raise ResourceInvalid("The archive is damaged: its end is missing, or there is data after it")
 
 
-def _member(head: bytes) -> tuple[str, int]:
+def _member(head: bytes, also: str | None) -> tuple[str, int]:
     """Returns the name and the size in a header. Every field with another meaning must be empty."""
     try:
         member = tarfile.TarInfo.frombuf(head, "utf-8", "strict")
@@ -222,8 +241,9 @@ def _member(head: bytes) -> tuple[str, int]:
     if member.type != tarfile.REGTYPE:
         kind = _KINDS.get(member.type, "an extended header or another special member")
         raise ResourceInvalid(f"{name!r} in the archive is {kind}; only plain files belong in it")
-    if not _NAME.fullmatch(member.name) or member.linkname:
-        raise ResourceInvalid(f"{name!r} does not belong in an archive of resources: only {MANIFEST} and {_BLOBS}<digest> do")
+    if not (_NAME.fullmatch(member.name) or member.name == also) or member.linkname:
+        known = ", ".join(filter(None, (also, MANIFEST)))
+        raise ResourceInvalid(f"{name!r} does not belong in such an archive: only {known} and {_BLOBS}<digest> do")
     if member.size < 0:
         raise ResourceInvalid(f"{name!r} in the archive has an invalid size")
     return member.name, member.size

@@ -1,6 +1,6 @@
 """Bundle — takes resources out of a server as an archive, and archives in: all of one, or nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -32,30 +32,40 @@ async def export_bundle(centre: "ResourceCentre", tenant_id: TenantId, uri: Reso
     """Returns an archive of the version, and with `deps` of everything it is locked to."""
     closure = await centre.resolver.find(tenant_id, uri)
     home = closure.root.resource.tenant_id
+    chosen = closure.nodes.values() if deps else (closure.root,)
+    bundle = await collect(centre, tenant_id, closure, chosen, home)
+    return await anyio.to_thread.run_sync(write_archive, bundle)
+
+
+async def collect(
+    centre: "ResourceCentre", tenant_id: TenantId, closure: VersionClosure, chosen: Iterable[Node], home: TenantId
+) -> Bundle:
+    """Returns the chosen versions of a closure, with their binary parts. Names of `home` are without their owner."""
     view = centre.store.resources(tenant_id)
     blobs: dict[str, bytes] = {}
     entries: list[BundleEntry] = []
-    for node in closure.nodes.values() if deps else (closure.root,):
+    for node in chosen:
         parts = await _parts(view, node)
         entry = _entry(closure, node, home, parts)
         entries.append(entry)
         blobs |= {**parts, entry.content: node.content}
         if sum(map(len, blobs.values())) > UNPACKED_MAX_BYTES:
             raise ResourceTooLarge(
-                f"{uri} is too large for an archive, which holds {UNPACKED_MAX_BYTES} bytes; export without deps"
+                f"{exact_uri(closure.root, home)} is too large for an archive, which holds {UNPACKED_MAX_BYTES} bytes; "
+                "export without deps, or build from fewer resources"
             )
-    bundle = Bundle(exact_uri(closure.root, home), tuple(entries), blobs)
-    return await anyio.to_thread.run_sync(write_archive, bundle)
+    return Bundle(exact_uri(closure.root, home), tuple(entries), blobs)
 
 
 async def import_bundle(
-    centre: "ResourceCentre", author: Author, data: bytes, *, on_conflict: OnConflict = "fail", dry_run: bool = False
+    centre: "ResourceCentre", author: Author, data: bytes | Bundle, *, on_conflict: OnConflict = "fail", dry_run: bool = False
 ) -> list[ImportedEntry]:
-    """Imports the whole archive in one commit. `ResourceInvalid` and its siblings say why nothing was imported.
+    """Imports a whole archive, or one that was read, in one commit. `ResourceInvalid` and its siblings say why nothing was
+    imported.
 
     `on_conflict` is about versions that exist with other content; `fail` raises `ResourceVersionExists`, except in a dry run.
     """
-    bundle = await anyio.to_thread.run_sync(read_archive, data)
+    bundle = data if isinstance(data, Bundle) else await anyio.to_thread.run_sync(read_archive, data)
     return await publish_bundle(centre, author, bundle, on_conflict=on_conflict, dry_run=dry_run)
 
 
@@ -97,4 +107,4 @@ def _entry(closure: VersionClosure, node: Node, home: TenantId, parts: Mapping[s
     )
 
 
-__all__ = ["ImportedEntry", "OnConflict", "export_bundle", "import_bundle"]
+__all__ = ["ImportedEntry", "OnConflict", "collect", "export_bundle", "import_bundle"]

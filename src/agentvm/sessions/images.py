@@ -17,12 +17,14 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import Locked, parse_uri
-from agentvm.model.session import AGENTS, Alias, Session
+from agentvm.model.session import AGENTS, IMAGE_TAGS, Alias, Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sql.container import ContainerStore
 
 IMAGE_PREFIX = "img_"
+TAG_PREFIX = "image:"
+"""Before the tag of an image, where the name of an agent is expected."""
 
 
 Place = tuple[str, int, str]
@@ -98,8 +100,12 @@ class ImageLibrary:
 
         `source` is None when the config refers to an agent of the resource centre.
         """
+        frozen = await self.workspace.builder.build(source, config)
+        return await self.store(container_id, config, frozen, name)
+
+    async def store(self, container_id: ContainerId, config: ImageConfig, frozen: Frozen, name: str | None) -> BuiltImage:
+        """Stores a build as a new image, within the tenant's limits."""
         workspace = self.workspace
-        frozen = await workspace.builder.build(source, config)
         await Containers(workspace).ensure(container_id)
         container = workspace.store.container(container_id)
 
@@ -127,6 +133,8 @@ class ImageLibrary:
         workspace = self.workspace
         if agent.startswith(IMAGE_PREFIX):
             return (await workspace.image(ImageId(agent)))[1], (), False
+        if agent.startswith(TAG_PREFIX):
+            return await self._tagged(container_id, agent.removeprefix(TAG_PREFIX)), (), False
         source, config = await self.base(agent, ImageConfig())
         alias, key = Alias(AGENTS, agent), ImageId(f"{container_id}/{agent}")
         async with workspace.runtime.rebuilding.hold((workspace.tenant_id, key)):
@@ -145,6 +153,16 @@ class ImageLibrary:
                 image = await self._rebuild(container, image, config, frozen)
         self._announce_updated(image)
         return image, frozen.warnings, True
+
+    async def _tagged(self, container_id: ContainerId, tag: str) -> Image:
+        """Returns the image that a tag of the container means now."""
+        container = self.workspace.store.container(container_id)
+        session_id = await container.aliases.find(Alias(IMAGE_TAGS, tag))
+        session = None if session_id is None else await container.get_session(session_id)
+        image = None if session is None else await container.get_image(session.image_id)
+        if image is None:
+            raise ImageNotFound(f"{TAG_PREFIX}{tag}")
+        return image
 
     async def update(
         self,

@@ -11,6 +11,7 @@ from agentvm.errors import InvalidInput
 from agentvm.model.resource import Resource, ResourceType
 from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
+from agentvm.resources.archive import Bundle
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS, why_idle
@@ -109,7 +110,7 @@ class ResourceLibrary:
             raise InvalidInput("This server does not read sets of tools")
         return await self.workspace.tool_sets.freeze(content, Caller(self.workspace.tenant_id, self.workspace.user_id or ""))
 
-    async def load(self, archive: bytes, on_conflict: OnConflict, *, dry_run: bool) -> list[ImportedEntry]:
+    async def load(self, archive: bytes | Bundle, on_conflict: OnConflict, *, dry_run: bool = False) -> list[ImportedEntry]:
         """Imports an archive within the tenant's limits; a dry run only reports what it would do."""
         workspace = self.workspace
         planned = await import_bundle(workspace.resources, self.author, archive, on_conflict=on_conflict, dry_run=True)

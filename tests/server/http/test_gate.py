@@ -73,6 +73,7 @@ def test_what_writes_is_audited() -> None:
     # What leaves the server is no less than what is written.
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",
+        "GET /v1/images/{image_id}/file",
         "GET /v1/sessions/{session_id}/archive",
         "GET /v1/auth/oidc/callback",
     }

@@ -16,6 +16,7 @@ import { builderWords } from "../../words/builder/index.ts";
 import { money, when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { AgentFields, changesOf, configOf, type Draft, draftOf } from "./agent_form.tsx";
+import { Tags } from "./tags.tsx";
 import { TryPanel } from "./try_panel.tsx";
 import { UpgradeDialog } from "./upgrade_dialog.tsx";
 
@@ -53,6 +54,7 @@ export default function AgentPage({ params, query, go }: PageProps): JSX.Element
       {mayWrite && !isEditing && <a class="btn" href={here("1")}>{t.edit}</a>}
       {mayWrite && <Button primary={behind > 0} onClick={() => setDialog("upgrade")}>{behind > 0 ? `${t.upgrade} (${behind})` : t.upgrade}</Button>}
       {may("agent:use") && <Button disabled={!image.data.online} onClick={() => attempt(request("POST", path("/stop"), {}).then(() => (toast(t.stopped), image.reload())))}>{t.stop}</Button>}
+      <a class="btn" href={path("/file")} download={`${image.data.name}.avmimage`}>{t.imageSave}</a>
       {mayWrite && <Button onClick={() => setDialog("delete")}>{t.remove}</Button>}
     </div>
   );
@@ -68,6 +70,7 @@ export default function AgentPage({ params, query, go }: PageProps): JSX.Element
             <div class="beside">
               <div>
                 {isEditing && mayWrite ? <Edit image={shown} tenant={tenant} onSaved={() => void image.reload().then(() => go(here()))} onCancel={() => go(here())} path={path()} /> : <Frozen image={shown} tenant={tenant} />}
+                <Tags imageId={shown.imageId} tenant={tenant} />
                 <Usage imageId={shown.imageId} tenant={tenant} />
                 <Sessions imageId={shown.imageId} tenant={tenant} />
               </div>
@@ -115,6 +118,7 @@ function Frozen({ image, tenant }: { image: Image; tenant: string | undefined })
         {(config?.unavailable ?? []).map((uri) => <p key={uri} class="problem"><code>{uri}</code> {t.unavailable}</p>)}
         {(config?.knowledge ?? []).length > 0 && <p><strong>{t.knowledge}</strong> {config?.knowledge?.join(", ")}</p>}
         {config?.variables !== undefined && <JsonTree name={t.variables} value={config.variables} />}
+        {config?.output !== undefined && <JsonTree name={t.outputForm} value={config.output} />}
         {(written?.policy ?? []).length > 0 && <JsonTree name={t.policy} value={written?.policy} isOpen />}
       </Section>
       <Section title={t.lock}>

@@ -1,9 +1,11 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
 import { hasOwnName, readable } from "../../state/agents.ts";
 import type { Definition, Image } from "../../state/builder.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
+import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
@@ -11,6 +13,7 @@ import { Table } from "../../ui/table.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
+import { LoadDialog } from "./load_dialog.tsx";
 
 /** The agent of a single conversation has no name of its own. */
 const nameOf = (image: Image) => (hasOwnName(image) ? image.name : (readable(image.definitionName, words.value.agentNames) ?? words.value.agent));
@@ -18,14 +21,21 @@ const nameOf = (image: Image) => (hasOwnName(image) ? image.name : (readable(ima
 const SHIPPED = "resource://agents/system/";
 
 /** The agents that were built, and those that one can begin with. */
-export default function Agents({ query }: PageProps): JSX.Element {
+export default function Agents({ query, go }: PageProps): JSX.Element {
   const { tenant } = query;
   const t = builderWords.value;
   const images = useList<Image>(withQuery("/v1/images", { tenant, limit: 100 }));
   const definitions = useList<Definition>(withQuery("/v1/definitions", { tenant, limit: 100 }));
-  const fresh = may("images:write") && <a class="btn btn-ink" href={withQuery("/agents/new", { tenant })}>{t.newAgent}</a>;
+  const [isLoading, setLoading] = useState(false);
+  const tools = may("images:write") && (
+    <div class="bars">
+      <Button onClick={() => setLoading(true)}>{t.imageLoad}</Button>
+      <a class="btn btn-ink" href={withQuery("/agents/new", { tenant })}>{t.newAgent}</a>
+    </div>
+  );
   return (
-    <Page title={words.value.pages.agents} tools={fresh}>
+    <Page title={words.value.pages.agents} tools={tools}>
+      {isLoading && <LoadDialog tenant={tenant} onDone={(image) => go(withQuery(`/agents/${image.imageId}`, { tenant }))} onClose={() => setLoading(false)} />}
       <Section title={t.ownAgents}>
         <Shown of={images}>
           {(rows) =>

@@ -1,0 +1,113 @@
+"""Image files — one principal's images as files: saved here, loaded there, and the names that point to them."""
+
+import re
+from dataclasses import dataclass
+
+import anyio.to_thread
+import msgspec
+
+from agentvm.blueprint.builder import locked_roots
+from agentvm.blueprint.image_file import ImageManifest, differences, manifest_of, read_image_file, write_image_file
+from agentvm.errors import ImageNotFound, InvalidInput, shorten
+from agentvm.errors.resource import ResourceNotFound
+from agentvm.model.ids import ContainerId, ImageId
+from agentvm.model.image import Image
+from agentvm.model.resource import NODES_MAX, VersionId, parse_uri
+from agentvm.model.session import IMAGE_TAGS, Alias
+from agentvm.resources.archive import Bundle
+from agentvm.resources.bundle import collect
+from agentvm.resources.intake import OnConflict
+from agentvm.resources.resolver import VersionClosure
+from agentvm.sessions.images import BuiltImage, ImageLibrary
+from agentvm.sessions.resources import ResourceLibrary
+from agentvm.sessions.workspace import Workspace
+from agentvm.storage.resources import Node
+
+READ_RESOURCES, WRITE_RESOURCES = "resources:read", "resources:write"
+_TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFiles:
+    """The files and tags of the images in the workspace."""
+
+    workspace: Workspace
+
+    async def save(self, image_id: ImageId) -> tuple[Image, bytes]:
+        """Returns the image, and its file."""
+        image = (await self.workspace.image(image_id))[1]
+        resources = await self._resources(image)
+        return image, await anyio.to_thread.run_sync(write_image_file, manifest_of(image), resources)
+
+    async def load(
+        self,
+        data: bytes,
+        container_id: ContainerId,
+        *,
+        name: str | None = None,
+        digest: str | None = None,
+        on_conflict: OnConflict = "fail",
+    ) -> BuiltImage:
+        """Builds the image of a file, with its resources; `InvalidInput` if it is another, or would answer otherwise here."""
+        manifest, resources = await anyio.to_thread.run_sync(read_image_file, data)
+        if digest is not None and manifest.digest != digest:
+            raise InvalidInput(f"The image of the file has the digest {manifest.digest}, not {shorten(digest)}")
+        pins: dict[str, VersionId] = {}
+        if resources is not None:
+            self.workspace.principal.require(WRITE_RESOURCES)
+            await ResourceLibrary(self.workspace).load(resources, on_conflict)
+            pins = await self._pins(manifest)
+        shown = manifest.name if name is None else name
+        config = msgspec.structs.replace(manifest.config, name=shown, description=manifest.description)
+        frozen = await self.workspace.builder.build(manifest.source, config, pins)
+        if different := differences(manifest.definition, frozen.definition):
+            raise InvalidInput(
+                f"The image would answer otherwise here than where it was saved, in its {', '.join(different)}: the file was "
+                "altered, or a tool or an MCP server that it names is another one here. No image was created"
+            )
+        return await ImageLibrary(self.workspace).store(container_id, config, frozen, shown)
+
+    async def put_tag(self, image_id: ImageId, tag: str) -> Image:
+        """Lets a tag mean the image, whichever it meant before in its container."""
+        if not _TAG.fullmatch(tag):
+            raise InvalidInput("A tag has 1 to 64 lower-case letters, digits, '.', '_' and '-'; the first is a letter or digit")
+        container, image = await self.workspace.image(image_id)
+        await container.aliases.put(Alias(IMAGE_TAGS, tag), image.session_id, self.workspace.clock())
+        return image
+
+    async def remove_tag(self, image_id: ImageId, tag: str) -> None:
+        """Removes a tag; `ImageNotFound` if the image does not have it."""
+        container, image = await self.workspace.image(image_id)
+        if tag not in await self.tags(image):
+            raise ImageNotFound(f"{image_id} with the tag {tag}")
+        await container.aliases.take(Alias(IMAGE_TAGS, tag))
+
+    async def tags(self, image: Image) -> tuple[str, ...]:
+        aliases = self.workspace.store.container(image.container_id).aliases
+        return await aliases.of_session(IMAGE_TAGS, image.session_id)
+
+    async def _resources(self, image: Image) -> Bundle | None:
+        roots = list(dict.fromkeys(entry.version_id for entry in locked_roots(image).values()))
+        if not roots:
+            return None
+        self.workspace.principal.require(READ_RESOURCES)
+        centre, tenant_id = self.workspace.resources, self.workspace.tenant_id
+        nodes: dict[VersionId, Node] = {}
+        for version_id in roots:
+            nodes |= await centre.store.resources(tenant_id).closure(version_id, limit=NODES_MAX + 1)
+        closure = VersionClosure(nodes[roots[0]], nodes)
+        return await collect(centre, tenant_id, closure, nodes.values(), tenant_id)
+
+    async def _pins(self, manifest: ImageManifest) -> dict[str, VersionId]:
+        """Returns the version here of each URI of the image, found by the digest of its content."""
+        pins: dict[str, VersionId] = {}
+        for lock in manifest.lock:
+            exact = msgspec.structs.replace(parse_uri(lock.uri), selector=lock.digest)
+            resolver, tenant_id = self.workspace.resources.resolver, self.workspace.tenant_id
+            try:
+                found = await resolver.find(tenant_id, exact)
+            except ResourceNotFound:
+                # Of an owner who is not here: the importer owns it.
+                found = await resolver.find(tenant_id, msgspec.structs.replace(exact, owner=None))
+            pins[lock.written] = found.root.version.version_id
+        return pins
