@@ -106,8 +106,8 @@ async def open_agentvm(
             monitor=monitor,
             compactor=background.compactor,
             imports=background.imports,
+            relays=background.relays,
             retainer=open_retainer(services.settings, store, clock, runtime, monitor),
-            tiers=jobs.tiers,
             jobs=jobs,
             tool_sets=tool_sets,
             webhooks=webhooks,
@@ -200,6 +200,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
     for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run, vm.webhooks.run):
         tasks.start_soon(task)
+    await tasks.start(vm.relays.run)
     # These change sessions, so the turns that may be left in them must be known.
     for later in (vm.collect, eraser.run, partial(background.run, vm.runtime.tell)):
         tasks.start_soon(_once_recovered, vm.runtime, later)

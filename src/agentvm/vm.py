@@ -40,6 +40,7 @@ from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.consents import Consents
 from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
+from agentvm.sessions.relays import Relays
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.sessions.workspace import Workspace
@@ -156,10 +157,11 @@ class AgentVM:
     logs: LogBook
     compactor: Compactor
     retainer: Retainer
-    tiers: TiersOnDemand
     jobs: MeteredJobs
     """Code in sandboxes, within quotas."""
     webhooks: WebhookSender
+    relays: Relays
+    """Model calls that clients word themselves."""
     clock: Clock
     new_id: NewId
     tool_sets: ToolSets | None = None
@@ -182,6 +184,10 @@ class AgentVM:
     def config(self) -> ServerConfig:
         """The effective configuration: most settings can change while the server runs."""
         return self.settings.config
+
+    @property
+    def tiers(self) -> TiersOnDemand:
+        return self.jobs.tiers
 
     @property
     def consents(self) -> Consents | None:

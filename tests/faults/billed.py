@@ -8,6 +8,7 @@ import anyio
 
 from agentvm import ServerConfig, start_server
 from agentvm.config import MEMORY, LlmSettings, SessionSettings, SystemSettings
+from agentvm.model.gateway_settings import AnthropicSwitch, GatewaySettings
 from agentvm.model.secret import Secret
 
 
@@ -15,6 +16,7 @@ def config_of(port: int, data_dir: Path | None, provider: str, driver: str = "an
     return ServerConfig(
         system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0),
         sessions=SessionSettings(titles="off"),
+        gateways=GatewaySettings(anthropic=AnthropicSwitch(enabled="on")),
         llm=LlmSettings(
             provider=driver,
             model="claude-sonnet-4-6" if driver == "anthropic" else "gpt-4o",

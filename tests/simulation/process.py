@@ -38,6 +38,7 @@ from agentvm.server.wire import PlainWire
 from agentvm.server.writer import LINGER_SECONDS
 from agentvm.sessions.background_call import BackgroundCalls
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.relays import Relays
 from agentvm.sessions.retention import LoadedSessions, Retainer
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
@@ -215,7 +216,7 @@ class Process:
                 clock=hardware.clock,
                 new_id=hardware.new_id,
                 compactor=compactor,
-                tiers=tiers,
+                relays=Relays(calls, hardware.new_id),
                 jobs=MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),

@@ -37,6 +37,7 @@ def failure(status: int, body: Json | None = None, *, headers: Mapping[str, str]
 def message_start(message_id: str = "msg_1", *, usage: Json | None = None) -> bytes:
     counted = usage if usage is not None else {"input_tokens": 10, "output_tokens": 1}
     message: Json = {"id": message_id, "type": "message", "role": "assistant", "model": "claude-test", "usage": counted}
+    message |= {"content": [], "stop_reason": None, "stop_sequence": None}
     return event("message_start", {"message": message})
 
 

@@ -10,10 +10,18 @@ import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import msgspec
-
 from agentvm.drivers.anthropic_blocks import BlockKeeper, is_result, shown_result
 from agentvm.drivers.anthropic_body import messages_body, origins, redacted_mark
+from agentvm.drivers.anthropic_events import (
+    ContentBlock,
+    ContentDelta,
+    ProviderEvent,
+    ProviderMessage,
+    decode_event,
+    decode_raw,
+    merge_usage,
+)
+from agentvm.drivers.anthropic_relay import RelayedMessages
 from agentvm.drivers.base import (
     DriverSettings,
     MessageStarted,
@@ -64,76 +72,6 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class _ThinkingDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _ServerToolUse(msgspec.Struct):
-    web_search_requests: int | None = None
-
-
-class _MessageUsage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens_details: _ThinkingDetails | None = None
-    server_tool_use: _ServerToolUse | None = None
-
-
-class _Container(msgspec.Struct):
-    id: str | None = None
-
-
-class _MessageStart(msgspec.Struct):
-    id: str = ""
-    model: str = ""
-    usage: _MessageUsage | None = None
-    container: _Container | None = None
-
-
-class _ContentBlock(msgspec.Struct):
-    type: str
-    id: str = ""
-    name: str = ""
-    text: str = ""
-    thinking: str = ""
-    data: str = ""
-    input: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _ContentDelta(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    partial_json: str = ""
-    signature: str = ""
-    stop_reason: str | None = None
-    container: _Container | None = None
-
-
-class _RawEvent(msgspec.Struct):
-    """An event with its block or delta whole, also what we do not know of it."""
-
-    delta: dict[str, object] | None = None
-    content_block: dict[str, object] | None = None
-
-
-class _Event(msgspec.Struct):
-    """Every event in one shape: a type we do not know is skipped, not refused."""
-
-    type: str
-    delta: _ContentDelta | None = None
-    content_block: _ContentBlock | None = None
-    message: _MessageStart | None = None
-    usage: _MessageUsage | None = None
-    error: object = None
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_raw = msgspec.json.Decoder(_RawEvent).decode
-
-
 class MessagesDecoder:
     """Decodes one answer of the Messages API. `keeps_blocks` for one in which the provider may run tools."""
 
@@ -145,7 +83,7 @@ class MessagesDecoder:
         self._model = model
         self._ids = CallIds()
         self._begun = False
-        self._block: _ContentBlock | None = None
+        self._block: ContentBlock | None = None
         self._signature = ""
         self._whole_input = ""
         self._usage = Usage(input_tokens=0, output_tokens=0)
@@ -153,7 +91,7 @@ class MessagesDecoder:
         self.finished = False
 
     def feed(self, data: str) -> Iterable[ModelOutput]:
-        event = _decode_event(data)
+        event = decode_event(data)
         if self._keeper is not None:
             self._keep(self._keeper, event, data)
         match event.type:
@@ -174,12 +112,12 @@ class MessagesDecoder:
             case _:
                 return ()
 
-    def _keep(self, keeper: BlockKeeper, event: _Event, data: str) -> None:
+    def _keep(self, keeper: BlockKeeper, event: ProviderEvent, data: str) -> None:
         match event.type:
-            case "content_block_start" if (block := _decode_raw(data).content_block) is not None:
+            case "content_block_start" if (block := decode_raw(data).content_block) is not None:
                 keeper.open(block)
                 self._result = block if is_result(block) else None
-            case "content_block_delta" if self._block is not None and (delta := _decode_raw(data).delta) is not None:
+            case "content_block_delta" if self._block is not None and (delta := decode_raw(data).delta) is not None:
                 keeper.grow(delta)
             case "content_block_stop":
                 keeper.close()
@@ -193,7 +131,7 @@ class MessagesDecoder:
     def end(self) -> Iterable[ModelOutput]:
         raise self._failures.protocol("the stream ended before the message did")
 
-    def _start(self, message: _MessageStart) -> Iterable[ModelOutput]:
+    def _start(self, message: ProviderMessage) -> Iterable[ModelOutput]:
         if self._begun:
             raise self._failures.protocol("two messages in one answer")
         self._begun = True
@@ -201,10 +139,10 @@ class MessagesDecoder:
         if message.usage is None:
             return (started,)
         # Reported now as well: the prompt is billed even if the caller does not wait for the end.
-        self._usage = _merge(self._usage, message.usage)
+        self._usage = merge_usage(self._usage, message.usage)
         return started, UsageReported(self._usage)
 
-    def _open_block(self, block: _ContentBlock) -> Iterable[ModelOutput]:
+    def _open_block(self, block: ContentBlock) -> Iterable[ModelOutput]:
         if not self._begun:
             raise self._failures.protocol("content before the message began")
         self._block, self._signature, self._whole_input = block, "", ""
@@ -225,7 +163,7 @@ class MessagesDecoder:
             case _:
                 return ()
 
-    def _delta(self, delta: _ContentDelta) -> Iterable[ModelOutput]:
+    def _delta(self, delta: ContentDelta) -> Iterable[ModelOutput]:
         block = self._block
         if block is None:
             raise self._failures.protocol("a delta outside a block")
@@ -241,7 +179,7 @@ class MessagesDecoder:
                 return (ToolInputChunk(delta.partial_json),)
         return ()
 
-    def _is_call(self, block: _ContentBlock) -> bool:
+    def _is_call(self, block: ContentBlock) -> bool:
         return block.type == "tool_use" or (block.type == "server_tool_use" and self._keeper is not None)
 
     def _close_block(self) -> Iterator[ModelOutput]:
@@ -264,11 +202,11 @@ class MessagesDecoder:
             case _:
                 return
 
-    def _message_delta(self, event: _Event) -> Iterable[ModelOutput]:
+    def _message_delta(self, event: ProviderEvent) -> Iterable[ModelOutput]:
         if event.delta is not None and event.delta.stop_reason is not None:
             self._stop_reason = event.delta.stop_reason
         if event.usage is not None:
-            self._usage = _merge(self._usage, event.usage)
+            self._usage = merge_usage(self._usage, event.usage)
         return ()
 
     def _stop(self) -> Iterable[ModelOutput]:
@@ -279,23 +217,6 @@ class MessagesDecoder:
         content = None if self._keeper is None else self._keeper.content()
         kept = () if content is None else (ProviderContentReported(content),)
         return (*self._close_block(), *kept, UsageReported(self._usage), MessageStopped(reason))
-
-
-def _merge(usage: Usage, update: _MessageUsage) -> Usage:
-    """Counts are cumulative, and a count left out has not changed; one below zero says nothing."""
-
-    def newest(now: int | None, before: int) -> int:
-        return before if now is None or now < 0 else now
-
-    details, own = update.output_tokens_details, update.server_tool_use
-    return Usage(
-        input_tokens=newest(update.input_tokens, usage.input_tokens),
-        output_tokens=newest(update.output_tokens, usage.output_tokens),
-        cache_read_tokens=newest(update.cache_read_input_tokens, usage.cache_read_tokens),
-        cache_write_tokens=newest(update.cache_creation_input_tokens, usage.cache_write_tokens),
-        thinking_tokens=newest(details.thinking_tokens if details else None, usage.thinking_tokens),
-        web_searches=newest(own.web_search_requests if own else None, usage.web_searches),
-    )
 
 
 class AnthropicDriver(SdkDriver):
@@ -315,6 +236,9 @@ class AnthropicDriver(SdkDriver):
     def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
         return origins(prompt, self._failures.provider)
 
+    def relay_decoder(self, *, hides_usage: bool = False) -> RelayedMessages:
+        return RelayedMessages(self._failures)
+
 
 @asynccontextmanager
 async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver]:
@@ -328,4 +252,4 @@ async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver
     )
     async with open_sdk("anthropic", settings) as (sdk, pool):
         client = sdk.module.AsyncAnthropic(**client_options(settings, pool, no_key=""))
-        yield AnthropicDriver(sdk, client, settings, failures, DEFAULT_MODEL)
+        yield AnthropicDriver(sdk, client, pool, settings, failures, DEFAULT_MODEL)

@@ -62,7 +62,7 @@ class _ToolCall(msgspec.Struct):
     function: _Function | None = None
 
 
-class _ChoiceDelta(msgspec.Struct):
+class ChoiceDelta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -72,7 +72,7 @@ class _ChoiceDelta(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     index: int = 0
-    delta: _ChoiceDelta | None = None
+    delta: ChoiceDelta | None = None
     finish_reason: str | None = None
 
 
@@ -85,22 +85,22 @@ class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _CompletionUsage(msgspec.Struct):
+class CompletionUsage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: _InputDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
 
 
-class _CompletionChunk(msgspec.Struct):
+class CompletionChunk(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _CompletionUsage | None = None
+    usage: CompletionUsage | None = None
     error: object = None
 
 
-_decode_chunk = msgspec.json.Decoder(_CompletionChunk).decode
+decode_chunk = msgspec.json.Decoder(CompletionChunk).decode
 
 
 class _TextBlock:
@@ -157,7 +157,7 @@ class ChatDecoder:
     def feed(self, data: str) -> Iterable[ModelOutput]:
         if data == DONE:
             return self._close()
-        chunk = _decode_chunk(data)
+        chunk = decode_chunk(data)
         if chunk.error is not None:
             raise self._failures.reported(find_error({"error": chunk.error}))
         outputs: list[ModelOutput] = []
@@ -165,7 +165,7 @@ class ChatDecoder:
             self._begun = True
             outputs.append(MessageStarted(chunk.id or f"msg_{secrets.token_hex(12)}", chunk.model or self._model))
         if chunk.usage is not None:
-            self._usage = _read_usage(chunk.usage)
+            self._usage = read_usage(chunk.usage)
         for choice in chunk.choices or ():
             if choice.index == 0:
                 self._finish = choice.finish_reason or self._finish
@@ -178,7 +178,7 @@ class ChatDecoder:
             raise self._failures.protocol("the stream ended before the message did")
         return self._close()
 
-    def _read(self, delta: _ChoiceDelta, outputs: list[ModelOutput]) -> None:
+    def _read(self, delta: ChoiceDelta, outputs: list[ModelOutput]) -> None:
         if delta.reasoning_content or delta.reasoning:
             field = "reasoning_content" if delta.reasoning_content else "reasoning"
             block = self._current(_ThinkingBlock) or _ThinkingBlock(field)
@@ -260,7 +260,7 @@ class ChatDecoder:
         return Usage(input_tokens=self._prompt_tokens, output_tokens=-(-self._output_bytes // 4), estimated=True)
 
 
-def _read_usage(usage: _CompletionUsage) -> Usage:
+def read_usage(usage: CompletionUsage) -> Usage:
     """A negative count is ignored: no provider pays for answering."""
     read, cache_written, thought = 0, 0, 0
     if usage.prompt_tokens_details is not None:

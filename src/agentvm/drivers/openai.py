@@ -13,6 +13,7 @@ import httpx2
 from agentvm.drivers.base import DriverSettings, Prompt
 from agentvm.drivers.chat_body import TokenLimit, chat_body, estimate_prompt, origins
 from agentvm.drivers.chat_completions import ChatDecoder
+from agentvm.drivers.chat_relay import RelayedChat
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.drivers.sdk import Sdk, SdkDriver, StreamedResponse, client_options, host_of, key_remedy, open_sdk
@@ -37,10 +38,10 @@ class OpenAIDriver(SdkDriver):
 
     name = "openai"
 
-    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures) -> None:
-        super().__init__(sdk, client, settings, failures, DEFAULT_MODEL)
+    def __init__(self, sdk: Sdk, client: Any, pool: httpx2.AsyncClient, settings: DriverSettings, failures: Failures) -> None:
+        super().__init__(sdk, client, pool, settings, failures, DEFAULT_MODEL)
         # OpenAI's newer models refuse the old name; most other servers know only that one.
-        self._limit: TokenLimit = "max_completion_tokens" if _is_openai(settings.base_url) else "max_tokens"
+        self.answer_limit: TokenLimit = "max_completion_tokens" if _is_openai(settings.base_url) else "max_tokens"
         # Without a key of ours no Authorization header is sent, not even the SDK's.
         self._headers: dict[str, object] = {} if settings.api_key is not None else {"Authorization": sdk.module.Omit()}
 
@@ -49,7 +50,7 @@ class OpenAIDriver(SdkDriver):
         return next((window for prefix, window in _WINDOWS.items() if name.startswith(prefix)), _DEFAULT_WINDOW_TOKENS)
 
     def request(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[StreamedResponse], ChatDecoder]:
-        body = chat_body(prompt, self._failures, limit=self._limit)
+        body = chat_body(prompt, self._failures, limit=self.answer_limit)
         create = self._client.chat.completions.with_streaming_response.create
         decoder = ChatDecoder(self._failures, model=prompt.model, prompt_tokens=estimate_prompt(body))
         return create(**body, extra_headers=self._headers), decoder
@@ -57,13 +58,19 @@ class OpenAIDriver(SdkDriver):
     def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
         return origins(prompt)
 
+    def relay_headers(self) -> dict[str, str]:
+        return {} if self._headers else super().relay_headers()
+
+    def relay_decoder(self, *, hides_usage: bool = False) -> RelayedChat:
+        return RelayedChat(self._failures, hides_usage=hides_usage)
+
 
 @asynccontextmanager
 async def open_driver(settings: DriverSettings) -> AsyncIterator[OpenAIDriver]:
     """Opens the endpoint `settings.base_url`, or OpenAI's own. A key is optional for the former."""
     async with open_sdk("openai", settings) as (sdk, pool):
         client = sdk.module.AsyncOpenAI(**client_options(settings, pool, no_key="unused"))
-        yield OpenAIDriver(sdk, client, settings, _failures(settings))
+        yield OpenAIDriver(sdk, client, pool, settings, _failures(settings))
 
 
 def _is_openai(base_url: str | None) -> bool:

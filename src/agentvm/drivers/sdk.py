@@ -19,6 +19,7 @@ from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.exchange import Decoder, exchange
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
 from agentvm.drivers.refusal import MessageOrigin
+from agentvm.drivers.relay import RelayDecoder, RelayRequest
 from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
@@ -68,9 +69,20 @@ class SdkDriver(ABC):
     """A provider over its SDK, shared by every agent of the process."""
 
     name: str
+    answer_limit: str = "max_tokens"
+    """The member of a request that bounds its answer."""
 
-    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures, default_model: str) -> None:
+    def __init__(
+        self,
+        sdk: Sdk,
+        client: Any,
+        pool: httpx2.AsyncClient,
+        settings: DriverSettings,
+        failures: Failures,
+        default_model: str,
+    ) -> None:
         self._sdk = sdk
+        self._pool = pool
         # Any: the SDK is imported late, so its types cannot be named here.
         self._client = client
         self._timeout = settings.timeout
@@ -91,6 +103,40 @@ class SdkDriver(ABC):
     @abstractmethod
     def request(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[StreamedResponse], Decoder]:
         """Builds the SDK's request and the decoder of its answer."""
+
+    @property
+    def failures(self) -> Failures:
+        return self._failures
+
+    @property
+    def timeouts(self) -> tuple[float, float | None]:
+        """Seconds for one whole call, and seconds that the provider may be silent, if the operator has set them."""
+        return self._timeout, self._silence
+
+    def relay_headers(self) -> dict[str, str]:
+        """Returns the headers that authenticate a relayed request."""
+        headers: dict[str, str] = dict(self._client.auth_headers)
+        return headers
+
+    @asynccontextmanager
+    async def open_relay(self, request: RelayRequest) -> AsyncIterator[httpx2.Response]:
+        """Sends a request of a client as it is; yields the response to stream from."""
+        # `request` last but for the key: its client has chosen the version of the API.
+        known = {name: value for name, value in self._client.default_headers.items() if name == "anthropic-version"}
+        headers = {"Content-Type": "application/json", **known, **request.headers, **self.relay_headers()}
+        url = f"{str(self._client.base_url).rstrip('/')}/{request.path}"
+        sent = self._pool.build_request(
+            request.method, url, params=dict(request.query) or None, content=request.body, headers=headers
+        )
+        response = await self._pool.send(sent, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    @abstractmethod
+    def relay_decoder(self, *, hides_usage: bool = False) -> RelayDecoder:
+        """Returns a reader of the answer to a relayed request; see `agentvm.drivers.relay`."""
 
     @abstractmethod
     def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:

@@ -72,7 +72,7 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
 
     Its attachments must be filled in.
     """
-    image, budget = _image_tokens(driver, prompt.model), _Budget()
+    image, budget = image_tokens(driver, prompt.model), _Budget()
     total = PROMPT_TOKENS + _bytes(prompt.system or "") + _bytes(prompt.begun)
     if prompt.output is not None:
         # Told to the model, and given to the provider besides, which may tell it in its own words.
@@ -217,7 +217,8 @@ def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:
             return window if pages is None else min(window, pages * PAGE_TOKENS)
 
 
-def _image_tokens(driver: str, model: str) -> int:
+def image_tokens(driver: str, model: str) -> int:
+    """Returns the most that one picture counts with a model."""
     name = model.rpartition("/")[2]
     matches = (tokens for prefix, tokens in IMAGE_TOKENS.get(driver, ()) if name.startswith(prefix))
     return next(matches, ANY_IMAGE_TOKENS)

@@ -32,6 +32,8 @@ class Ask(Generic[B]):
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     """By lower-case name."""
+    content: bytes = b""
+    """The body as it came, of a route that keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class GatewayRoute:
     body: type[Lenient] = NoBody
     names: Mapping[str, str] = field(default_factory=dict)
     """The meaning of the names in the path, for the tests of isolation: `{"model": "image_id"}`."""
+    keeps_content: bool = False
+    """Whether its handler needs the body as it came, too."""
     streams: bool = False
     """Whether it always answers with a stream that follows a session. Others do if the body's `stream` is true."""
 

@@ -2,8 +2,8 @@
 
 The names are those of the configuration file in snake case: `system.log_files` is `system.logFiles` there, and the variable
 `AVM_SYSTEM__LOG_FILES`. `agentvm.config.server.ServerConfig` holds all groups; code that needs one group takes that group.
-Settings of turns are in `agentvm.model.limits`, those of tools in `agentvm.model.tool_settings`, retention periods in
-`agentvm.model.retention`.
+Settings of turns are in `agentvm.model.limits`, those of tools in `agentvm.model.tool_settings`, those of gateways
+in `agentvm.model.gateway_settings`, retention periods in `agentvm.model.retention`.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agentvm.model.account import Allowance
+from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.model.limits import Compaction, Defaults, Limits, MemorySettings
 from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
@@ -300,25 +301,6 @@ class SessionSettings(Group):
         TitleSource,
         setting("Source of session titles: a billed model call, the first words of the session, or none.", tenant="any"),
     ] = "first-words"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class GatewaySwitch(Group):
-    """One gateway."""
-
-    enabled: Annotated[OnOff, setting("Whether clients of this protocol are served.")] = "on"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class GatewaySettings(Group):
-    """Protocols of other clients; see docs/gateways.md."""
-
-    a2a: GatewaySwitch = GatewaySwitch()
-    agui: GatewaySwitch = GatewaySwitch()
-    ai_sdk: GatewaySwitch = GatewaySwitch()
-    langgraph: GatewaySwitch = GatewaySwitch()
-    mcp: GatewaySwitch = GatewaySwitch()
-    openai: GatewaySwitch = GatewaySwitch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -6,7 +6,8 @@ from typing import Final
 _COMMON: Final = {"Vary": "Origin"}
 _ALLOWED_HEADERS: Final = (
     "authorization, content-type, x-api-key, last-event-id, idempotency-key, x-avm-session, x-avm-container, x-avm-tools, "
-    "x-requested-with, openai-organization, openai-project, openai-beta, mcp-protocol-version, mcp-session-id, mcp-method, "
+    "x-requested-with, openai-organization, openai-project, openai-beta, "
+    "anthropic-version, anthropic-beta, mcp-protocol-version, mcp-session-id, mcp-method, "
     "mcp-name, a2a-version, a2a-extensions"
 )
 _EXPOSED: Final = (

@@ -11,6 +11,7 @@ from agentvm.runtime.ports import Choose, SettingsOf
 from agentvm.sessions.background_call import BackgroundCalls, Billed, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.import_queue import ImportQueue
+from agentvm.sessions.relays import Relays
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.sql.store import Store
@@ -31,6 +32,7 @@ class BackgroundWork:
         meter: Meter,
     ) -> None:
         self._calls = calls = BackgroundCalls(store, clock, choose=choose, meter=meter)
+        self.relays = Relays(calls, new_id)
         self._titles = Titles(store, clock, calls, by=by)
         self._search = SearchUpkeep(store)
         self.compactor = Compactor(store, clock, new_id, calls, settings=settings)

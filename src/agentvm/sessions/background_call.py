@@ -172,9 +172,13 @@ class LedgerCall:
         await self._bill.admit(model_call.plan(chosen, prompt, self.tenant_id, self._owner.user_id))
         return prompt
 
+    def estimate(self, prompt: Prompt) -> int:
+        """Returns about how many tokens the provider reads."""
+        return estimate_input(prompt)
+
     async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
         key = self._owner.key
-        self._asked = self._bill.ask(f"{key}.{asked.place + 1}", key, estimate_input(prompt)).call
+        self._asked = self._bill.ask(f"{key}.{asked.place + 1}", key, self.estimate(prompt)).call
         self._answer = _Answer()
         committed = False
         try:
@@ -207,7 +211,10 @@ class LedgerCall:
     async def settle(self, chosen: Chosen, *, cut: bool) -> None:
         call, answer = self._asked, self._answer
         assert call is not None
-        usage = answer.usage or used_by_cut_call(NO_USAGE, self.text, call.input_tokens, 0)
+        usage = answer.usage
+        if usage is None or answer.stopped is None:
+            # Some providers report the input at once and the answer at its end.
+            usage = used_by_cut_call(usage or NO_USAGE, self.text, call.input_tokens, 0)
         key = call.call_id if answer.begun else call.key
         self._bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
         entry = self._bill.entries[-1]

@@ -18,6 +18,7 @@ from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Tenant, User, UserRole
 from agentvm.model.channel import ChannelId, ChatChannel
+from agentvm.model.gateway_settings import AnthropicSwitch, GatewaySettings, OpenAISwitch
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
@@ -260,6 +261,7 @@ async def open_world(
     config = ServerConfig(
         system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off", oidc=oidc or OidcConfig()),
         tools=tool_settings or ToolSettings(),
+        gateways=GatewaySettings(anthropic=AnthropicSwitch(enabled="on"), openai=OpenAISwitch(models="on")),
     )
     async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         vm.channels = ChannelHost(vm, SafeHttp())

@@ -2,7 +2,7 @@ import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.gateways.routes import BODY_MAX_BYTES
-from agentvm.model.settings import GatewaySettings
+from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.server.http import FACES
 from agentvm.server.http.gateways import GATEWAYS, gateway_of, places
 

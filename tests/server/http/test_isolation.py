@@ -15,6 +15,7 @@ from tests.server.http.fixtures import Account, Reply, World
 from agentvm.gateways.a2a.messages import A2aMessage
 from agentvm.gateways.agui.run_body import AgUiBody
 from agentvm.gateways.ai_sdk.chat_body import UiChatBody
+from agentvm.gateways.anthropic.message_body import MessagesBody
 from agentvm.gateways.langgraph.commands import COMMANDS, CommandBody
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
@@ -243,15 +244,15 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
 
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
-    NoBody: lambda names: {},
+    **{kind: lambda names: {} for kind in (NoBody, ConversationBody)},
     A2aMessage: lambda names: {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": names["turn_id"]}},
     AgUiBody: lambda names: {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "x"}]},
     UiChatBody: lambda names: {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
     **LANGGRAPH_BODIES,
     ChatBody: lambda names: {"model": names["image_id"], "messages": [{"role": "user", "content": "x"}]},
+    MessagesBody: lambda names: {"model": names["image_id"], "messages": [], "max_tokens": 1},
     McpMessage: lambda names: mcp_body(names["image_id"], {"message": "x"}),
     ResponseBody: lambda names: {"model": names["image_id"], "input": "x", "previous_response_id": names["response_id"]},
-    ConversationBody: lambda names: {},
 }
 """A body of each kind that names something of a tenant."""
 

@@ -66,7 +66,7 @@ export const en = {
       langgraph: "The SDKs of LangGraph, and useStream. A graph is an agent.",
       mcp: "Programs that use tools by MCP: an agent is a tool of theirs.",
       a2a: "Agents of others, by A2A.",
-      anthropic: "The SDKs of Anthropic, and what is built on them.",
+      anthropic: "The SDKs of Anthropic and Claude Code. They use the models of this server, without an agent.",
       agui: "CopilotKit and other clients of AG-UI. The address ends with the name of an agent: /ag-ui/default.",
       ai_sdk: "useChat and other clients of the AI SDK. The address ends with the name of an agent: /ai-sdk/default.",
     } as Record<string, string>,

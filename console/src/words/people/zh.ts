@@ -66,7 +66,7 @@ export const zh: PeopleWords = {
       langgraph: "LangGraph 的 SDK 与 useStream。一个图就是一个智能体。",
       mcp: "通过 MCP 使用工具的程序：智能体就是它们的工具。",
       a2a: "通过 A2A 对接其他智能体。",
-      anthropic: "Anthropic 官方 SDK 以及基于它的程序。",
+      anthropic: "Anthropic 官方 SDK、Claude Code。直接使用本服务器的模型，不经过智能体。",
       agui: "CopilotKit 等 AG-UI 客户端。地址以智能体的名称结尾：/ag-ui/default。",
       ai_sdk: "useChat 等 AI SDK 客户端。地址以智能体的名称结尾：/ai-sdk/default。",
     },

@@ -115,9 +115,11 @@ export const zh: Record<string, string> = {
   "gateways.a2a.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.agui.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.aiSdk.enabled": "是否为使用此协议的客户端提供服务。",
+  "gateways.anthropic.enabled": "Anthropic 客户端可否直接使用本服务器的模型，不受智能体设置的限制。",
   "gateways.langgraph.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.mcp.enabled": "是否为使用此协议的客户端提供服务。",
   "gateways.openai.enabled": "是否为使用此协议的客户端提供服务。",
+  "gateways.openai.models": "模型名写作 `<provider>/<model>` 时可否直接使用该模型，不受智能体设置的限制。",
   "plans.*.limits": "使用此方案的租户的配额，按指标：`{tokens_per_day: 100000, containers: 50}`。",
   "plans.*.users": "其每个用户的配额，按指标；用户另有配额的除外。",
 };

@@ -12,6 +12,7 @@ from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
+from agentvm.gateways.openai.chat_relay import relay_chat, relayed_model
 from agentvm.gateways.openai.errors import about
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute
@@ -50,6 +51,8 @@ class _Request:
 async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
     """Answers a chat completion, in one piece or as chunks."""
     body = ask.body
+    if (model := relayed_model(talk, body.model)) is not None:
+        return await relay_chat(ask, talk, model)
     options = read_options(body)
     said = read_conversation(body)
     named, key = ask.headers.get(SESSION_HEADER), ask.headers.get(KEY_HEADER)
@@ -147,4 +150,4 @@ async def _name(request: _Request, session_id: SessionId, chunks: ChatChunks) ->
     await request.talk.aliases(request.container_id).put(alias, session_id, request.talk.vm.clock())
 
 
-CHAT_ROUTES = (GatewayRoute(method="POST", path="/chat/completions", handler=complete, body=ChatBody),)
+CHAT_ROUTES = (GatewayRoute(method="POST", path="/chat/completions", handler=complete, body=ChatBody, keeps_content=True),)

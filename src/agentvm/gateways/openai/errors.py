@@ -6,7 +6,7 @@ import msgspec
 
 from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 
-NO_SUCH_MODEL: Final = frozenset({"definition_not_found", "image_not_found", "resource_not_found"})
+NO_SUCH_MODEL: Final = frozenset({"definition_not_found", "driver_not_found", "image_not_found", "resource_not_found"})
 BUSY: Final = frozenset({"agent_busy", "inbox_full"})
 _TYPES: Final = {
     401: ("authentication_error", "invalid_api_key"),

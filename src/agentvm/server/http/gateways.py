@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from agentvm.gateways.a2a import A2A
 from agentvm.gateways.agui import AGUI
 from agentvm.gateways.ai_sdk import AI_SDK
+from agentvm.gateways.anthropic import ANTHROPIC
 from agentvm.gateways.langgraph import LANGGRAPH
 from agentvm.gateways.mcp import MCP
 from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
+from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.model.principal import Principal
-from agentvm.model.settings import GatewaySettings
 from agentvm.server import paths
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
@@ -21,7 +22,7 @@ from agentvm.server.http.gate import HttpGate, parameters_of, response_of
 from agentvm.server.router import HttpRoute
 from agentvm.sharing.reservation import ConnectionReservation
 
-GATEWAYS: tuple[Gateway, ...] = (OPENAI, MCP, LANGGRAPH, AGUI, AI_SDK, A2A)
+GATEWAYS: tuple[Gateway, ...] = (OPENAI, ANTHROPIC, MCP, LANGGRAPH, AGUI, AI_SDK, A2A)
 """Every gateway of this server."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""
@@ -75,11 +76,13 @@ class GatewayRoutes:
             request_id=request_id_of(request.scope),
             address=client[0] if client else None,
         )
+        body, content = await self._body(route, principal, request)
         ask = Ask(
-            body=await self._body(route, principal, request),
+            body=body,
             path={name: paths.name(value) for name, value in request.path_params.items()},
             query=parameters_of(request.scope["query_string"], joins=True),
             headers=request.headers,
+            content=content,
         )
         if route.streams or getattr(ask.body, "stream", False):
             # Before a turn begins: clients repeat by themselves what is refused, and each attempt would begin another.
@@ -87,12 +90,13 @@ class GatewayRoutes:
         work = route.handler(ask, talk)
         return await self._response(await attended(request, work), principal, request, gateway)
 
-    async def _body(self, route: GatewayRoute, principal: Principal, request: HttpRequest) -> Lenient:
+    async def _body(self, route: GatewayRoute, principal: Principal, request: HttpRequest) -> tuple[Lenient, bytes]:
         if not request.max_body_bytes:
-            return NoBody()
+            return NoBody(), b""
         reservation = ConnectionReservation(self._gate.vm.budget, principal.tenant_id)
         try:
-            return decode_body(await receive_body(request, reservation), route.body, VALUES_MAX)
+            content = await receive_body(request, reservation)
+            return decode_body(content, route.body, VALUES_MAX), content if route.keeps_content else b""
         finally:
             reservation.hold(0)
 

@@ -1,0 +1,138 @@
+"""Relaying — a request that goes to a model itself, without an agent: the provider's answer in the dialect of its clients."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from agentvm.drivers.relay import RelayRequest
+from agentvm.errors import (
+    AgentVMError,
+    InvalidInput,
+    ProviderBadRequest,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderRateLimited,
+    ProviderTimeout,
+)
+from agentvm.gateways.routes import GatewayProblem, GatewayReply, ShapedProblem
+from agentvm.gateways.sse import HEARTBEAT, MEDIA_TYPE
+from agentvm.gateways.talk import Talk
+from agentvm.model.ids import ContainerId
+from agentvm.operations.http_reply import Streamed, StreamSource
+from agentvm.operations.http_status import status_of
+from agentvm.sessions.relays import Build, ModelRelay, RelayPlan
+
+USE_PERMISSION = "agent:use"
+_BAD_GATEWAY_STATUS = 502
+_STATUS: tuple[tuple[type[ProviderError], int], ...] = (
+    (ProviderRateLimited, 429),
+    (ProviderOverloaded, 503),
+    (ProviderTimeout, 504),
+    (ProviderBadRequest, 400),
+)
+Shape = Callable[[GatewayProblem], ShapedProblem]
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+async def relay(
+    talk: Talk, container_id: ContainerId, plan: RelayPlan, build: Build, shape: Shape, *, streams: bool
+) -> GatewayReply:
+    """Sends a request to its provider; its answer, or why there is none."""
+    principal = talk.principal
+    relayed = talk.vm.relays.start(principal.tenant_id, principal.user_id, container_id, plan, build)
+    is_heard = False
+    try:
+        await (relayed.head if streams else relayed.ended).wait()
+        is_heard = True
+    finally:
+        if not is_heard:
+            # The client has left.
+            await relayed.leave()
+    if relayed.refusal is not None:
+        refusal = relayed.refusal
+        return GatewayReply(content=refusal.content, status=refusal.status, headers=refusal.headers)
+    if streams and not relayed.ended.is_set():
+        return GatewayReply(content=_streamed(talk, relayed, shape), media_type=MEDIA_TYPE, headers=relayed.headers)
+    if relayed.failure is not None and not streams:
+        return _refused(talk, relayed.failure, shape)
+    content = await relayed.take()
+    if relayed.failure is not None and not content:
+        return _refused(talk, relayed.failure, shape)
+    if relayed.untold is not None:
+        content += _told(talk, relayed.untold, shape)
+    media_type = MEDIA_TYPE if streams else "application/json"
+    return GatewayReply(content=content, media_type=media_type, headers=relayed.headers)
+
+
+async def fetch(talk: Talk, model: str, driver: str, request: RelayRequest, shape: Shape) -> GatewayReply:
+    """Sends a request that costs nothing to the provider of a model; its answer, or why there is none."""
+    talk.principal.require(USE_PERMISSION)
+    try:
+        answer = await talk.vm.relays.fetch(talk.principal.tenant_id, model, driver, request)
+    except ProviderError as error:
+        return _refused(talk, error, shape)
+    return GatewayReply(content=answer.content, status=answer.status, headers=answer.headers)
+
+
+def provider_kinds(talk: Talk) -> dict[str, str]:
+    """Returns the driver of each provider of this server, by the provider's name."""
+    return {health.name: health.driver for health in talk.vm.runtime.models.health()}
+
+
+def end_user_of(talk: Talk) -> str:
+    """Returns a name by which a provider tells apart those who share the operator's account, and learns nothing else."""
+    return hashlib.sha256(f"{talk.principal.tenant_id}/{talk.principal.user_id or ''}".encode()).hexdigest()
+
+
+def members_of(content: bytes) -> dict[str, msgspec.Raw]:
+    """Returns the members of a request, each as its client wrote it."""
+    try:
+        return _members(content)
+    except msgspec.MsgspecError:
+        raise InvalidInput("The body is not a JSON object") from None
+
+
+def _streamed(talk: Talk, relayed: ModelRelay, shape: Shape) -> Streamed:
+    @contextmanager
+    def opened() -> Iterator[StreamSource]:
+        yield _RelaySource(talk, relayed, shape)
+
+    return Streamed(opened, HEARTBEAT, follows=True, closed=relayed.leave)
+
+
+class _RelaySource:
+    def __init__(self, talk: Talk, relayed: ModelRelay, shape: Shape) -> None:
+        self._talk, self._relay, self._shape = talk, relayed, shape
+        self._is_over = False
+
+    async def take(self) -> bytes:
+        if self._is_over:
+            return b""
+        piece = await self._relay.take()
+        if not piece:
+            self._is_over = True
+            failure = self._relay.untold
+            return b"" if failure is None else _told(self._talk, failure, self._shape)
+        return piece
+
+
+def _refused(talk: Talk, error: AgentVMError, shape: Shape) -> GatewayReply:
+    """Returns the response of a call that nobody answered. Refusals of this server have their own way."""
+    if not isinstance(error, ProviderError):
+        raise error
+    shaped = shape(_problem(talk, error))
+    wait = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
+    return GatewayReply(content=shaped.content, status=shaped.status, headers={**shaped.headers, **wait})
+
+
+def _told(talk: Talk, error: AgentVMError, shape: Shape) -> bytes:
+    """Returns the end of a stream that broke off, as both dialects read it."""
+    return b"event: error\ndata: %b\n\n" % shape(_problem(talk, error)).content
+
+
+def _problem(talk: Talk, error: AgentVMError) -> GatewayProblem:
+    known = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    status = known or (_BAD_GATEWAY_STATUS if isinstance(error, ProviderError) else status_of(error))
+    return GatewayProblem(status=status, code=error.code, message=str(error), request_id=talk.request_id)
