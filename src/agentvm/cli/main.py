@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "container": ("agentvm.cli.container:container", "List, show and delete containers."),
     "quota": ("agentvm.cli.quota:quota", "Show and set usage limits."),
     "usage": ("agentvm.cli.usage:usage", "Show token usage and cost."),
+    "cost": ("agentvm.cli.cost:cost", "Estimate the monthly cost of serving users."),
     "wallet": ("agentvm.cli.wallet:wallet", "Show and credit a tenant's prepaid balance."),
     "secret": ("agentvm.cli.secret:secret", "Store secrets of a tenant on the server."),
     "channels": ("agentvm.cli.channels:channels", "Connect bots of chat platforms to agents."),

@@ -1,0 +1,133 @@
+"""Cost — measures what a turn, a delta, a call of a tool and a user take, and writes the coefficients of `avm cost`.
+
+    python -m bench.cost [FILE] [--rounds 3] [--users 500] [--containers 20000]
+
+CPU is that of all threads of the server, and of the jails for tools; the best of several rounds counts. The cost of a delta is
+the slope between turns of 10 and of 100 deltas, and the cost of a byte of text the slope between short and long answers.
+"""
+
+import argparse
+import json
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import msgspec
+from websockets.asyncio.client import connect
+
+from agentvm.cost.coefficients import Coefficients, Measured
+from agentvm.model.tier import Job
+from agentvm.tiers.process import open_process_tier
+from agentvm.version import VERSION
+from bench import density, disk, tiers, turns
+from bench.measure import raise_file_limit, running, wait_ready
+
+FILE = Path(__file__).parent.parent / "src" / "agentvm" / "cost" / "coefficients.json"
+CLIENTS, FEW, MANY = 50, 10, 100
+SHORT_WORDS, LONG_WORDS = 10, 200
+TYPICAL_DELTA_BYTES = 13
+
+
+async def cpu_of_turns(rounds: int) -> tuple[float, float]:
+    """Milliseconds of a turn without deltas, and microseconds of a delta."""
+    few, many = [
+        min([(await turns.measure("agentvm", CLIENTS, deltas, 0))["fresh"].cpu_per_turn for _ in range(rounds)])
+        for deltas in (FEW, MANY)
+    ]
+    delta = (many - few) / (MANY - FEW)
+    return few - FEW * delta, delta * 1e3
+
+
+async def disk_of_turns() -> tuple[float, float]:
+    """Bytes of a turn without text, and bytes for each byte of text."""
+    sizes = []
+    for count in (SHORT_WORDS, LONG_WORDS):
+        answer = disk.words(count)
+        used, _ = await disk.measure(answer, 400, 20)
+        sizes.append((len("".join(answer)) + len(disk.QUESTION), used))
+    (short, few), (long, many) = sizes
+    per_byte = (many - few) / (long - short)
+    return few - short * per_byte, per_byte
+
+
+async def idle_user(containers: int) -> tuple[float, float]:
+    """Bytes of memory of a server without users, and bytes on disk of a user who does nothing."""
+    with TemporaryDirectory() as name:
+        data_dir = Path(name)
+        with running("agentvm", data_dir=data_dir) as server:
+            wait_ready(server)
+            memory = server.rss
+            await density.leave(await density.connect_users(server, "agentvm", 0, 1))
+        before = disk.size_of(data_dir)
+        density.multiply_containers(data_dir, containers)
+        return memory, (disk.size_of(data_dir) - before) / containers
+
+
+async def bytes_of_delta() -> float:
+    """Bytes of the frame of a delta of the usual length."""
+    with running("agentvm", deltas=1) as server:
+        async with connect(f"ws://127.0.0.1:{server.port}/ws", compression=None, open_timeout=60) as socket:
+            await socket.send(await turns.prepare(socket, 0))
+            async for text in socket:
+                frame = json.loads(text)
+                if frame.get("type") == "text_delta":
+                    return len(str(text).encode()) - len(frame["data"]["text"]) + TYPICAL_DELTA_BYTES
+    raise SystemExit("the server closed the socket")
+
+
+async def jails() -> tuple[float, float]:
+    """Milliseconds of CPU of a call in a jail, and bytes of a jail."""
+    async with open_process_tier() as tier:
+        offer = await tier.offer()
+        if offer.missing:
+            raise SystemExit(offer.missing)
+        job = Job(engine="python", code="1 + 1")
+        await tiers.jailed(tier, job, 5)
+        cpu, _ = await tiers.jailed(tier, job, 50)
+        _, _, megabytes = await tiers.crowd(tier, 20)
+        return cpu * 1e3, megabytes * 1e6
+
+
+async def measure(rounds: int, users: int, containers: int) -> Coefficients:
+    turn, delta = await cpu_of_turns(rounds)
+    socket, _ = await density.measure("agentvm", users)
+    stream = await density.measure_waiting(users)
+    memory, user = await idle_user(containers)
+    kept, text = await disk_of_turns()
+    call, jail = await jails()
+    frame = await bytes_of_delta()
+    return Coefficients(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{platform.machine()}, Python {platform.python_version()}, {platform.system()}",
+        version=VERSION,
+        cpu_per_turn=Measured(value=round(turn, 3), unit="ms", source=f"bench.turns, {CLIENTS} clients, at 0 deltas"),
+        cpu_per_delta=Measured(value=round(delta, 2), unit="us", source=f"bench.turns, slope of {FEW} to {MANY} deltas"),
+        cpu_per_tool_call=Measured(value=round(call, 2), unit="ms", source="bench.tiers, Python in a jail"),
+        memory_of_server=Measured(value=round(memory), unit="bytes", source="bench.density, after the start"),
+        memory_per_socket=Measured(value=round(socket * 1024), unit="bytes", source=f"bench.density, {users} users"),
+        memory_per_stream=Measured(value=round(stream * 1024), unit="bytes", source=f"bench.density, {users} waiting turns"),
+        memory_per_jail=Measured(value=round(jail), unit="bytes", source="bench.tiers, 20 at once"),
+        disk_per_user=Measured(value=round(user), unit="bytes", source=f"bench.density, {containers} containers"),
+        disk_per_turn=Measured(value=round(kept), unit="bytes", source="bench.disk, at no text"),
+        disk_per_text=Measured(value=round(text, 3), unit="bytes", source="bench.disk, slope of short to long answers"),
+        traffic_per_delta=Measured(value=round(frame), unit="bytes", source=f"frame of a delta of {TYPICAL_DELTA_BYTES} bytes"),
+    )
+
+
+def main(file: Path, rounds: int, users: int, containers: int) -> None:
+    raise_file_limit()
+    coefficients = anyio.run(measure, rounds, users, containers, backend_options={"use_uvloop": True})
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(coefficients), indent=2) + b"\n")
+    print(file.read_text())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, nargs="?", default=FILE, help="where the coefficients are written")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--users", type=int, default=500)
+    parser.add_argument("--containers", type=int, default=20_000)
+    options = parser.parse_args()
+    main(options.file, options.rounds, options.users, options.containers)

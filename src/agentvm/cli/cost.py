@@ -1,0 +1,102 @@
+"""avm cost — the monthly cost of serving a number of users, from measured coefficients and a price table."""
+
+from pathlib import Path
+
+import click
+
+from agentvm.cli.options import json_option
+from agentvm.cli.table import Show, table
+from agentvm.cost import coefficients, prices
+from agentvm.cost.estimate import Estimate, estimate
+from agentvm.cost.needs import Requirement
+from agentvm.cost.workload import Workload
+
+EXAMPLES = """\b
+Examples:
+  avm cost                                          a million users, 30 million turns a month
+  avm cost --users 1000 --turns 30000
+  avm cost --print-prices > prices.yaml             then edit it, and
+  avm cost --prices prices.yaml --json
+"""
+
+_DEFAULT = Workload()
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--users", type=int, default=_DEFAULT.users, show_default=True, help="Registered users.")
+@click.option("--turns", type=int, default=_DEFAULT.turns, show_default=True, help="Turns of all users in a month.")
+@click.option("--seconds", type=float, default=_DEFAULT.seconds, show_default=True, help="Duration of a turn.")
+@click.option("--deltas", type=float, default=_DEFAULT.deltas, show_default=True, help="Parts in which an answer arrives.")
+@click.option("--text-bytes", type=float, default=_DEFAULT.text_bytes, show_default=True, help="Question and answer of a turn.")
+@click.option(
+    "--connected", type=float, default=_DEFAULT.connected, show_default=True, help="Share of users connected at once."
+)
+@click.option("--peak", type=float, default=_DEFAULT.peak, show_default=True, help="Busiest minutes, times the average.")
+@click.option("--tools", type=float, default=_DEFAULT.tools, show_default=True, help="Calls in a sandbox for each turn.")
+@click.option("--months", type=float, default=_DEFAULT.months, show_default=True, help="Months that conversations are kept.")
+@click.option("--prices", "price_file", type=_FILE, help="Your price table (YAML) instead of the shipped example.")
+@click.option("--coefficients", "coefficient_file", type=_FILE, help="Your own run of bench.cost (JSON).")
+@click.option("--print-prices", is_flag=True, help="Print the shipped price table and exit.")
+@json_option
+def cost(price_file: Path | None, coefficient_file: Path | None, print_prices: bool, as_json: bool, **workload: float) -> None:
+    """Estimate the monthly cost of serving users.
+
+    Tokens of models are not part of it.
+    """
+    if print_prices:
+        click.echo(prices.shipped_text(), nl=False)
+        return
+    measured = coefficients.shipped() if coefficient_file is None else coefficients.read(coefficient_file)
+    priced = prices.shipped() if price_file is None else prices.read(price_file)
+    found = estimate(Workload(**workload), measured, priced)  # type: ignore[arg-type]  # checked by estimate()
+    if as_json:
+        Show(as_json=True).json(found, exact=True)
+    else:
+        _show(found)
+
+
+def _show(found: Estimate) -> None:
+    work = found.workload
+    click.echo(
+        f"{work.users:,} users, {work.turns:,} turns a month of {work.seconds:g} s: {work.turns_per_second:.1f} turns/s, "
+        f"{work.peak_turns_per_second:.1f} in the busiest minutes with {work.streams:,.0f} under way.\n"
+    )
+    needs = found.needs
+    click.echo(table(("NEEDED", "", "UNIT", "BECAUSE"), [*_rows("server cores", needs.server_cores),
+        *_rows("sandbox cores", needs.tool_cores), *_rows("memory", needs.memory), *_rows("disk", needs.disk),
+        *_rows("traffic", needs.traffic)]))  # fmt: skip
+    click.echo()
+    if found.total is None:
+        click.echo(f"One server cannot carry this: {found.problem}.")
+    else:
+        rows = [(line.name, f"{line.amount:,.1f} {line.unit}", _dollars(line.price), line.source) for line in found.lines]
+        click.echo(
+            table(("ONE SERVER AND A SPARE", "AMOUNT", "A MONTH", "SOURCE"), [*rows, ("total", "", _dollars(found.total), "")])
+        )
+        click.echo(
+            f"\nThe surcharge of 5 % pays this when the tokens of all users cost {_dollars(found.break_even)} a month.\n"
+        )
+    peers = [
+        (peer.name, _dollars(peer.price), "" if peer.ratio is None else f"{peer.ratio:,.0f}x", peer.source)
+        for peer in found.peers
+    ]
+    if peers:
+        click.echo(table(("ELSEWHERE, THE SAME TURNS", "A MONTH", "", "SOURCE"), peers))
+        click.echo()
+    changes = [
+        (each.change, "more than one server" if each.price is None else _dollars(each.price)) for each in found.sensitivity
+    ]
+    click.echo(table(("WHAT IF", "A MONTH"), changes))
+    measured = found.measured
+    click.echo(
+        f"\nMeasured {measured.date} with AgentVM {measured.version} on {measured.machine}; prices of {found.prices_of}."
+    )
+
+
+def _rows(name: str, need: Requirement) -> list[tuple[str, str, str, str]]:
+    return [(f"{name}: {term.name}", f"{term.amount:,.3f}", need.unit, term.by) for term in need.terms]
+
+
+def _dollars(amount: float | None) -> str:
+    return "" if amount is None else f"${amount:,.2f}"

@@ -1,0 +1,81 @@
+"""Prices — the dated table of what servers, disks and traffic cost in a month, and what other platforms charge."""
+
+from datetime import date
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import yaml
+
+from agentvm.errors import InvalidInput
+from agentvm.model.base import Record
+
+Dollars = Annotated[float, msgspec.Meta(ge=0)]
+Size = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Machine(Record, rename=None):
+    """A server that can be rented; its disk and traffic are included in the price."""
+
+    name: str
+    cores: Size
+    memory_gb: Size
+    disk_gb: Annotated[float, msgspec.Meta(ge=0)]
+    traffic_tb: Annotated[float, msgspec.Meta(ge=0)]
+    price: Dollars
+    source: str
+
+
+class Rate(Record, rename=None):
+    """The price of one unit in a month."""
+
+    price: Dollars
+    unit: str
+    source: str
+
+
+class Platform(Record, rename=None):
+    """Another platform with its charges for turns, tokens excluded."""
+
+    name: str
+    per_turn: Dollars = 0.0
+    per_hour: Dollars = 0.0
+    """For each hour of a turn's duration, waiting included."""
+    source: str
+
+
+class PriceTable(Record, rename=None, forbid_unknown_fields=True):
+    """A price table. The one that is shipped is an example to copy and edit."""
+
+    date: date
+    machines: Annotated[tuple[Machine, ...], msgspec.Meta(min_length=1)]
+    disk: Rate
+    backup: Rate
+    traffic: Rate
+    peers: tuple[Platform, ...] = ()
+
+
+def decode(text: bytes, name: str) -> PriceTable:
+    """Returns the prices of a YAML file; `InvalidInput` names what is wrong with it."""
+    try:
+        return msgspec.convert(yaml.safe_load(text), PriceTable)
+    except (msgspec.ValidationError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{name} is not a price table: {error}. `avm cost --print-prices` shows one") from None
+
+
+def shipped_text() -> str:
+    """The table of this release as it is written, with its comments."""
+    return (resources.files("agentvm.cost") / "prices.yaml").read_text("utf-8")
+
+
+@cache
+def shipped() -> PriceTable:
+    """The table of this release."""
+    return decode(shipped_text().encode(), "prices.yaml")
+
+
+def read(path: Path) -> PriceTable:
+    """Returns the user's own table."""
+    return decode(path.read_bytes(), str(path))

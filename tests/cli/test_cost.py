@@ -1,0 +1,48 @@
+"""avm cost."""
+
+import json
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from agentvm.cli.main import avm
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(avm, ["cost", *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_bill_names_the_needs_the_lines_and_what_they_are_measured_by() -> None:
+    code, text = run("--users", "1000", "--turns", "30000")
+    assert code == 0
+    for words in ("1,000 users", "deltas/s x", "ONE SERVER AND A SPARE", "ELSEWHERE", "WHAT IF", "Measured 20"):
+        assert words in text
+
+
+def test_json_has_the_whole_estimate() -> None:
+    found = json.loads(run("--json")[1])
+    assert found["workload"]["users"] == 1_000_000
+    assert found["total"] == sum(line["price"] for line in found["lines"])
+    assert found["measured"]["cpu_per_turn"]["source"]
+
+
+def test_the_documents_quote_the_bill_of_the_shipped_coefficients() -> None:
+    total = json.loads(run("--json")[1])["total"]
+    assert re.findall(r"\*\*(\$[\d.]+)\*\*", (ROOT / "docs" / "cost.md").read_text("utf-8")) == [f"${total:,.2f}"]
+
+
+def test_a_table_of_prices_can_be_printed_edited_and_used(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(run("--print-prices")[1].replace("price: 12.00", "price: 1.00"), "utf-8")
+    cheaper, usual = (json.loads(run("--json", *more)[1])["total"] for more in (("--prices", str(file)), ()))
+    assert round(usual - cheaper, 2) == 22
+
+
+def test_what_one_server_cannot_carry_is_said_instead_of_priced() -> None:
+    code, text = run("--turns", "30000000000")
+    assert code == 0
+    assert "One server cannot carry this" in text
