@@ -277,6 +277,9 @@ class AgentVM:
         for channel in self.runtime.broadcaster.channels:
             if named(channel.principal):
                 channel.close(SUSPENDED if why == "suspended" else REVOKED)
+        if self.channels is not None:
+            # A chat channel has a key, too.
+            self.channels.changed()
 
     async def stop_turns(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
         """Ends the turns of those for whom nothing is to be done any more: in these containers, or all of the tenant."""

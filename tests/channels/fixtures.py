@@ -1,6 +1,6 @@
 """A server with a channel, and what every fake platform of the tests does."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import anyio
 import httpx2
 from tests.support.serving import Play, Served, serving
 
+from agentvm import Definition
 from agentvm.drivers.scripted import Script
 from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 
@@ -53,9 +54,12 @@ class Office:
 
 @asynccontextmanager
 async def office(
-    script: Script | None = None, data_dir: Path | None = None, tools: ToolSettings = LOOPBACK
+    script: Script | None = None,
+    data_dir: Path | None = None,
+    tools: ToolSettings = LOOPBACK,
+    definitions: Sequence[Definition] = (),
 ) -> AsyncIterator[Office]:
-    async with serving(script or Play(), data_dir=data_dir, tools=tools) as served:
+    async with serving(script or Play(), data_dir=data_dir, tools=tools, definitions=definitions) as served:
         async with httpx2.AsyncClient(base_url=served.http, timeout=SECONDS) as http:
             yield Office(served, http)
 

@@ -1,10 +1,15 @@
 """What every channel does with a message; Telegram stands for all."""
 
+from collections.abc import Sequence
+
 from tests.channels.fake_telegram import BOT, telegram
 from tests.channels.fixtures import LOOPBACK, office
 from tests.channels.test_telegram import connect
 from tests.support.serving import Play
 
+from agentvm import Definition
+from agentvm.drivers.base import Prompt, ToolResultsEntry
+from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.policy import Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
 
@@ -46,6 +51,42 @@ async def test_an_approval_is_asked_in_the_chat_and_answered_by_a_letter() -> No
         # Without a call that waits, the letter is a message as any other.
         fake.say("y")
         await fake.shown("y")
+
+
+ASKER = Definition(name="asker", tools=("ask_user",))
+
+
+def inquire(prompt: Prompt) -> Sequence[ScriptStep]:
+    """Asks the user, with options or without, then repeats the answer."""
+    last = prompt.conversation[-1]
+    if isinstance(last, ToolResultsEntry):
+        return reply(f"So it is {last.results[0].output.text}.")
+    word = last_user_text(prompt)
+    asked: dict[str, dict[str, object]] = {
+        "free": {"question": "Which city?"},
+        "one": {"question": "Which colour?", "options": ["red", "blue"]},
+        "many": {"question": "Which colours?", "options": ["red", "blue"], "multiple": True},
+    }
+    return tool_calls(("call_1", "ask_user", asked[word])) if word in asked else reply(f"New: {word}")
+
+
+async def test_a_question_is_answered_by_the_next_message() -> None:
+    async with telegram() as fake, office(inquire, definitions=[ASKER]) as desk:
+        await connect(desk, fake, agent="asker")
+        for word, question, said, answer in (
+            ("free", "Which city?", "Oslo, I think", "Oslo, I think"),
+            ("one", "Which colour?\n1. red\n2. blue", "2", "blue"),
+            ("many", "Which colours?", "red，2", "red, blue"),
+        ):
+            fake.say(word)
+            await fake.counted(question, 1)
+            fake.say(said)
+            await fake.shown(f"So it is {answer}.")
+        # What is no answer is another message, and takes the place of the question.
+        fake.say("one")
+        await fake.counted("Which colour?", 2)
+        fake.say("green")
+        await fake.shown("New: green")
 
 
 async def test_an_approval_that_is_given_elsewhere_goes_on_in_the_chat() -> None:

@@ -27,6 +27,16 @@ async def test_a_rating_is_replaced_read_by_administrators_and_taken_back() -> N
         assert len((await world.ask("GET", LIST, key=acme.admin)).items) == 1
 
 
+async def test_an_administrator_of_some_containers_reads_the_ratings_there() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        await world.hide(acme)
+        assert (await world.ask("PUT", f"/v1/turns/{acme.turn_id}/feedback", {"rating": "up"}, key=acme.admin)).status == 200
+        for containers, number in ((("priv*",), 1), (("other",), 0)):
+            key = await world.key(acme.tenant_id, ["tenants:admin", "sessions:read"], containers=containers)
+            assert len((await world.ask("GET", LIST, key=key)).items) == number
+
+
 async def test_a_rating_of_a_foreign_turn_or_with_a_wrong_word_is_refused() -> None:
     async with open_world() as world:
         await world.hide(world.acme)

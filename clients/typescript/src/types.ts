@@ -528,7 +528,7 @@ export interface HttpOperations {
   "feedback.give": { request: { turnId: string; rating: "down" | "up"; note?: string | null }; reply: Feedback };
   /** Take your rating of a turn back. */
   "feedback.withdraw": { request: { turnId: string }; reply: undefined };
-  /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
+  /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
   "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
   /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
   "memory.list": { request: { containerId: string }; reply: MemoryPage };
@@ -1103,7 +1103,7 @@ export interface HttpVerbs {
     give(request: HttpOperations["feedback.give"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.give"]["reply"]>;
     /** Take your rating of a turn back. */
     withdraw(request: HttpOperations["feedback.withdraw"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.withdraw"]["reply"]>;
-    /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. */
+    /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
     list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
   };
   memory: {

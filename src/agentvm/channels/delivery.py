@@ -28,7 +28,7 @@ from agentvm.operations.attachment import operation as attachments
 from agentvm.operations.context import HttpDetails
 from agentvm.operations.gate import carry_out
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.text_answer import answer_open_waits, parse_answer
+from agentvm.operations.text_answer import answer_open_question, answer_open_waits, parse_answer
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sharing.keyed_lock import KeyedLock
@@ -125,8 +125,8 @@ class MessageDelivery:
         await self.save(answer=self._words.stopped)
 
     async def _say(self, session: Session) -> None:
-        key, word = f"channel:{self._channel.channel_id}:{self.message.message_key}"[:200], answer_word(self._heard.text)
-        if word is not None and await self._answer_wait(session, word, key):
+        key = f"channel:{self._channel.channel_id}:{self.message.message_key}"[:200]
+        if not self._heard.files and await self._answer_wait(session, key):
             # The turn goes on, and so does the delivery of the message that began it.
             return
         content = await self._content()
@@ -134,13 +134,15 @@ class MessageDelivery:
         sent = await self._talk.say(session.session_id, content, key=key)
         await self.save(session_id=sent.session_id, turn_id=sent.turn_id, cursor=sent.cursor)
 
-    async def _answer_wait(self, session: Session, word: str, key: str) -> bool:
+    async def _answer_wait(self, session: Session, key: str) -> bool:
         """Answers the oldest call of the chat that waits, once however often the message comes; False if there is none."""
-        words = parse_answer(word)
-        if words is None:
-            return False
+        text, place = self._heard.text, (session.container_id, session.session_id)
+        words, turn_id = parse_answer(answer_word(text) or ""), None
         with self._talk.context() as context:
-            turn_id = await answer_open_waits(context, session.container_id, session.session_id, words, key)
+            if words is not None:
+                turn_id = await answer_open_waits(context, *place, words, key)
+            if turn_id is None:
+                turn_id = await answer_open_question(context, *place, text, key)
             context.finish()
         return turn_id is not None
 

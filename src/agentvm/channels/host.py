@@ -73,7 +73,7 @@ class ChannelHost:
         secrets = {channel_id: await self._secrets(channel) for channel_id, channel in channels.items()}
         for channel_id, started in tuple(self._started.items()):
             is_same = channels.get(channel_id) == started.running.channel and secrets.get(channel_id) == started.secrets
-            if not is_same or started.running.status.state == "refused":
+            if not is_same or started.running.status.state == "refused" or not await started.running.is_allowed():
                 started.scope.cancel()
                 del self._started[channel_id]
         for channel_id in channels.keys() - self._started.keys():

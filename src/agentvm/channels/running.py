@@ -97,6 +97,14 @@ class RunningChannel:
             return PlatformFailed("The adapter of this channel has failed; the log of the server says how")
         return PlatformFailed("The platform has closed the connection")
 
+    async def is_allowed(self) -> bool:
+        """Tells whether the channel's key still has rights; a channel without them is disconnected."""
+        try:
+            await self._principal()
+        except PlatformRefused:
+            return False
+        return True
+
     async def _principal(self) -> Principal:
         """Returns the principal of the channel's key, with the rights that it has now."""
         channel = self.channel

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentvm.errors import AgentVMError
 from agentvm.gateways.turn_parts import CallWaits
+from agentvm.model.wait import options_of
 
 INPUT_MAX = 600
 """Characters of a call's input that are shown to the one who approves it."""
@@ -39,7 +40,7 @@ EN = Words(
     failed="The answer failed: {error}",
     was_stopped="(Stopped.)",
     approve="The agent wants to use **{name}**:\n```\n{input}\n```\nAnswer **y** to allow it, or **n** to refuse.",
-    ask="The agent asks:\n```\n{input}\n```",
+    ask="The agent asks:\n{input}",
     lost="(The rest of this answer is no longer kept.)",
     no_file="(A file could not be fetched: {error})",
 )
@@ -52,7 +53,7 @@ ZH = Words(
     failed="回答失败：{error}",
     was_stopped="（已停止。）",
     approve="智能体想使用 **{name}**：\n```\n{input}\n```\n回复 **y** 同意，回复 **n** 拒绝。",
-    ask="智能体想问：\n```\n{input}\n```",
+    ask="智能体想问：\n{input}",
     lost="（这个回答的其余部分已不再保存。）",
     no_file="（有一个文件无法取得：{error}）",
 )
@@ -74,7 +75,12 @@ def error_text(words: Words, error: AgentVMError) -> str:
 
 
 def wait_text(words: Words, part: CallWaits) -> str:
-    """Asks for an approval, or tells a question."""
+    """Asks for an approval, or tells a question with its options, which can be answered by their numbers."""
+    if part.questions:
+        asked = "\n".join(" ".join(filter(None, (one.message, one.url))) for one in part.questions.values())
+        options = options_of(part.questions)
+        listed = "".join(f"\n{number}. {option}" for number, option in enumerate(options, start=1))
+        return words.ask.format(input=f"{asked}{listed}")
     shown = json.dumps(part.input, ensure_ascii=False, indent=1).replace("```", "'''")
     shown = shown if len(shown) <= INPUT_MAX else f"{shown[:INPUT_MAX]}…"
     return (words.approve if part.kind in ("approval", "consent") else words.ask).format(name=part.name, input=shown)

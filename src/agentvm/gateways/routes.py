@@ -32,6 +32,8 @@ class Ask(Generic[B]):
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     """By lower-case name."""
+    origin: str = ""
+    """Scheme and host by which the client reaches this server."""
     content: bytes = b""
     """The body as it came, of a route that keeps it."""
 

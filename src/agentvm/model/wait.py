@@ -41,6 +41,19 @@ class Question(Record):
     url: str | None = None
 
 
+def options_of(questions: Mapping[str, Question] | None) -> tuple[str, ...]:
+    """Returns the options of a single question with a single field; none for any other."""
+    fields = [(question.schema or {}).get("properties") for question in (questions or {}).values()]
+    if len(fields) != 1 or not isinstance(fields[0], dict) or len(fields[0]) != 1:
+        return ()
+    (value,) = fields[0].values()
+    if isinstance(value, dict) and isinstance(items := value.get("items"), dict):
+        value = items
+    choices = [value, *value.get("anyOf", ())] if isinstance(value, dict) else []
+    named = (choice["enum"] for choice in choices if isinstance(choice, dict) and isinstance(choice.get("enum"), list))
+    return tuple(str(option) for option in next(named, ()))
+
+
 class QuestionAnswer(Record):
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, str | int | float | bool | list[str] | None] | None = None

@@ -67,12 +67,17 @@ class FeedbackList(PageRequest):
 async def list_all(context: Context, request: FeedbackList) -> Page[FeedbackView]:
     """List ratings of answers, the newest first.
 
-    With `tenants:admin`, those of everybody in the tenant; your own otherwise.
+    With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there.
     """
-    numbered = await context.accounts.feedback.list(
-        author=None if context.principal.may("tenants:admin") else _author(context),
+    store, principal, containers = context.accounts.feedback, context.principal, None
+    if principal.containers is not None:
+        # A key has patterns, ratings have names.
+        containers = [container_id for container_id in await store.containers() if principal.reaches(container_id)]
+    numbered = await store.list(
+        author=None if principal.may("tenants:admin") else _author(context),
         rating=request.rating,
         session_id=request.session_id,
+        containers=containers,
         before=number_of(request.cursor),
         limit=request.limit + 1,
     )

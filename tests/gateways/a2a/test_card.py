@@ -1,6 +1,10 @@
 import httpx2
+import pytest
 from tests.gateways.scene import scene
 from tests.server.http.fixtures import open_world
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 
 CARD = ".well-known/agent-card.json"
 
@@ -39,3 +43,15 @@ async def test_tasks_are_listed_for_those_who_may_read_sessions() -> None:
         refused = await world.ask("POST", "/a2a/default/", call, key=key)
         assert (refused.status, b"sessions:read" in refused.raw) == (403, True)
         assert (await world.ask("POST", "/a2a/default/", call, key=world.acme.user)).status == 200
+
+
+@pytest.mark.parametrize(("trusted", "scheme"), [((), "http"), (("127.0.0.1",), "https")])
+async def test_a_card_behind_tls_has_the_scheme_that_a_trusted_proxy_names(trusted: tuple[str, ...], scheme: str) -> None:
+    system = SystemSettings(port=0, data_dir=MEMORY, auth="on", trusted_proxies=trusted, shutdown_seconds=0)
+    async with start_server(ServerConfig(system=system), drivers={"scripted": ScriptedDriver()}) as running:
+        key = running.server.vm.first_key
+        assert key is not None
+        headers = {"Authorization": f"Bearer {key.reveal()}", "X-Forwarded-Proto": "https"}
+        async with httpx2.AsyncClient(base_url=running.url, trust_env=False, headers=headers, timeout=60) as http:
+            card = (await http.get(f"/a2a/default/{CARD}")).json()
+        assert card["supportedInterfaces"][0]["url"] == f"{scheme}://127.0.0.1:{running.port}/a2a/default/"

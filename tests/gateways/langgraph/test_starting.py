@@ -2,6 +2,7 @@ import uuid
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 from tests.gateways.langgraph.fixtures import ASKING, HI, converse, streamed, talking, texts
@@ -151,3 +152,17 @@ async def test_unknown_threads_agents_and_runs_are_not_found() -> None:
         fresh = await client.threads.create()
         assert texts(await client.runs.wait(fresh["thread_id"], "other", input=HI)) == ["hi", "hi"]
         assert (await client.threads.get(fresh["thread_id"]))["metadata"]["graph_id"] == "other"
+
+
+@pytest.mark.parametrize("way", ["", "/wait", "/stream"])
+async def test_a_run_without_a_thread_that_is_sent_twice_with_a_key_is_one_run(way: str) -> None:
+    async with talking() as (_, served), httpx2.AsyncClient(base_url=f"{served.http}/langgraph", timeout=60) as http:
+        body, headers = {"assistant_id": "default", "input": HI}, {"Idempotency-Key": "k1"}
+        first = await http.post(f"/runs{way}", json=body, headers=headers)
+        again = await http.post(f"/runs{way}", json=body, headers=headers)
+        assert first.headers["content-location"] == again.headers["content-location"]
+        other = await http.post(f"/runs{way}", json=body, headers={"Idempotency-Key": "k2"})
+        assert other.headers["content-location"] != first.headers["content-location"]
+        changed = {**body, "input": {"messages": "something else"}}
+        assert (await http.post(f"/runs{way}", json=changed, headers=headers)).status_code == 422
+        assert len(served.model.prompts) == 2

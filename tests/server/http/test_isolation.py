@@ -232,7 +232,7 @@ async def test_every_route_that_is_served_is_asked_below() -> None:
         routes = [route for route in world.app.http.routes if route.is_gated and route.method != "HEAD"]
         served = {f"{route.method} {route.path.replace(':path}', '}')}" for route in routes}
         gateways = {f"{method} {path.replace(':path}', '}')}" for method, path, _ in gateway_routes()}
-        assert served == {route.name for route in FACES} | gateways
+        assert served == {route.name for route in FACES} | gateways | {"POST /ws", "POST /ws/{link}"}
 
 
 def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:

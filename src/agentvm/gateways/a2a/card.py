@@ -19,7 +19,7 @@ async def show_card(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Answers with the card of an agent that the caller may use."""
     talk.principal.require("agent:use")
     agent = await find_agent(talk, ask.path["agent"], talk.container(ask.headers.get(CONTAINER_HEADER)))
-    origin = talk.vm.config.system.public_url or f"http://{ask.headers.get('host', 'localhost')}"
+    origin = talk.vm.config.system.public_url or ask.origin
     about = agent.description or f"The agent {agent.name}."
     card = {
         "name": agent.name,

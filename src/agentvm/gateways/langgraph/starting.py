@@ -23,6 +23,7 @@ from agentvm.gateways.routes import Ask
 from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.model.ids import ImageId, TurnId
 from agentvm.model.message import AssistantMessage, Message
+from agentvm.model.session import Alias, Session
 from agentvm.operations.branch import SessionRewind
 from agentvm.operations.message import MessageRegenerate
 from agentvm.operations.session import SessionDelete
@@ -30,6 +31,8 @@ from agentvm.sessions.seeding import SeedMessage
 from agentvm.storage.sql.aliases import NamedSession
 
 KEY_HEADER = "idempotency-key"
+REQUESTS = "langgraph.request"
+"""The gateway of the aliases that lead from keys of requests without a thread to their sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +73,28 @@ async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
 
 
 async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> StartedRun:
-    """Says everything to a new session, which lists leave out."""
-    said = read_input(ask.body.input, ())
+    """Says everything to a new session, which lists leave out; a request with a key that is sent again, to the same one."""
+    said, key = read_input(ask.body.input, ()), _key_of(ask)
+    session = await _lone_session(ask, talk, image_id, said, key)
     is_temporary = ask.body.on_completion != "keep"
-    session = await talk.open(image_id, None, seeds=said.seeds, archived=True)
     if is_temporary:
         # Also if nobody waits for the answer, or the server is killed.
         await talk.mark_unstored(session)
     named = NamedSession(session.session_id, session.session_id, {"assistant_id": ask.body.assistant_id}, "idle")
     options = read_options(ask.body, said.instructions)
-    sent = await talk.say(session.session_id, said.content, options=options)
-    return StartedRun(talk, Thread(named, session, None), sent, is_temporary=is_temporary)
+    sent = await talk.say(session.session_id, said.content, key=key, options=options)
+    # Whoever gives a key may come back for the answer: the session goes some time after its end.
+    return StartedRun(talk, Thread(named, session, None), sent, is_temporary=is_temporary and key is None)
+
+
+async def _lone_session(ask: Ask[RunBody], talk: Talk, image_id: ImageId, said: SaidInput, key: str | None) -> Session:
+    alias = None if key is None else Alias(REQUESTS, key)
+    if alias is not None:
+        container_id = container_of(ask, talk, ask.body.metadata)
+        session_id = await talk.aliases(container_id).find(alias)
+        if session_id is not None:
+            return await talk.repeated(session_id, image_id)
+    return await talk.open(image_id, alias, seeds=said.seeds, archived=True)
 
 
 async def resume_run(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
@@ -133,8 +147,11 @@ def _repeated(body: RunBody, history: History) -> TurnId | None:
 
 def _key(ask: Ask[RunBody], said: SaidInput, history: History) -> str | None:
     """Returns the client's name for the message, unless it was the name of one that has been taken back."""
-    key = ask.headers.get(KEY_HEADER)
-    return key[:KEY_MAX] if key else None if said.key in history.turns else said.key
+    return _key_of(ask) or (None if said.key in history.turns else said.key)
+
+
+def _key_of(ask: Ask[RunBody]) -> str | None:
+    return ask.headers.get(KEY_HEADER, "")[:KEY_MAX] or None
 
 
 async def _prepare(

@@ -82,6 +82,7 @@ class GatewayRoutes:
             path={name: paths.name(value) for name, value in request.path_params.items()},
             query=parameters_of(request.scope["query_string"], joins=True),
             headers=request.headers,
+            origin=f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}",
             content=content,
         )
         if route.streams or getattr(ask.body, "stream", False):

@@ -1,9 +1,13 @@
 """FeedbackStore — what the people of one tenant think of answers. A rating goes with its conversation."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from agentvm.model.feedback import Feedback, Rating
-from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.ids import ContainerId, SessionId, TurnId
+from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.records import TenantScope
 
 _PUT = """
@@ -21,7 +25,11 @@ FROM feedback AS f JOIN sessions AS s USING (session_key)
 WHERE f.tenant_id = ?1 AND f.position < ?2 AND s.deleted_at IS NULL
   AND (CAST(?3 AS TEXT) IS NULL OR f.author = ?3)
   AND (CAST(?4 AS TEXT) IS NULL OR f.rating = ?4) AND (CAST(?5 AS TEXT) IS NULL OR s.session_id = ?5)
-ORDER BY f.position DESC LIMIT ?6
+  AND (CAST(?6 AS TEXT) IS NULL OR s.container_id IN (ITEMS))
+ORDER BY f.position DESC LIMIT ?7
+""".replace("ITEMS", items_of("?6"))
+_CONTAINERS = """
+SELECT DISTINCT s.container_id FROM feedback AS f JOIN sessions AS s USING (session_key) WHERE f.tenant_id = ?
 """
 _PLACE_MAX = 2**62
 
@@ -44,12 +52,18 @@ class FeedbackStore(TenantScope):
         author: str | None = None,
         rating: Rating | None = None,
         session_id: SessionId | None = None,
+        containers: Sequence[ContainerId] | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> tuple[tuple[int, Feedback], ...]:
-        """Returns ratings with their numbers, the newest first; None for everybody's, for either and of all sessions."""
-        page = (self._tenant_id, _PLACE_MAX if before is None else before, author, rating, session_id, limit)
+        """Returns ratings with their numbers, the newest first; None for everybody's, for either, of all sessions, anywhere."""
+        places = None if containers is None else msgspec.json.encode(containers).decode()
+        page = (self._tenant_id, _PLACE_MAX if before is None else before, author, rating, session_id, places, limit)
         return await self._all(_decode, _LIST, page)
+
+    async def containers(self) -> tuple[ContainerId, ...]:
+        """Returns the containers with ratings."""
+        return await self._all(lambda row: ContainerId(row[0]), _CONTAINERS, (self._tenant_id,))
 
 
 def _decode(row: tuple[Any, ...]) -> tuple[int, Feedback]:
