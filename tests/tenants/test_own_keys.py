@@ -8,8 +8,8 @@ import pytest
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, ProviderRateLimited
-from agentvm.model.ids import TenantId
+from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited
+from agentvm.model.ids import ImageId, TenantId
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.storage.engine import open_store
@@ -19,6 +19,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.vault import Vault
 
 ACME, RIVAL = TenantId("acme"), TenantId("rival")
+IMAGE = ImageId("img_1")
 
 
 class Shop:
@@ -350,3 +351,32 @@ async def test_a_turn_that_begins_while_providers_are_replaced_begins_with_those
                 await keys._models.configure([other], default="corp/new")
                 held.go.set()
         assert began == ["corp/new"]
+
+
+async def test_the_key_of_an_image_pays_for_that_image_and_goes_to_its_provider_only() -> None:
+    async with shop() as here:
+        await here.put("sk-acme")
+        await here.keys.seal_image_key(ACME, IMAGE, "openai/gpt", Secret("sk-image"))
+        async with here.keys.choose(ACME, "openai/gpt", IMAGE) as (chosen,):
+            assert chosen.own_key
+            assert here.used() == ["sk-image"]
+            async with here.keys.choose(ACME, "openai/gpt") as (other,):
+                assert other.own_key
+                assert sorted(here.used()) == ["sk-acme", "sk-image"]
+        # Nobody else pays for it: neither the tenant, nor the server.
+        for model, owner in (("anthropic/claude", IMAGE), ("openai/gpt", ImageId("img_2"))):
+            with pytest.raises(MissingKey, match="has a key of its own, but none for"):
+                async with here.keys.choose(ACME, model, owner):
+                    pass
+        await here.keys.remove_image_key(ACME, IMAGE)
+        assert [name for name, _ in await here.vault.names(ACME)] == ["provider.openai"]
+        with pytest.raises(MissingKey):
+            async with here.keys.choose(ACME, "openai/gpt", IMAGE):
+                pass
+
+
+async def test_an_image_has_no_key_for_a_provider_that_takes_none() -> None:
+    async with shop() as here:
+        with pytest.raises(AccessDenied, match="takes no key of an image"):
+            await here.keys.seal_image_key(ACME, IMAGE, "local/smollm2-135m", Secret("sk-image"))
+        assert await here.vault.names(ACME) == ()

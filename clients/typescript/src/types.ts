@@ -1718,6 +1718,8 @@ export interface ImageConfig {
   output?: OutputFormat | null;
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
+  apiKey?: string | null;
+  hasApiKey?: boolean;
 }
 
 export interface ImageDifference {
@@ -1783,7 +1785,8 @@ export interface ImageUpdates {
   output?: OutputFormat | null;
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
-  clear?: ("clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "output" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
+  apiKey?: string | null;
+  clear?: ("apiKey" | "clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "output" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
 }
 
 export interface ImageView {
@@ -2767,6 +2770,7 @@ export interface EffectiveConfig {
   temperature?: number;
   thinking?: number;
   output?: OutputFormat;
+  ownKey?: boolean;
   variables?: Record<string, unknown>;
   sandbox?: string;
   knowledge?: string[];

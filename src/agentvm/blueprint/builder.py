@@ -82,7 +82,7 @@ class ImageBuilder:
             specs, notes = await self.tools_of_servers(config.mcp_servers)
             extended = _with_tools(frozen.definition, specs, self.tools)
             frozen = replace(frozen, definition=extended, warnings=(*frozen.warnings, *notes))
-        await self.check(frozen.definition)
+        await self.check(frozen.definition, keyed=config.has_api_key)
         missing = await self.missing(frozen.definition.tools or ())
         warnings = tuple(f"{name} cannot run on this machine, and models do not see it: {why}" for name, why in missing.items())
         warnings += self._of_other_providers(frozen.definition)
@@ -136,13 +136,14 @@ class ImageBuilder:
             if driver != own
         )
 
-    async def check(self, definition: Definition) -> None:
-        """Refuses a definition whose model or tools this server does not have."""
+    async def check(self, definition: Definition, *, keyed: bool = False) -> None:
+        """Refuses a definition whose model or tools this server does not have; `keyed` if the image has a key of its own."""
         try:
             self.models.choose(definition.model)
         except DriverNotFound:
-            # The server has no key for that provider, but the tenant may.
-            if not await self.own_keys.has(self.tenant_id, definition.model):
+            # The server has no key for that provider, but the tenant or the image may.
+            keyed = keyed and self.own_keys.takes_key(self.models.parse(definition.model)[0])
+            if not keyed and not await self.own_keys.has(self.tenant_id, definition.model):
                 raise
         check_tools(definition, self.tools)
         if definition.output is not None:

@@ -60,7 +60,7 @@ def manifest_of(image: Image) -> ImageManifest:
         digest=image.digest,
         definition=image.definition,
         source=image.source or _source_of(image.definition),
-        config=image.config,
+        config=msgspec.structs.replace(image.config, api_key=None, has_api_key=False),
         lock=tuple(locks),
     )
     return msgspec.structs.replace(manifest, seal=seal_of(manifest))

@@ -62,6 +62,7 @@ class ImageManager:
         output: OutputFormat | None = None,
         mcp_servers: dict[str, object] | None = None,
         client_data: dict[str, object] | None = None,
+        api_key: str | None = None,
         clear: tuple[Clearable, ...] = (),
     ) -> ImageRecord:
         """Changes the fields that are not None, resets those of `clear`; all but name and description from the next turn on."""
@@ -80,6 +81,7 @@ class ImageManager:
             output=output,
             mcp_servers=mcp_servers,
             client_data=client_data,
+            api_key=api_key,
             clear=clear,
         )
         return _warned(await self._link.ask(ImageUpdate(image_id=ImageId(image_id), updates=updates)))

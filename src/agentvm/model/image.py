@@ -37,6 +37,13 @@ class ImageConfig(Record):
     """MCP servers in the form of AgentX 1.x, by name: an address, or a command that the operator allows."""
     client_data: dict[str, Any] | None = None
     """Data of the client's own, such as a colour or an order: kept with the image and replaced as a whole."""
+    api_key: str | None = None
+    """The provider's key for the model calls of this image. Only in a request: it is sealed in the vault, and never shown."""
+    has_api_key: bool = False
+    """Whether the image has such a key. Set by the server."""
+
+    def __repr__(self) -> str:
+        return f"ImageConfig({self.name!r}, …)"
 
 
 class Image(Record):
@@ -62,3 +69,8 @@ class Image(Record):
     """The definition as written, if it refers to resources; else None."""
     lock: tuple[Locked, ...] = ()
     """Every version that the build came to."""
+
+    @property
+    def key_owner(self) -> ImageId | None:
+        """The image, if it has a key of its own for its model calls; else None."""
+        return self.image_id if self.config.has_api_key else None

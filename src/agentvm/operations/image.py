@@ -233,6 +233,7 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
         temperature=definition.temperature,
         thinking=definition.thinking,
         output=definition.output,
+        own_key=image.config.has_api_key,
         variables={**((image.source or definition).variables or {}), **(image.config.variables or {})} or None,
         sandbox=None if rendered.sandbox is None else str(rendered.sandbox["uri"]),
         knowledge=tuple(str(entry["uri"]) for entry in rendered.knowledge),

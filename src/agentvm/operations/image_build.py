@@ -111,6 +111,7 @@ Clearable = Literal[
     "output",
     "mcpServers",
     "clientData",
+    "apiKey",
 ]
 _FIELD_OF = dict(zip(ImageConfig.__struct_encode_fields__, ImageConfig.__struct_fields__, strict=True))
 
@@ -132,8 +133,13 @@ class ImageUpdates(Record):
     output: OutputFormat | None = None
     mcp_servers: dict[str, object] | None = None
     client_data: dict[str, object] | None = None
+    api_key: str | None = None
+    """A key of the provider for the model calls of this image: sealed, and never shown."""
     clear: tuple[Clearable, ...] = ()
     """The fields that become as if they had never been set."""
+
+    def __repr__(self) -> str:
+        return f"ImageUpdates({self.name!r}, …)"
 
 
 _OF_CONFIG = tuple(name for name in ImageUpdates.__struct_fields__ if name not in ("name", "description", "clear"))

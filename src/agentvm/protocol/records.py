@@ -39,6 +39,8 @@ class EffectiveConfig(Record):
     thinking: int | None = None
     output: OutputFormat | None = None
     """The form of its answers: JSON that fits a schema."""
+    own_key: bool = False
+    """Whether its model calls are made with a key of the image's own."""
     variables: dict[str, object] | None = None
     sandbox: str | None = None
     """As it is written; sandboxes do not run on this server yet."""

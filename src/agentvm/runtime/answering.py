@@ -89,7 +89,7 @@ class Answering:
             self._accepted.state = msgspec.structs.replace(self._accepted.state, checks_output=self._output is not None)
             if self._accepted.resumed:
                 await self._begin_again()
-            async with self._ports.choose(log.tenant_id, self._definition.model) as candidates:
+            async with self._ports.choose(log.tenant_id, self._definition.model, self._image.key_owner) as candidates:
                 if self._accepted.resumed:
                     # What the ledger says, else what the calls before the restart would have cost with who is asked first.
                     self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)

@@ -11,7 +11,7 @@ import anyio.abc
 from agentvm.drivers.models import Chosen, Models
 from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId, UserId
+from agentvm.model.ids import Clock, ContainerId, ImageId, MessageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
 from agentvm.model.settings import Settings
 from agentvm.model.usage import Usage
@@ -31,8 +31,16 @@ from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
 
-Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
-"""Yields the provider of a tenant for a model's name, then its fallbacks in order, for as long as the context lasts."""
+
+class Choose(Protocol):
+    """Yields the provider of a tenant for a model's name, then its fallbacks in order, for as long as the context lasts.
+
+    `key_owner` is an image that has a key of its own.
+    """
+
+    def __call__(
+        self, tenant_id: TenantId, name: str | None, key_owner: ImageId | None = None, /
+    ) -> AbstractAsyncContextManager[Sequence[Chosen]]: ...
 
 
 class Cost(Protocol):

@@ -388,7 +388,7 @@ async def open_runtime(
             histories=histories,
             memories=memories,
             admit_bytes=admit_bytes,
-            choose=choose or (lambda tenant_id, name: models.use_chain(name)),
+            choose=choose or (lambda tenant_id, name, key_owner=None: models.use_chain(name)),
         )
         recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)
         if not recovers_later:

@@ -206,7 +206,7 @@ class Compactor:
     async def _room(self, work: SessionWork, image: Image) -> int:
         """Returns the tokens that the answering model has for a history."""
         definition, settings = image.definition, self._settings(work.tenant_id)
-        async with self._calls.choose(work.tenant_id, definition.model) as (first, *_):
+        async with self._calls.choose(work.tenant_id, definition.model, image.key_owner) as (first, *_):
             window = first.driver.context_window(first.model)
         _, room = share_window(
             window, definition.max_tokens or settings.defaults.max_tokens, thinking_tokens(definition.thinking)
@@ -233,7 +233,9 @@ class Compactor:
 
         self._busy[work.key].calling = True
         with anyio.move_on_after(CALL_TIMEOUT_SECONDS) as timeout:
-            async with self._calls.choose(work.tenant_id, rules.model or image.definition.model) as candidates:
+            # The key of an image is for its own model.
+            model, key_owner = (image.definition.model, image.key_owner) if rules.model is None else (rules.model, None)
+            async with self._calls.choose(work.tenant_id, model, key_owner) as candidates:
                 answer = await self._calls.ask(owner, candidates, write)
         if timeout.cancelled_caught:
             raise ProviderTimeout(f"The summary was not written within {CALL_TIMEOUT_SECONDS:.0f} s; try again")

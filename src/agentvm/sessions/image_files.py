@@ -18,7 +18,7 @@ from agentvm.resources.archive import Bundle
 from agentvm.resources.bundle import collect
 from agentvm.resources.intake import OnConflict
 from agentvm.resources.resolver import VersionClosure
-from agentvm.sessions.images import BuiltImage, ImageLibrary
+from agentvm.sessions.images import BuiltImage, ImageLibrary, take_key
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Node
@@ -58,7 +58,8 @@ class ImageFiles:
             await ResourceLibrary(self.workspace).load(resources, on_conflict)
             pins = await self._pins(manifest)
         shown = manifest.name if name is None else name
-        config = msgspec.structs.replace(manifest.config, name=shown, description=manifest.description)
+        config, _ = take_key(manifest.config, has_key=False)
+        config = msgspec.structs.replace(config, name=shown, description=manifest.description, has_api_key=False)
         frozen = await self.workspace.builder.build(manifest.source, config, pins)
         if different := differences(manifest.definition, frozen.definition):
             raise InvalidInput(

@@ -17,6 +17,7 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import Locked, parse_uri
+from agentvm.model.secret import Secret
 from agentvm.model.session import AGENTS, IMAGE_TAGS, Alias, Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
@@ -100,11 +101,14 @@ class ImageLibrary:
 
         `source` is None when the config refers to an agent of the resource centre.
         """
+        config, key = take_key(config, has_key=False)
         frozen = await self.workspace.builder.build(source, config)
-        return await self.store(container_id, config, frozen, name)
+        return await self.store(container_id, config, frozen, name, key)
 
-    async def store(self, container_id: ContainerId, config: ImageConfig, frozen: Frozen, name: str | None) -> BuiltImage:
-        """Stores a build as a new image, within the tenant's limits."""
+    async def store(
+        self, container_id: ContainerId, config: ImageConfig, frozen: Frozen, name: str | None, key: Secret | None = None
+    ) -> BuiltImage:
+        """Stores a build as a new image, within the tenant's limits. `key` is its own for its model calls."""
         workspace = self.workspace
         await Containers(workspace).ensure(container_id)
         container = workspace.store.container(container_id)
@@ -124,6 +128,9 @@ class ImageLibrary:
                 new_id=workspace.new_id,
                 frozen=frozen,
             )
+            if key is not None:
+                # Before the image: one that says it has a key has it.
+                await self._seal(image, key)
             await container.add_image(image, session)
         workspace.announce(container_id, image.image_id, ImageCreated.of(image))
         return BuiltImage(image, session, frozen.warnings)
@@ -183,11 +190,17 @@ class ImageLibrary:
         async with self._changing(image_id):
             container, image = await workspace.image(image_id)
             given = {key: value for key in changes.__struct_fields__ if (value := getattr(changes, key)) is not None}
+            given.pop("has_api_key", None)
             if given or cleared:
                 config = msgspec.structs.replace(image.config, **(dict.fromkeys(cleared) | given))
+                config, key = take_key(config, has_key=image.config.has_api_key and "api_key" not in cleared)
                 unset = {key: getattr(_UNSET, key) for key in cleared if key in Definition.__struct_fields__}
                 source = msgspec.structs.replace(image.source or image.definition, **unset)
                 frozen = await workspace.builder.build(source, config, unchanged_pins(image, changes))
+                if "api_key" in cleared:
+                    await workspace.tenancy.own_keys.remove_image_key(workspace.tenant_id, image_id)
+                if key is not None:
+                    await self._seal(msgspec.structs.replace(image, definition=frozen.definition), key)
                 image, warnings = await self._rebuild(container, image, config, frozen), frozen.warnings
             updated = await container.update_image(image_id, now=workspace.clock(), name=name, description=description)
             if updated is None:
@@ -212,7 +225,7 @@ class ImageLibrary:
             }
             if not changes:
                 return Upgrade(image)
-            await workspace.builder.check(frozen.definition)
+            await workspace.builder.check(frozen.definition, keyed=image.config.has_api_key)
             old = image.definition
             if not dry_run:
                 image = await self._rebuild(container, image, image.config, frozen)
@@ -248,6 +261,10 @@ class ImageLibrary:
         deleted = ImageDeleted(image_id=image_id, container_id=image.container_id)
         workspace.announce(image.container_id, image_id, deleted)
 
+    async def _seal(self, image: Image, key: Secret) -> None:
+        own_keys, tenant_id = self.workspace.tenancy.own_keys, self.workspace.tenant_id
+        await own_keys.seal_image_key(tenant_id, image.image_id, image.definition.model, key)
+
     def _changing(self, image_id: ImageId) -> AbstractAsyncContextManager[None]:
         """One change of an image at a time: each builds on the result of the one before."""
         return self.workspace.runtime.rebuilding.hold((self.workspace.tenant_id, image_id))
@@ -263,6 +280,12 @@ class ImageLibrary:
 
     def _announce_updated(self, image: Image) -> None:
         self.workspace.announce(image.container_id, image.image_id, ImageUpdated.of(image))
+
+
+def take_key(config: ImageConfig, *, has_key: bool) -> tuple[ImageConfig, Secret | None]:
+    """Returns the config without the key of the image, which says whether there is one; and the key."""
+    key = None if config.api_key is None else Secret(config.api_key)
+    return msgspec.structs.replace(config, api_key=None, has_api_key=has_key or key is not None), key
 
 
 def _place(image: Image) -> Place:

@@ -134,7 +134,7 @@ class Titles:
                 silence=CALL_TIMEOUT_SECONDS,
             )
 
-        async with self._calls.choose(turn.tenant_id, image.definition.model) as candidates:
+        async with self._calls.choose(turn.tenant_id, image.definition.model, image.key_owner) as candidates:
             answer = await self._calls.ask(owner, candidates, write)
         return None if answer is None else tidy(answer[1])
 

@@ -21,15 +21,18 @@ import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, attempts_of
-from agentvm.errors import AccessDenied, AgentVMError, shorten
+from agentvm.errors import AccessDenied, AgentVMError, MissingKey, shorten
 from agentvm.log import get_logger
-from agentvm.model.ids import Clock, TenantId
+from agentvm.model.ids import Clock, ImageId, TenantId
 from agentvm.model.secret import Secret
 from agentvm.sharing.cache import Cache
 from agentvm.tenants.price import FREE
 from agentvm.tenants.vault import Vault
 
 logger = get_logger(__name__)
+
+IMAGE_SECRET_PREFIX = "image."
+"""Before the name of a secret that is the key of an image: the image, then its provider."""
 
 OPEN_DRIVERS_MAX = 200
 """Drivers that are kept open; beyond them the least recently used are closed."""
@@ -45,6 +48,10 @@ DefaultOf = Callable[[TenantId], str | None]
 
 def secret_name(provider: str) -> str:
     return f"provider.{provider}"
+
+
+def image_secret_name(image_id: ImageId, provider: str) -> str:
+    return f"{IMAGE_SECRET_PREFIX}{image_id}.{provider}"
 
 
 @dataclass(slots=True, eq=False)
@@ -87,15 +94,17 @@ class OwnKeys:
         self._clock = clock
         self._open_one = open_one
         self._with_keys = with_keys
-        self._opened: OrderedDict[tuple[TenantId, str], _OpenedOwnDriver] = OrderedDict()
+        self._opened: OrderedDict[tuple[TenantId, str, ImageId | None], _OpenedOwnDriver] = OrderedDict()
         self._known: Cache[tuple[TenantId, str], tuple[Secret | None]] = Cache(KEY_CACHE_MAX, age_ms=KEY_CACHE_MS)
         self._changes = 0
 
     @asynccontextmanager
-    async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
+    async def choose(
+        self, tenant_id: TenantId, name: str | None, key_owner: ImageId | None = None, /
+    ) -> AsyncIterator[tuple[Chosen, ...]]:
         """Yields the driver for a turn of the tenant, then the fallbacks. `DriverNotFound` when neither tenant nor server has
-        one."""
-        chain = await self._chain(tenant_id, name)
+        one, `MissingKey` when the key of the image that owns one is not there: nobody else pays for its calls."""
+        chain = await self._chain(tenant_id, name, key_owner)
         if len(chain) == 1 and chain[0][1] is None:
             async with self._models.use(chain[0][0], tenant_id) as only:
                 yield (only,)
@@ -104,7 +113,7 @@ class OwnKeys:
             candidates: list[Chosen] = []
             for model, key in chain:
                 try:
-                    chosen = await stack.enter_async_context(self._use(tenant_id, model, key))
+                    chosen = await stack.enter_async_context(self._use(tenant_id, model, key, key_owner))
                 except AgentVMError as error:
                     if not candidates:
                         raise
@@ -138,6 +147,29 @@ class OwnKeys:
                 f"the operator allows it with llm.providers.{shorten(provider)}.ownKeys: on"
             )
 
+    async def seal_image_key(self, tenant_id: TenantId, image_id: ImageId, model: str | None, key: Secret) -> None:
+        """Seals the key of an image, for the provider of its model and for no other."""
+        provider = self._models.parse(model or self.default_of(tenant_id))[0]
+        if not self.takes_key(provider):
+            raise AccessDenied(
+                f"{shorten(provider)} takes no key of an image on this server: it needs none, it is unknown, or the operator "
+                f"does not allow it (llm.providers.{shorten(provider)}.ownKeys)"
+            )
+        await self._vault.put(tenant_id, image_secret_name(image_id, provider), key)
+        self.forget(tenant_id)
+
+    async def remove_image_key(self, tenant_id: TenantId, image_id: ImageId) -> None:
+        """Deletes the keys of an image."""
+        for name, _ in await self._vault.names(tenant_id):
+            if name.startswith(image_secret_name(image_id, "")):
+                await self._vault.remove(tenant_id, name)
+        self.forget(tenant_id)
+
+    def takes_key(self, provider: str) -> bool:
+        """Whether calls of a provider can be made with a key that is not the server's."""
+        configured = self._models.provider(provider)
+        return (provider if configured is None else configured.driver) in self._with_keys and self._allowed(provider)
+
     def forget(self, tenant_id: TenantId) -> None:
         """Drops the cached keys of a tenant whose secrets were changed."""
         self._changes += 1
@@ -148,25 +180,30 @@ class OwnKeys:
             _, opened = self._opened.popitem()
             await opened.stack.aclose()
 
-    async def _chain(self, tenant_id: TenantId, name: str | None) -> list[tuple[str, Secret | None]]:
+    async def _chain(self, tenant_id: TenantId, name: str | None, key_owner: ImageId | None) -> list[tuple[str, Secret | None]]:
         """Returns the models in the order in which they are asked, each with the tenant's own key.
 
         The providers may have been replaced while the keys were read: a turn must not begin with one that was removed.
         """
         while True:
             chain = self._models.chain(name or self.default_of(tenant_id))
-            keyed = [(model, await self._key(tenant_id, self._models.parse(model)[0])) for model in chain]
+            keyed = [(model, await self._key(tenant_id, self._models.parse(model)[0], key_owner)) for model in chain]
+            if key_owner is not None and keyed[0][1] is None:
+                provider = self._models.parse(chain[0])[0]
+                raise MissingKey(f"The image {key_owner} has a key of its own, but none for {provider}; set its apiKey")
             if chain == self._models.chain(name or self.default_of(tenant_id)):
                 return keyed
 
     @asynccontextmanager
-    async def _use(self, tenant_id: TenantId, name: str, key: Secret | None) -> AsyncIterator[Chosen]:
+    async def _use(
+        self, tenant_id: TenantId, name: str, key: Secret | None, key_owner: ImageId | None
+    ) -> AsyncIterator[Chosen]:
         provider, model = self._models.parse(name)
         if key is None:
             async with self._models.use(name, tenant_id) as chosen:
                 yield chosen
             return
-        opened, leaving = await self._open(tenant_id, provider, key)
+        opened, leaving = await self._open(tenant_id, provider, key, key_owner)
         try:
             for idle in leaving:
                 await self._retire(idle)
@@ -185,15 +222,15 @@ class OwnKeys:
             with anyio.CancelScope(shield=True):
                 await self._close_unused(opened)
 
-    async def _key(self, tenant_id: TenantId, provider: str) -> Secret | None:
-        configured = self._models.provider(provider)
-        if (provider if configured is None else configured.driver) not in self._with_keys or not self._allowed(provider):
+    async def _key(self, tenant_id: TenantId, provider: str, key_owner: ImageId | None = None) -> Secret | None:
+        if not self.takes_key(provider):
             return None
-        at, now = (tenant_id, provider), self._clock()
+        name = secret_name(provider) if key_owner is None else image_secret_name(key_owner, provider)
+        at, now = (tenant_id, name), self._clock()
         cached = self._known.get(at, now)
         if cached is None:
             changes = self._changes
-            cached = (await self._vault.get(tenant_id, secret_name(provider)),)
+            cached = (await self._vault.get(tenant_id, name),)
             # A key that was changed during the read may be the old one: good for this turn and for no other.
             if changes == self._changes:
                 self._known.put(at, cached, now)
@@ -207,10 +244,12 @@ class OwnKeys:
             return provider, replace(settings, api_key=key, base_url=None)
         return configured.driver, replace(configured.settings, api_key=key)
 
-    async def _open(self, tenant_id: TenantId, provider: str, key: Secret) -> tuple[_OpenedOwnDriver, list[_OpenedOwnDriver]]:
+    async def _open(
+        self, tenant_id: TenantId, provider: str, key: Secret, key_owner: ImageId | None
+    ) -> tuple[_OpenedOwnDriver, list[_OpenedOwnDriver]]:
         """Returns a driver that already counts its new user, so that it is not closed before it is used; and the drivers to
         retire."""
-        at = (tenant_id, provider)
+        at = (tenant_id, provider, key_owner)
         opened = self._opened.get(at)
         driver, settings = self._plan(provider, key)
         if opened is not None and opened.settings == settings:

@@ -17,7 +17,15 @@ from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind
 from agentvm.storage.sql.file_changes import drop_released
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot
-from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD_MS, ROWS_MAX, SessionRow, drop_slice
+from agentvm.storage.sql.sessions.dropping import (
+    BYTES_MAX,
+    COLUMNS,
+    FOR_GOOD_MS,
+    ROWS_MAX,
+    SessionRow,
+    drop_image_keys,
+    drop_slice,
+)
 
 LEDGER_ROWS_MAX = 1_000
 """Rows of the ledger that one commit looks at."""
@@ -30,7 +38,10 @@ SELECT {COLUMNS} FROM sessions
 WHERE deleted_at = {FOR_GOOD_MS} AND tenant_id = ? AND container_id = ? LIMIT ?
 """
 _SESSIONS_OF_TENANT = f"SELECT {COLUMNS} FROM sessions WHERE tenant_id = ? LIMIT ?"
-_IMAGES = "DELETE FROM images WHERE position IN (SELECT position FROM images WHERE {where} LIMIT ?) RETURNING digest"
+_IMAGES = """
+DELETE FROM images WHERE position IN (SELECT position FROM images WHERE {where} LIMIT ?)
+RETURNING digest, tenant_id, image_id
+"""
 _ATTACHMENTS = "SELECT attachment_key, blob_key FROM attachments WHERE {where} LIMIT ?"
 _DROP_ATTACHMENT = "DELETE FROM attachments WHERE attachment_key = ?"
 _LEDGER = "SELECT position, container_id FROM ledger WHERE tenant_id = ? AND position > ? ORDER BY position LIMIT ?"
@@ -177,8 +188,10 @@ def _drop_sessions(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 def _drop_images(connection: Connection, job: ErasureJob) -> Advanced | None:
     dropped = connection.fetch(_IMAGES.format(where=job.where), (*job.scope, ROWS_MAX))
-    for digest in {digest for (digest,) in dropped}:
+    for digest in {digest for digest, *_ in dropped}:
         drop_snapshot(connection, digest)
+    for _, tenant_id, image_id in dropped:
+        drop_image_keys(connection, tenant_id, image_id)
     return MORE if dropped else None
 
 

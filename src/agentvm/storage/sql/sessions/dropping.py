@@ -64,6 +64,7 @@ _OF_IMAGE = f"""
 SELECT {COLUMNS} FROM sessions
 WHERE tenant_id = ? AND container_id = ? AND image_id = ? LIMIT ?
 """
+_DROP_IMAGE_KEYS = "DELETE FROM secrets WHERE tenant_id = ? AND name LIKE ?"
 _DROP_IMAGE = """
 DELETE FROM images
 WHERE tenant_id = ?1 AND container_id = ?2 AND image_id = ?3
@@ -163,7 +164,13 @@ def drop_empty_image(connection: Connection, key: ImageKey) -> bool:
     dropped = connection.fetch(_DROP_IMAGE, key)
     for (digest,) in dropped:
         drop_snapshot(connection, digest)
+        drop_image_keys(connection, key[0], key[2])
     return bool(dropped)
+
+
+def drop_image_keys(connection: Connection, tenant_id: str, image_id: str) -> None:
+    """Deletes the sealed keys that an image had for its model calls."""
+    connection.execute(_DROP_IMAGE_KEYS, (tenant_id, f"image.{image_id}.%"))
 
 
 def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
