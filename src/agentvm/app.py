@@ -1,5 +1,6 @@
 """AgentVM — the composition root: the only file that knows every part."""
 
+import platform
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,6 +9,8 @@ from functools import partial
 
 from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
+from agentvm.cluster.adoption import Adopter
+from agentvm.cluster.membership import Membership, open_membership, while_leading
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
 from agentvm.config.centre import ConfigCentre
@@ -28,7 +31,7 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Tool
 from agentvm.sessions.background import BackgroundWork
-from agentvm.storage.engine import DATABASE, lock_data_dir, open_postgres, open_store
+from agentvm.storage.engine import DATABASE, lock_data_dir, open_postgres, open_shared, open_store
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
@@ -44,6 +47,7 @@ from agentvm.tenants.vault import Vault
 from agentvm.tiers.on_demand import TiersOnDemand
 from agentvm.tools.metered_jobs import MeteredJobs
 from agentvm.tools.remote_server import open_remote_server
+from agentvm.version import VERSION
 from agentvm.vm import AgentVM, system_clock
 from agentvm.wiring import (
     OpenedOidc,
@@ -82,10 +86,9 @@ async def open_agentvm(
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
-        store = await _open_store(config, stack)
+        store, membership = await _open_store(config, clock, stack)
         services = await _open_services(config, store, drivers, stack, clock, overrides=overrides)
-        resources = await _open_resources(store, clock, new_id)
-        background = open_background(services, store, clock, new_id)
+        resources, background = await _open_resources(store, clock, new_id), open_background(services, store, clock, new_id)
         jobs, webhooks = _jobs(services, store, clock), await open_webhooks(services, store, clock, stack)
         server_tools, tool_sets = await open_tools(services, resources, tools, jobs, clock, stack)
         runtime, monitor = await open_monitored_runtime(
@@ -111,6 +114,7 @@ async def open_agentvm(
             jobs=jobs,
             tool_sets=tool_sets,
             webhooks=webhooks,
+            membership=membership,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm
@@ -140,13 +144,19 @@ def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
         check_tools(definition, runtime.tools.names(None))
 
 
-async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
+async def _open_store(config: ServerConfig, clock: Clock, stack: AsyncExitStack) -> tuple[Store, Membership | None]:
     path = None if config.data_dir is None else stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
     if config.system.database is not None:
         if path is not None and path.exists():
             logger.warning("sqlite_database_unused", path=str(path), remedy="copy it with avm database copy, or move it away")
-        return await stack.enter_async_context(open_postgres(config.system.database.reveal(), _key_check(config)))
-    return await stack.enter_async_context(open_store(path))
+        url, cluster = config.system.database.reveal(), config.cluster
+        if cluster.enabled != "on":
+            return await stack.enter_async_context(open_postgres(url, _key_check(config))), None
+        shared = open_shared(url, cluster.name or platform.node() or "node", VERSION, _key_check(config))
+        store, nodes = await stack.enter_async_context(shared)
+        opened = open_membership(nodes, lease_seconds=cluster.lease_seconds, clock=clock)
+        return store, await stack.enter_async_context(opened)
+    return await stack.enter_async_context(open_store(path)), None
 
 
 def _key_check(config: ServerConfig) -> bytes | None:
@@ -198,12 +208,18 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run, vm.webhooks.run):
+    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run):
         tasks.start_soon(task)
     await tasks.start(vm.relays.run)
+    # One node of a cluster does these for all.
+    tasks.start_soon(while_leading, vm.membership, vm.webhooks.run)
     # These change sessions, so the turns that may be left in them must be known.
-    for later in (vm.collect, eraser.run, partial(background.run, vm.runtime.tell)):
-        tasks.start_soon(_once_recovered, vm.runtime, later)
+    for later in (vm.collect, eraser.run):
+        tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))
+    tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.tell))
+    if vm.membership is not None:
+        tasks.start_soon(vm.membership.watch)
+        tasks.start_soon(Adopter(vm.membership, vm.runtime).run)
     stack.callback(tasks.cancel_scope.cancel)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.blueprint.definition import Definitions
+from agentvm.cluster.membership import Membership
 from agentvm.config import ServerConfig
 from agentvm.config.centre import ConfigCentre
 from agentvm.errors import AgentVMError
@@ -168,6 +169,8 @@ class AgentVM:
     """Reads the tools of sets when they are published."""
     first_key: Secret | None = None
     """The operator's key, if this start has created it: to be shown once."""
+    membership: Membership | None = None
+    """The nodes of the cluster, and this one's place among them; None for a server alone."""
     channels: ChannelPort | None = None
     """The host of chat channels; None for a runtime within another program, which runs none."""
     budget: ByteBudget = field(default_factory=ByteBudget)
@@ -198,7 +201,8 @@ class AgentVM:
     @property
     def hindrance(self) -> str | None:
         """The reason why no new work is accepted, if there is one."""
-        return self.runtime.hindrance or self.monitor.hindrance
+        hindrance = self.runtime.hindrance or self.monitor.hindrance
+        return hindrance if self.membership is None else hindrance or self.membership.hindrance
 
     async def authenticate(self, credential: str | None) -> Principal | None:
         """Returns the principal of a credential, None without one. Raises `Unauthenticated` for an invalid credential."""

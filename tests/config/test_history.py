@@ -15,7 +15,14 @@ ACME = TenantId("acme")
 RAW = st.none() | st.integers(0, 3)
 HISTORIES = st.lists(st.dictionaries(keys(), RAW, max_size=4), max_size=8)
 
-BOOT = ("system.dataDir", "system.database", "system.serverKey")
+BOOT = (
+    "system.dataDir",
+    "system.database",
+    "system.serverKey",
+    "cluster.enabled",
+    "cluster.name",
+    "cluster.leaseSeconds",
+)
 
 
 def changes(histories: list[dict[str, int | None]]) -> list[Change]:

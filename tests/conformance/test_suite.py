@@ -26,6 +26,10 @@ class FaultyDatabase:
         return self.database.tenant_id
 
     @property
+    def node_id(self) -> int:
+        return self.database.node_id
+
+    @property
     def waiting(self) -> int:
         return self.database.waiting
 

@@ -54,6 +54,9 @@ class Server:
             await process.aclose()
         return code
 
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
     async def died(self) -> None:
         """Returns when it has ended by itself."""
         process = self._process

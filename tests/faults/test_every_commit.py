@@ -31,6 +31,7 @@ from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import ServerTools, Tool
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.store import Store
 
 C1 = ContainerId("c1")
@@ -77,8 +78,15 @@ class Photographed:
         self._store, self._path, self._world = store, path, world
         self.copies: list[Copy] = []
 
-    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        committed = await self._store.commit(writes, entry=entry, forget=forget)
+    async def commit(
+        self,
+        writes: Sequence[SessionWrite],
+        *,
+        entry: bytes | None = None,
+        forget: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Committed:
+        committed = await self._store.commit(writes, entry=entry, forget=forget, claims=claims)
         self.photograph()
         return committed
 

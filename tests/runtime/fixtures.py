@@ -52,6 +52,7 @@ from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, ServerTools, Tool, ToolSet
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.store import Store
 from agentvm.tools.base import CallContext, Caller
 
@@ -182,11 +183,18 @@ class FlakyStore:
         self.fails = fails
         self.commits = 0
 
-    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+    async def commit(
+        self,
+        writes: Sequence[SessionWrite],
+        *,
+        entry: bytes | None = None,
+        forget: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Committed:
         self.commits += 1
         if self.fails(self.commits):
             raise StoreFailed("the disk is full")
-        return await self._store.commit(writes, entry=entry, forget=forget)
+        return await self._store.commit(writes, entry=entry, forget=forget, claims=claims)
 
     async def probe(self) -> None:
         self.commits += 1

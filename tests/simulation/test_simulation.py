@@ -16,6 +16,7 @@ from agentvm.sessions import summing
 from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sql import programs
+from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.sessions import rewinding
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
@@ -95,7 +96,14 @@ class Forgetful:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+    async def commit(
+        self,
+        writes: Sequence[SessionWrite],
+        *,
+        entry: bytes | None = None,
+        forget: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Committed:
         kept = [
             SessionWrite(
                 tenant_id=write.tenant_id,
@@ -108,7 +116,7 @@ class Forgetful:
             )
             for write in writes
         ]
-        return await self._store.commit(kept, entry=entry, forget=forget)
+        return await self._store.commit(kept, entry=entry, forget=forget, claims=claims)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

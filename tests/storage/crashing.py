@@ -16,6 +16,10 @@ class CrashingDatabase:
         return self._database.tenant_id
 
     @property
+    def node_id(self) -> int:
+        return self._database.node_id
+
+    @property
     def waiting(self) -> int:
         return self._database.waiting
 

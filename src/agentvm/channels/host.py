@@ -12,6 +12,7 @@ import msgspec
 from agentvm.channels.base import AdapterParts, ChannelAdapter
 from agentvm.channels.registry import adapters, check_settings, describe, find_adapter
 from agentvm.channels.running import RETRY_MAX_SECONDS, RunningChannel
+from agentvm.cluster.membership import while_leading
 from agentvm.errors import AgentVMError
 from agentvm.errors.channel import PlatformRefused
 from agentvm.log import get_logger
@@ -22,6 +23,9 @@ from agentvm.tools.safe_http import SafeHttp
 from agentvm.vm import AgentVM
 
 logger = get_logger(__name__)
+
+CLUSTER_SECONDS = 5.0
+"""Time between two looks at the channels in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,12 @@ class ChannelHost:
     async def run(self) -> None:
         """Starts, restarts and stops channels as their rows and secrets change, until cancelled."""
         await self._vm.runtime.recovered.wait()
+        self._started.clear()
+        # Other nodes of a cluster change rows, too, and tell nobody.
+        patience = None if self._vm.membership is None else CLUSTER_SECONDS
         async with open_tasks() as tasks:
             while True:
-                self._changed, seconds = anyio.Event(), None
+                self._changed, seconds = anyio.Event(), patience
                 try:
                     await self._follow(tasks)
                 except AgentVMError as error:
@@ -119,7 +126,8 @@ async def open_channels(vm: AgentVM) -> AsyncIterator[ChannelHost]:
     """Runs the channels of a server while the block lasts."""
     async with SafeHttp(AddressRules.parse(vm.config.tools.network.allow)) as http, open_tasks() as tasks:
         host = vm.channels = ChannelHost(vm, http)
-        tasks.start_soon(host.run)
+        # One node of a cluster is the bot: two would answer twice.
+        tasks.start_soon(while_leading, vm.membership, host.run)
         try:
             yield host
         finally:

@@ -40,6 +40,8 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
     """The faults of everything but models and their providers."""
     yield from _access(settings.system)
     yield from _database(settings.system)
+    if settings.cluster.enabled == "on":
+        yield from _cluster(settings.system)
     yield from _tokens(settings.system.oidc)
     yield from _origins(settings.system.allow_origins)
     yield from _proxies(settings.system.trusted_proxies)
@@ -50,6 +52,13 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
             yield f"billing.tiers.{name}", f"there is no such tier; there are {', '.join(TIERS)}"
         elif not price.is_finite() or price < 0:
             yield f"billing.tiers.{name}", f"it is {price}; it must be a number like 0.00002"
+
+
+def _cluster(system: SystemSettings) -> Iterator[Fault]:
+    if system.database is None:
+        yield "cluster.enabled", "the nodes of a cluster share a PostgreSQL database: name it with AVM_DATABASE"
+    if system.server_key is None:
+        yield "cluster.enabled", "all nodes need the same server key: give it with AVM_SERVER_KEY (openssl rand -hex 32)"
 
 
 def _tools(tools: ToolSettings) -> Iterator[Fault]:

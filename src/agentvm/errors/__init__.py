@@ -24,11 +24,13 @@ The code is part of the API, the text is for people. A message names the item an
     │   └── PermissionDenied · ContainerForbidden · WaitForbidden · ToolCallDenied
     ├── Refused                 the request is valid, but cannot be served now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
-    │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
+    │   └── SessionMoved · HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            the feature is not configured on this server
     ├── StoreFailed             a write failed; nothing was stored partially
     │   ├── ConstraintFailed    a write contradicts a constraint of the schema
     │   ├── WritesRefused       writes of some sessions contradict the stored state
+    │   ├── SessionsMoved       another node runs some of the sessions
+    │   ├── NodeFenced          this node was declared dead by the others
     │   └── RecordUnreadable    a stored record is damaged; a retry does not help
     ├── ConfigInvalid           a setting is invalid
     │   └── MissingKey

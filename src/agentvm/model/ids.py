@@ -50,6 +50,16 @@ def base36(number: int) -> str:
     return _BASE36[number] + digits if number or not digits else digits.lstrip("0")
 
 
+def agent_id_of(session_id: SessionId) -> AgentId:
+    """The id of a session's agent, the same on every node of a cluster."""
+    return AgentId(f"agent_{session_id}")
+
+
+def session_of_agent(agent_id: AgentId) -> SessionId:
+    """The session of an agent whose id is from `agent_id_of`."""
+    return SessionId(agent_id.removeprefix("agent_"))
+
+
 def id_factory(clock: Clock, random_bits: Callable[[int], int]) -> NewId:
     """Ids that sort roughly by time and carry 62 random bits."""
 

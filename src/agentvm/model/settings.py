@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agentvm.model.account import Allowance
+from agentvm.model.cluster_settings import ClusterSettings
 from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.model.limits import Compaction, Defaults, Limits, MemorySettings
 from agentvm.model.money import ModelRate
@@ -365,6 +366,7 @@ class Settings(Group):
     compaction: Compaction = field(default_factory=Compaction)
     memory: MemorySettings = field(default_factory=MemorySettings)
     otel: OtelSettings = field(default_factory=OtelSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     retention: Retention = field(default_factory=Retention)
     gateways: GatewaySettings = field(default_factory=GatewaySettings)
     tools: ToolSettings = field(default_factory=ToolSettings)

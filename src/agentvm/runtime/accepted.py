@@ -20,9 +20,9 @@ from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
+from agentvm.runtime.batch import Batch
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.calls import PendingCall
-from agentvm.runtime.journal import Batch
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog

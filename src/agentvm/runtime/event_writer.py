@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from agentvm.errors import AgentVMError
+from agentvm.errors.cluster import NodeFenced, SessionMoved
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId
@@ -35,7 +36,7 @@ class EventWriter:
         """Ends of turns that were sent and could not be stored."""
 
     async def log(self) -> SessionLog:
-        if self._log is None:
+        if self._log is None or self._log.stale:
             self._log = await self._ports.journal.open(*self._where)
             for accepted in self._open_turns():
                 # From before a restart: whatever happens to them, a stop for one, must stay in the journal until they end.
@@ -49,6 +50,12 @@ class EventWriter:
         for _ in range(2):
             try:
                 await self.emit(told, scope)
+            except SessionMoved:
+                # Another node is to be asked, and tells what it does.
+                raise
+            except NodeFenced:
+                # The others go on with the turn: what happens here is not what clients will read.
+                return False
             except AgentVMError as error:
                 logger.error("event_not_stored", type=told[-1].type, agent_id=scope.agent_id, code=error.code, error=str(error))
             else:

@@ -10,21 +10,28 @@ then the session's events are folded into one compact chunk of its log, in the c
 entries nobody needs are dropped. Messages and turns are rows of their own from the beginning.
 
 When the disk refuses, nothing of the batch was stored or told: numbers are taken back, and every poster hears of it.
+
+In a cluster the commit that opens a turn takes the session for this node, and the one that ends the last turn lets it go; see
+`agentvm.storage.sql.nodes`. A session that another node runs, or has run since its log was read, is refused like a
+contradiction: its posters hear `SessionMoved`, and the log is read again.
 """
 
-import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import anyio
 
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
+from agentvm.errors.cluster import SessionMoved, SessionsMoved
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
+from agentvm.runtime.batch import Batch, BatchPart, wait_for
 from agentvm.runtime.session_log import SessionLog, pack, write_of
 from agentvm.runtime.tasks import open_tasks
+from agentvm.storage.base import Committed
+from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -47,49 +54,19 @@ TAIL_EVENTS_MAX = 4_000
 """Events of one session in the journal; more are folded before the turn ends."""
 
 
-class _Part:
-    """One session's part of a batch."""
-
-    __slots__ = ("events", "turns")
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.turns: set[TurnId | None] = set()
-        """The turns that posted them, which hear of a failure."""
-
-
-class Batch:
-    """The events that are committed together, by session."""
-
-    __slots__ = ("count", "done", "errors", "parts")
-
-    def __init__(self) -> None:
-        self.parts: dict[SessionLog, _Part] = {}
-        self.count = 0
-        self.done = anyio.Event()
-        self.errors: dict[tuple[SessionLog, TurnId | None], AgentVMError] = {}
-
-    def add(self, log: SessionLog, turn_id: TurnId | None, events: Sequence[Event]) -> None:
-        part = self.parts.get(log)
-        if part is None:
-            part = self.parts[log] = _Part()
-        part.events += events
-        part.turns.add(turn_id)
-        self.count += len(events)
-
-    def fail(self, errors: Mapping[SessionLog, AgentVMError]) -> None:
-        """Takes these logs' events out."""
-        for log, error in errors.items():
-            part = self.parts.pop(log, None)
-            for turn_id in () if part is None else part.turns:
-                self.errors[log, turn_id] = log.failed[turn_id] = error
-
-
 class Journal:
     """Commits what is posted, then tells it."""
 
-    def __init__(self, store: Store, tell: Callable[[Sequence[Event]], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tell: Callable[[Sequence[Event]], None],
+        clock: Clock,
+        changed: Callable[[TenantId, SessionId], None] = lambda tenant_id, session_id: None,
+    ) -> None:
+        """`changed` is told when another node has written to a session of which something is known here."""
         self._store = store
+        self._changed = changed
         self._tell = tell
         self._clock = clock
         self._batch = Batch()
@@ -102,17 +79,52 @@ class Journal:
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
+        self._claimed: dict[SessionLog, None] = {}
         self._pruning = False
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
         key = (tenant_id, session_id)
         log = self._logs.get(key)
-        if log is None:
+        if log is None or log.stale:
             head, parked = await self._store.tenant(tenant_id).container(container_id).log(session_id).opening()
             # Another asker may have been quicker: a session has one log.
             log = self._logs.setdefault(key, SessionLog(tenant_id, container_id, session_id, head, parked))
+            if log.stale and not self._is_posted(log):
+                log.restart(head, parked)
+                self._changed(tenant_id, session_id)
         return log
+
+    def _is_posted(self, log: SessionLog) -> bool:
+        """Whether something of the log is being committed, or waits for it."""
+        return log in self._batch.parts or (log in self._flushing.parts and not self._flushing.done.is_set())
+
+    def is_writing(self, tenant_id: TenantId, session_id: SessionId) -> bool:
+        """Whether something of the session is being committed, or waits for it."""
+        log = self._logs.get((tenant_id, session_id))
+        return log is not None and self._is_posted(log)
+
+    async def take_over(self, log: SessionLog, head: int, open_turns: Iterable[TurnId]) -> SessionLog:
+        """Makes this node the writer of a session that another node has run up to `head`; returns the log to write to."""
+        log = self._logs.setdefault((log.tenant_id, log.session_id), log)
+        while self._is_posted(log):
+            # It will be refused, since it was numbered from an older head.
+            await wait_for(self._batch if log in self._batch.parts else self._flushing)
+        log.restart(head, None)
+        self._changed(log.tenant_id, log.session_id)
+        log.open_turns.update(dict.fromkeys(open_turns))
+        log.claimed = True
+        self._claimed[log] = None
+        return log
+
+    def claimed(self) -> tuple[SessionLog, ...]:
+        """The logs of the sessions that this node runs."""
+        return tuple(self._claimed)
+
+    def release(self, log: SessionLog) -> None:
+        """The session was let go."""
+        log.claimed = False
+        self._claimed.pop(log, None)
 
     def find(self, tenant_id: TenantId, session_id: SessionId) -> SessionLog | None:
         """The session's log, if anybody writes to it."""
@@ -167,7 +179,7 @@ class Journal:
         """Returns when what was posted in that batch is committed and told; raises when it is not."""
         if batch is None:
             return
-        await _wait(batch)
+        await wait_for(batch)
         log.failed.pop(scope.turn_id, None)
         error = batch.errors.get((log, scope.turn_id))
         if error is not None:
@@ -175,7 +187,7 @@ class Journal:
 
     async def settle(self, log: SessionLog, scope: EventScope) -> None:
         """Waits until everything posted so far is committed and told; raises when something of this turn is not."""
-        await _wait(self._batch if self._batch.parts else self._flushing)
+        await wait_for(self._batch if self._batch.parts else self._flushing)
         self.check(log, scope)
 
     async def run(self) -> None:
@@ -238,6 +250,18 @@ class Journal:
                     self._fail(batch, at_fault)
                     continue
                 raise
+            except SessionsMoved as error:
+                moved = {
+                    log: SessionMoved(log.session_id, error.runners[log.session_id])
+                    for log in batch.parts
+                    if log.session_id in error.runners
+                }
+                for log in moved:
+                    log.stale = True
+                self._fail(batch, moved)
+                if not moved:
+                    raise
+                continue
             return
 
     async def _commit_all(self, batch: Batch) -> None:
@@ -245,7 +269,8 @@ class Journal:
         if not parts and not self._pruning:
             return
         now = self._clock()
-        folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX)}
+        folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX) and not self._has_more(log)}
+        claims = self._claims(parts) if self._store.node_id else ()
         writes = [
             write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
@@ -256,8 +281,10 @@ class Journal:
         }
         forget, self._pruning = self._forgettable(folded), False
         try:
-            committed = await self._store.commit(writes, entry=pack(carried) if carried else None, forget=forget)
-        except WritesRefused:
+            entry = pack(carried) if carried else None
+            committed = await self._store.commit(writes, entry=entry, forget=forget, claims=claims)
+        except (WritesRefused, SessionsMoved):
+            self._pruning = self._pruning or bool(forget)
             raise
         except AgentVMError as error:
             self.failing = True
@@ -265,6 +292,7 @@ class Journal:
             self._fail(batch, dict.fromkeys(parts, error))
             return
         self.failing = False
+        self._note_claims(parts, committed)
         gone = {log: SessionNotFound(log.session_id) for log in parts if log.session_id in committed.gone}
         for log, part in parts.items():
             if log in gone:
@@ -283,6 +311,26 @@ class Journal:
                 self._tell(part.events)
             except Exception:  # Protects every other listener.
                 logger.exception("telling_crashed", session_id=log.session_id)
+
+    def _has_more(self, log: SessionLog) -> bool:
+        """Whether events of the log were posted since the batch that is being committed; they come with the next one."""
+        return log in self._batch.parts
+
+    def _claims(self, parts: Mapping[SessionLog, BatchPart]) -> list[Claim]:
+        """The sessions that this commit takes, and those that it may let go."""
+        return [
+            Claim(log.tenant_id, log.session_id, None if log.claimed else log.committed, ends)
+            for log in parts
+            if (ends := not (log.open_turns or self._has_more(log))) or not log.claimed
+        ]
+
+    def _note_claims(self, parts: Iterable[SessionLog], committed: Committed) -> None:
+        for log in parts if self._store.node_id else ():
+            if log.session_id in committed.free or log.session_id in committed.gone:
+                self.release(log)
+            else:
+                log.claimed = True
+                self._claimed[log] = None
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
@@ -307,22 +355,15 @@ class Journal:
         self._batch.fail(errors)
 
 
-async def _wait(batch: Batch) -> None:
-    try:
-        await batch.done.wait()
-    except anyio.get_cancelled_exc_class():
-        # Not abandoned: a commit that was begun will be told, so its poster must see it through.
-        with anyio.CancelScope(shield=True):
-            await batch.done.wait()
-        if anyio.current_effective_deadline() != -math.inf:
-            # Of no scope that would cancel again what comes next.
-            raise
-
-
 @asynccontextmanager
-async def open_journal(store: Store, tell: Callable[[Sequence[Event]], None], clock: Clock) -> AsyncIterator[Journal]:
+async def open_journal(
+    store: Store,
+    tell: Callable[[Sequence[Event]], None],
+    clock: Clock,
+    changed: Callable[[TenantId, SessionId], None] = lambda tenant_id, session_id: None,
+) -> AsyncIterator[Journal]:
     """A journal that flushes by itself; leaving flushes the rest. Whoever posts to it must have ended by then."""
-    journal = Journal(store, tell, clock)
+    journal = Journal(store, tell, clock, changed)
     async with open_tasks() as tasks:
         tasks.start_soon(journal.run)
         try:

@@ -3,8 +3,9 @@
 It holds what is alive: containers with agents, and the channels that listen. What merely exists is in the store.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -16,7 +17,7 @@ from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import file_events
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId
+from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId, agent_id_of
 from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileDelta
@@ -30,6 +31,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.event_writer import OwedEnds
 from agentvm.runtime.follow import SessionFollower, TurnFollower
 from agentvm.runtime.histories import Histories
+from agentvm.runtime.housekeeping import housekeeping, recover
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.memories import Memories
@@ -43,9 +45,12 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSource
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.sharing.keyed_lock import KeyedLock
+from agentvm.storage.sql.nodes import NodeStore, Orphan
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
+
+Adopt = Callable[[Sequence[Orphan], NodeStore], Awaitable[Callable[[], Coroutine[Any, Any, None]]]]
 
 
 class Runtime:
@@ -76,6 +81,8 @@ class Runtime:
         """Held by requests while they look at a file of a session and change it."""
         self.replay = Replay(ports.store, ports.journal.find, ports.journal.open)
         self.histories, self.memories = ports.histories, ports.memories
+        self.adopt: Adopt | None = None
+        """Takes over sessions of nodes that have ended."""
 
     @property
     def accepting(self) -> bool:
@@ -96,12 +103,13 @@ class Runtime:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
         found = self.roster.get(tenant_id, image.container_id, session_id)
         if isinstance(found, Agent):
-            found.follows_image = True
+            # In a cluster others may rebuild it, of which nobody is told.
+            found.follows_image = not self._ports.store.node_id
             if image.updated_at > found.image.updated_at:
                 # Read after it was built anew, by somebody whose agent was started from what was read before.
                 found.image = image
             return found, True
-        agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
+        agent_id = self._new_agent_id(session_id) if found is None else found.agent_id
         if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
@@ -118,6 +126,15 @@ class Runtime:
             )
             self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), told)
         return agent, found is not None
+
+    def is_resting(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        """Whether nothing is done in the session, and nobody is about to do something."""
+        found = self.roster.get(tenant_id, container_id, session_id)
+        return not isinstance(found, Agent) or found.resting
+
+    def _new_agent_id(self, session_id: SessionId) -> AgentId:
+        """In a cluster every node knows an agent by the same name."""
+        return agent_id_of(session_id) if self._ports.store.node_id else AgentId(self._ports.new_id("agent"))
 
     def replace_image(self, tenant_id: TenantId, image: Image) -> None:
         """Gives the rebuilt image to its agents, which use it from their next turn on. Unloaded agents will read it."""
@@ -313,39 +330,6 @@ async def _say_goodbye(agent: Agent) -> None:
         await agent.writer.tell((said,))
 
 
-async def _recover(recovery: Recovery, runtime: Runtime) -> None:
-    try:
-        await recovery.find()
-    finally:
-        # Also after a failure: whoever waits for it would wait for ever.
-        runtime.recovered.set()
-
-
-async def _keep(recovery: Recovery, runtime: Runtime, tasks: anyio.abc.TaskGroup) -> None:
-    """Finds the turns of the previous process, if that is still to be done, and starts them and the periodic work."""
-    if not runtime.recovered.is_set():
-        try:
-            await _recover(recovery, runtime)
-        except ShuttingDown:
-            # The next start finds them.
-            return
-    tasks.start_soon(recovery.run)
-    tasks.start_soon(runtime.keep_house)
-
-
-@asynccontextmanager
-async def _housekeeping(recovery: Recovery, runtime: Runtime) -> AsyncIterator[None]:
-    """Keeps a runtime in order; leaving stops every agent."""
-    async with open_tasks() as tasks:
-        tasks.start_soon(_keep, recovery, runtime, tasks)
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                await runtime.drain(grace=0)
-            tasks.cancel_scope.cancel()
-
-
 @asynccontextmanager
 async def open_runtime(
     *,
@@ -370,7 +354,7 @@ async def open_runtime(
     """
     kept = (histories := Histories(), memories := Memories(store))
     ecosystem = Ecosystem(broadcaster := Broadcaster(), (*kept, *effectors))
-    async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
+    async with open_journal(store, ecosystem.tell, clock, histories.forget) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
             tell=ecosystem.tell,
@@ -391,7 +375,8 @@ async def open_runtime(
             choose=choose or (lambda tenant_id, name, key_owner=None: models.use_chain(name)),
         )
         recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)
+        runtime.adopt = recovery.adopt
         if not recovers_later:
-            await _recover(recovery, runtime)
-        async with _housekeeping(recovery, runtime):
+            await recover(recovery, runtime)
+        async with housekeeping(recovery, runtime):
             yield runtime

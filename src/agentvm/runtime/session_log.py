@@ -41,6 +41,7 @@ class SessionLog:
 
     __slots__ = (
         "__weakref__",
+        "claimed",
         "committed",
         "container_id",
         "entry",
@@ -49,6 +50,7 @@ class SessionLog:
         "open_turns",
         "parked",
         "session_id",
+        "stale",
         "stopped",
         "suspended",
         "tail",
@@ -85,6 +87,10 @@ class SessionLog:
         """Open turns that were put off by a restart and did not die."""
         self.entry = 0
         """The first journal entry that still holds events of the tail; 0 for none."""
+        self.claimed = False
+        """In a cluster: whether this node runs a turn of the session, so that no other writes to it."""
+        self.stale = False
+        """In a cluster: whether another node has written to the session since; then it is read again."""
         self.failed: dict[TurnId | None, AgentVMError] = {}
         """Why events that were posted and not waited for were taken back; raised at their turn's next post."""
 
@@ -114,6 +120,16 @@ class SessionLog:
         self.entry = self.entry or entry
         for event in events:
             self.follow(event.data)
+
+    def restart(self, head: int, parked: TurnId | None) -> None:
+        """The log ends there now: another node has written to it. Only for one of which nothing is uncommitted."""
+        self.head = self.committed = head
+        self.parked, self.stale = parked, False
+        self.tail.clear()
+        self.open_turns.clear()
+        self.stopped.clear()
+        self.suspended.clear()
+        self.weight = self.entry = 0
 
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""

@@ -149,10 +149,11 @@ class ReaderPlace:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`entry` is the number the journal gave; `gone` are sessions that no longer exist."""
+    """`entry` is the number the journal gave; `gone` are sessions that no longer exist; `free` were let go by this node."""
 
     entry: int
     gone: frozenset[SessionId]
+    free: frozenset[SessionId] = frozenset()
 
 
 class CopiedTable(Record, omit_defaults=False):

@@ -14,6 +14,7 @@ from agentvm.storage.engines.sqlite.opening import open_store
 from agentvm.storage.engines.sqlite.private import open_to_others
 from agentvm.storage.engines.sqlite.reading import ReadStore, read_data_dir, read_file
 from agentvm.storage.engines.sqlite.restore import Restored, check_backup, restore_backup
+from agentvm.storage.sql.nodes import NodeStore
 from agentvm.storage.sql.store import Store
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "lock_data_dir",
     "make_backup",
     "open_postgres",
+    "open_shared",
     "open_store",
     "open_to_others",
     "read_data_dir",
@@ -50,6 +52,17 @@ def open_postgres(url: str, key_check: bytes | None = None) -> AbstractAsyncCont
     except ImportError as error:
         raise ConfigInvalid(f"{_NO_PACKAGE} ({error})") from error
     return opening.open_store(url, key_check=key_check)
+
+
+def open_shared(
+    url: str, name: str, version: str, key_check: bytes | None = None
+) -> AbstractAsyncContextManager[tuple[Store, NodeStore]]:
+    """The store in a PostgreSQL database that several nodes share, as a new node of that name; and the nodes."""
+    try:
+        from agentvm.storage.engines.postgres import opening  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigInvalid(f"{_NO_PACKAGE} ({error})") from error
+    return opening.open_shared_store(url, name, version, key_check)
 
 
 def copy_to_postgres(data_dir: Path, url: str, progress: Progress) -> tuple[CopiedTable, ...]:

@@ -23,6 +23,7 @@ from agentvm.runtime.turn import next_id
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.nodes import Claim
 
 READS = {"list_messages", "list_recent_messages", "recall", "list_turn_messages", "get_messages", "read", "messages", "history"}
 
@@ -44,8 +45,15 @@ class Watched:
     def log(self, session_id: str) -> "Watched":
         return Watched(self.inner.log(session_id), session_id, self.notes)
 
-    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        committed: Committed = await self.inner.commit(writes, entry=entry, forget=forget)
+    async def commit(
+        self,
+        writes: Sequence[SessionWrite],
+        *,
+        entry: bytes | None = None,
+        forget: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Committed:
+        committed: Committed = await self.inner.commit(writes, entry=entry, forget=forget, claims=claims)
         self.notes += [f"counted {write.session_id}" for write in writes for turn in write.turns if turn.attempts]
         return committed
 

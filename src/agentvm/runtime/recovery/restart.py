@@ -1,7 +1,9 @@
 """Restart — finds the turns that the process before has left, and lets them go on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import anyio
 
@@ -17,8 +19,10 @@ from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery.resumption import count
 from agentvm.runtime.recovery.settlement import settle_left
 from agentvm.runtime.recovery.suspects import GROUP_SECONDS, is_to_blame, next_group
-from agentvm.runtime.recovery.tails import Left, fold_tails, read_tails
+from agentvm.runtime.recovery.tails import Left, fold_orphans, fold_tails, read_tails
+from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
+from agentvm.storage.sql.nodes import NodeStore, Orphan
 
 logger = get_logger(__name__)
 
@@ -56,6 +60,10 @@ class Recovery:
 
     async def find(self) -> None:
         """Finds every accepted turn without an end, and every model call without an entry. No history is read here."""
+        if self._ports.store.node_id:
+            # A node begins with nothing: it takes over what others have left, whoever they were.
+            await self._ports.quarantine.load()
+            return
         # First, before anything is asked anew.
         self._calls = await self._ports.store.list_asked()
         await self._ports.quarantine.load()
@@ -63,6 +71,40 @@ class Recovery:
         left = await self._fold({turn.turn_id for _, turn in unfinished})
         for log in left.logs:
             self._ports.journal.adopt(log)
+        self._turns += await self._resume(unfinished, left)
+
+    async def adopt(self, orphans: Sequence[Orphan], nodes: NodeStore) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Takes over sessions of nodes that have ended; returns what lets their turns go on.
+
+        Every step can be done again by another node, should this one die in between: the sessions are this node's by then, and
+        the journal of the node before is kept until what it has of them is in their logs.
+        """
+        store, journal = self._ports.store, self._ports.journal
+        left = await fold_orphans(store, orphans, self._ports.clock())
+        await nodes.folded(orphans)
+        unfinished = await store.list_unfinished([orphan.session_key for orphan in orphans])
+        open_turns: dict[tuple[TenantId, SessionId], list[TurnId]] = {}
+        for tenant_id, turn in unfinished:
+            open_turns.setdefault((tenant_id, turn.session_id), []).append(turn.turn_id)
+        heads = await store.read_heads([(one.tenant_id, one.container_id, one.session_id) for one in orphans])
+        logs = {
+            one.key: await journal.take_over(
+                SessionLog(one.tenant_id, one.container_id, one.session_id, heads[one.key]),
+                heads[one.key],
+                open_turns.get(one.key, ()),
+            )
+            for one in orphans
+            if one.key in heads
+        }
+        turns = await self._resume(unfinished, left)
+        busy = {(resumed.agent.tenant_id, resumed.agent.session_id) for resumed in turns}
+        for key in await nodes.release([key for key in logs if key not in busy]):
+            journal.release(logs[key])
+        return partial(self._let_go_on, turns)
+
+    async def _resume(self, unfinished: Sequence[tuple[TenantId, Turn]], left: Left) -> list[Resumed]:
+        """Puts turns into the inboxes of their agents."""
+        turns: list[Resumed] = []
         for start in range(0, len(unfinished), HOMES_READ_MAX):
             some = unfinished[start : start + HOMES_READ_MAX]
             for (tenant_id, turn), (image, is_there) in zip(some, await self._read_homes(some), strict=True):
@@ -72,18 +114,19 @@ class Recovery:
                 # A session that is gone was deleted just before the crash: nobody would see what the turn says.
                 stopped = not is_there or turn.turn_id in left.stopped
                 accepted = agent.resume(turn, stopped=stopped, suspended=turn.turn_id in left.suspended)
-                self._turns.append(Resumed(agent, accepted, turn))
+                turns.append(Resumed(agent, accepted, turn))
+        return turns
 
     async def run(self) -> None:
         """Charges the calls of no turn and, beside that, lets the turns go on."""
         ports, calls, self._calls = self._ports, self._calls, ()
         async with open_tasks() as tasks:
             tasks.start_soon(settle_left, ports.store, ports.meter, ports.clock, calls)
-            tasks.start_soon(self._go_on)
+            turns, self._turns = self._turns, []
+            tasks.start_soon(self._let_go_on, turns)
 
-    async def _go_on(self) -> None:
+    async def _let_go_on(self, turns: Sequence[Resumed]) -> None:
         """Lets the turns run: all at once, but for those that the server may not survive."""
-        turns, self._turns = self._turns, []
         limit = self._ports.settings_of(None).limits.attempts
         suspected = [resumed for resumed in turns if resumed.is_suspect(limit)]
         plain = [resumed for resumed in turns if resumed not in suspected]

@@ -30,6 +30,7 @@ from agentvm.runtime.chunk import (
 )
 from agentvm.runtime.session_log import JournalPart, SessionLog, unpack
 from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.sql.nodes import Orphan
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -62,10 +63,7 @@ class Left:
 async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> Left:
     """Folds the journal into the logs; raises when the store refuses, and may be tried again then."""
     folding = _Folding(store, now)
-    after = 0
-    while page := await store.read_journal(after, PAGE_BYTES):
-        await folding.fold(page)
-        after = page[-1][0]
+    after = await folding.fold_all()
     left = Left(suspended=folding.suspended)
     for log in folding.logs.values():
         if not log.stopped.isdisjoint(open_turns):
@@ -76,18 +74,43 @@ async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> 
     return left
 
 
-class _Folding:
-    """One pass over the journal."""
+async def fold_orphans(store: Store, orphans: Sequence[Orphan], now: int) -> Left:
+    """Folds what nodes that have ended left of these sessions. Their journals stay: others take over other sessions."""
+    left = Left()
+    for node_id in {orphan.tail_of for orphan in orphans}:
+        folding = _Folding(store, now, frozenset(orphan.key for orphan in orphans if orphan.tail_of == node_id))
+        await folding.fold_all(node_id)
+        left.suspended |= folding.suspended
+        left.stopped |= {turn_id for log in folding.logs.values() for turn_id in log.stopped}
+    return left
 
-    def __init__(self, store: Store, now: int) -> None:
+
+class _Folding:
+    """One pass over the journal, or over one node's part of it. With `only` for these sessions."""
+
+    def __init__(self, store: Store, now: int, only: Collection[tuple[TenantId, SessionId]] | None = None) -> None:
         self._store = store
         self._now = now
+        self._only = only
         self._gone: set[tuple[TenantId, SessionId]] = set()
         self.logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
         self.suspended: set[TurnId] = set()
 
+    async def fold_all(self, node_id: int | None = None) -> int:
+        """Returns the number of the last entry."""
+        after = 0
+        while page := await self._store.read_journal(after, PAGE_BYTES, node_id=node_id):
+            await self.fold(page)
+            after = page[-1][0]
+        return after
+
     async def fold(self, page: Sequence[tuple[int, bytes]]) -> None:
-        carried = [(entry, part) for entry, body in page for part in unpack(entry, body)]
+        carried = [
+            (entry, part)
+            for entry, body in page
+            for part in unpack(entry, body)
+            if self._only is None or part.key in self._only
+        ]
         await self._open_logs(carried)
         parts: dict[tuple[TenantId, SessionId], list[JournalPart]] = {}
         for _, part in carried:

@@ -22,9 +22,10 @@ from agentvm.storage.sql.sessions.dropping import COLUMNS, ROWS_MAX, SessionRow,
 SETTLED_MAX = 100
 """Continued sessions that one commit updates."""
 
-_BEGIN = "INSERT INTO arrivals (published_at) VALUES (NULL) RETURNING arrival_key"
+_BEGIN = "INSERT INTO arrivals (published_at, node_id) VALUES (NULL, ?) RETURNING arrival_key"
 _PUBLISH = "UPDATE arrivals SET published_at = ? WHERE arrival_key = ?"
-_LEFT = "SELECT arrival_key, published_at IS NOT NULL FROM arrivals ORDER BY arrival_key"
+_LEFT = "SELECT arrival_key, published_at IS NOT NULL FROM arrivals WHERE {which} ORDER BY arrival_key"
+_ALL, _OF_ENDED = "1 = 1", "node_id NOT IN (SELECT node_id FROM nodes WHERE state = 'up')"
 _END = "DELETE FROM arrivals WHERE arrival_key = ?"
 _CONTINUED = """
 SELECT updated_at, last_message_at, preview, session_key FROM arriving_messages WHERE arrival_key = ? LIMIT ?
@@ -76,7 +77,7 @@ class Arrival:
 @asynccontextmanager
 async def open_arrival(database: Database) -> AsyncGenerator[Arrival]:
     """An arrival of which nothing is left unless the block publishes it."""
-    rows = await database.write(lambda connection: connection.fetch(_BEGIN))
+    rows = await database.write(lambda connection: connection.fetch(_BEGIN, (database.node_id,)))
     arrival = Arrival(database, rows[0][0])
     try:
         yield arrival
@@ -87,8 +88,12 @@ async def open_arrival(database: Database) -> AsyncGenerator[Arrival]:
 
 
 async def finish_arrivals(database: Database) -> None:
-    """Settles the arrivals that a previous process had published, and deletes those that it had not."""
-    for arrival_key, is_published in await database.read(lambda connection: connection.fetch(_LEFT)):
+    """Settles the arrivals that a previous process had published, and deletes those that it had not.
+
+    In a cluster those of nodes that have ended: others are still coming in.
+    """
+    query = _LEFT.format(which=_OF_ENDED if database.node_id else _ALL)
+    for arrival_key, is_published in await database.read(lambda connection: connection.fetch(query)):
         if is_published:
             await _repeat(database, settle_slice, arrival_key)
         else:

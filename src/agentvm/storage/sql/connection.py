@@ -68,7 +68,7 @@ class Connection(Protocol):
         """Runs one statement for each row of arguments."""
 
     def add_together(
-        self, carried: "Sequence[SessionWrite]", prepared: "Sequence[PreparedWrite]", entry: bytes | None, /
+        self, carried: "Sequence[SessionWrite]", prepared: "Sequence[PreparedWrite]", entry: bytes | None, node_id: int, /
     ) -> "AddedTogether | None":
         """The first work of a commit, if the engine can do it at once; None if it cannot, and nothing was done."""
 
@@ -89,6 +89,10 @@ class Database(Protocol):
 
     @property
     def tenant_id(self) -> TenantId | None: ...
+
+    @property
+    def node_id(self) -> int:
+        """The number of this process among those that share the database; 0 for a server that has it alone."""
 
     @property
     def waiting(self) -> int:

@@ -16,6 +16,12 @@ DAY = "strftime('%Y-%m-%d', at / 1000, 'unixepoch')"
 MONTH = "strftime('%Y-%m', at / 1000, 'unixepoch')"
 """The hour, day and month in UTC of a column `at` in milliseconds."""
 
+DATABASE_NOW = "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+"""The time of the database's own clock in milliseconds, not that of the transaction's beginning."""
+
+SKIP_LOCKED = "/* skip locked */"
+"""Ends a query for rows that are about to be updated: rows which another transaction is updating are left out."""
+
 
 def items_of(parameter: str) -> str:
     """A query for the texts of a JSON array that is passed as one parameter."""

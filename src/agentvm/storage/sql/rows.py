@@ -19,7 +19,7 @@ from agentvm.model.resource import Locked
 from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX
+from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX, numbers_of
 from agentvm.storage.sql.records import Columns
 
 Key = tuple[TenantId, ContainerId]
@@ -106,7 +106,7 @@ WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("session
 UNFINISHED = f"""
 SELECT {TURN_COLUMNS}, alongside, tenant_id
 FROM turns JOIN sessions USING (session_key)
-WHERE outcome IS NULL AND parked_at IS NULL
+WHERE outcome IS NULL AND parked_at IS NULL{{only}}
 ORDER BY position
 """
 MESSAGES = """
@@ -194,10 +194,16 @@ def read_recent_messages(
     return tuple(decode_message(body) for _, body, _ in rows), bool(truncated)
 
 
-def read_unfinished(connection: Connection) -> tuple[tuple[TenantId, Turn], ...]:
+def read_unfinished(connection: Connection, sessions: Sequence[int] | None = None) -> tuple[tuple[TenantId, Turn], ...]:
+    """The turns without an end of all sessions, or of those with these keys."""
+    if sessions is None:
+        rows = connection.fetch(UNFINISHED.format(only=""))
+    else:
+        only = f" AND session_key IN ({numbers_of('?')})"
+        rows = connection.fetch(UNFINISHED.format(only=only), (msgspec.json.encode(sessions).decode(),))
     return tuple(
         (TenantId(tenant_id), msgspec.structs.replace(decode_turn(tuple(row)), alongside=alongside))
-        for *row, alongside, tenant_id in connection.fetch(UNFINISHED)
+        for *row, alongside, tenant_id in rows
     )
 
 

@@ -1,6 +1,6 @@
 """Session writes — the rows that a commit adds to one session. Encoded before they are queued: all tenants share the writer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
 from agentvm.storage.sql.file_changes import write_files
+from agentvm.storage.sql.journal_entries import add_entry
 from agentvm.storage.sql.placed_calls import write_placed_calls
 from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
@@ -75,7 +76,6 @@ WHERE session_key = ? AND turn_id = ? AND outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
-_ADD_ENTRY = "INSERT INTO journal (body) VALUES (?) RETURNING entry"
 
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """Errors that one session's write causes by itself; a full or broken disk is none of these."""
@@ -231,13 +231,23 @@ class AddedTogether(NamedTuple):
 
 
 def add_together(
-    connection: Connection, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None
+    connection: Connection,
+    carried: Sequence[SessionWrite],
+    prepared: Sequence[PreparedWrite],
+    entry: tuple[bytes | None, int],
+    again: Callable[[Connection], None],
 ) -> AddedTogether:
-    """Adds the entry, and as many of the writes as the engine can add at once. Of `carried` it is only asked who is gone."""
-    if (added := connection.add_together(carried, prepared, entry)) is not None:
+    """Adds the entry of a node, and as many of the writes as the engine can add at once.
+
+    Of `carried` it is only asked who is gone. `again` does what the work has done before: an engine that cannot add anything
+    at once takes that back.
+    """
+    body, node_id = entry
+    if (added := connection.add_together(carried, prepared, body, node_id)) is not None:
         return added
+    again(connection)
     gone = find_gone(connection, carried) if carried else set()
-    number = 0 if entry is None else connection.fetch(_ADD_ENTRY, (entry,))[0][0]
+    number = 0 if body is None else add_entry(connection, body, node_id)
     return AddedTogether(number, gone, prepared)
 
 

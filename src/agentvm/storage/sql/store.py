@@ -22,9 +22,10 @@ from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.definitions import DefinitionStore
 from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
-from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.file_changes import collect_files
+from agentvm.storage.sql.journal_entries import add_entry, forget_entries, read_entries
 from agentvm.storage.sql.log import LOG_RANGE
+from agentvm.storage.sql.nodes import Claim, let_go, take
 from agentvm.storage.sql.placed_calls import PlacedCallStore
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Scope, TenantScope
@@ -56,12 +57,6 @@ from agentvm.storage.sql.webhooks import DueDeliveries, WebhookStore
 
 logger = get_logger(__name__)
 
-_ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
-_ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
-_ENTRY_MAX = 2**62
-_FORGET_ENTRIES = "DELETE FROM journal WHERE entry IN (SELECT entry FROM journal WHERE entry < ? ORDER BY entry LIMIT ?)"
-FORGOTTEN_MAX = 500
-"""Entries of the journal that one commit drops: a turn of an hour leaves many thousand."""
 
 _FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
 _SAVE_PLACE = """
@@ -183,6 +178,8 @@ class Store(Scope):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
+        self.node_id = database.node_id
+        """The number of this node; 0 for a server that has its database alone."""
         self.directory: Directory = Directory(database)
         self.erasing: Erasing = Erasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
@@ -220,7 +217,14 @@ class Store(Scope):
         """Every change of every scope but deleted tenants', each scope's in order. For the start."""
         return await self._database.read(read_all)
 
-    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+    async def commit(
+        self,
+        writes: Sequence[SessionWrite],
+        *,
+        entry: bytes | None = None,
+        forget: int = 0,
+        claims: Sequence[Claim] = (),
+    ) -> Committed:
         """Commits all writes in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
         `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
@@ -229,6 +233,9 @@ class Store(Scope):
         Only its ledger entries are kept all the same, and its `answered` calls forgotten: what was used is owed, also when the
         image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
+
+        `claims` are sessions that this node takes or needs no longer. `SessionsMoved` names those that it cannot have; then
+        nothing was stored, as with `WritesRefused`.
         """
         # Deltas are in the entry: of their session nothing is asked but whether it is there.
         carried: list[SessionWrite] = []
@@ -240,13 +247,16 @@ class Store(Scope):
                 prepared.append(prepare(write, notifies=write.tenant_id in self.hooked))
 
         def work(connection: Connection) -> Committed:
-            # Before anything else: an engine that could not do it takes back the work so far.
-            number, gone, left = add_together(connection, carried, prepared, entry)
+            def claim(connection: Connection) -> None:
+                take(connection, self.node_id, claims)
+
+            claim(connection)
+            number, gone, left = add_together(connection, carried, prepared, (entry, self.node_id), claim)
             if left:
                 gone |= add_all(connection, left)
             if forget:
                 self._forget(connection, forget)
-            return Committed(number, frozenset(gone))
+            return Committed(number, frozenset(gone), let_go(connection, self.node_id, claims))
 
         return await self._database.write(work)
 
@@ -254,26 +264,24 @@ class Store(Scope):
         """Makes the disk take something that leaves no trace; raises as a commit would."""
 
         def work(connection: Connection) -> None:
-            rows = connection.fetch("INSERT INTO journal (body) VALUES (?) RETURNING entry", (b"\0",))
-            connection.execute("DELETE FROM journal WHERE entry = ?", rows[0])
+            number = add_entry(connection, b"\0", self.node_id)
+            connection.execute("DELETE FROM journal WHERE entry = ?", (number,))
 
         await self._database.write(work)
 
-    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+    async def read_journal(
+        self, after: int = 0, max_bytes: int | None = None, *, node_id: int | None = None
+    ) -> tuple[tuple[int, bytes], ...]:
         """The entries of the journal after that one, in order: events that were sent and are in no chunk yet.
 
-        With `max_bytes` the next entries that have no more together; at least one, if there is one.
+        With `max_bytes` the next entries that have no more together; at least one, if there is one. With `node_id` those of
+        one node.
         """
+        return await self._database.read(lambda connection: read_entries(connection, after, max_bytes, node_id))
 
-        def read(connection: Connection) -> tuple[tuple[int, bytes], ...]:
-            last = _last_entry(connection, after, max_bytes)
-            return tuple((entry, body) for entry, body in connection.fetch(_ENTRIES, (after, last)))
-
-        return await self._database.read(read)
-
-    async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
-        """Turns that were accepted and have no end, in the order they were accepted."""
-        return await self._database.read(read_unfinished)
+    async def list_unfinished(self, sessions: Sequence[int] | None = None) -> tuple[tuple[TenantId, Turn], ...]:
+        """Turns that were accepted and have no end, in the order they were accepted; of the sessions with these keys."""
+        return await self._database.read(lambda connection: read_unfinished(connection, sessions))
 
     async def read_homes(self, turns: Sequence[tuple[TenantId, Turn]]) -> tuple[tuple[Image | None, bool], ...]:
         """The image of each turn, and whether its session can be found: for the start, which has many of them."""
@@ -341,10 +349,8 @@ class Store(Scope):
 
     def _forget(self, connection: Connection, before: int) -> bool:
         """Drops some entries of the journal; whether there may be more. Those go with later commits, or with `tend_search`."""
-        left = connection.execute(_FORGET_ENTRIES, (before, FORGOTTEN_MAX)) == FORGOTTEN_MAX
+        left = forget_entries(connection, before, self.node_id)
         self._forgotten = before if left else 0
-        if not left:
-            pass_journal(connection, before)
         return left
 
     async def tend_search(self, *, limit: int = 200) -> bool:
@@ -364,15 +370,3 @@ class Store(Scope):
         Places of readers that are as old go too.
         """
         return await trim_log(self._database, made_before, most_bytes)
-
-
-def _last_entry(connection: Connection, after: int, max_bytes: int | None) -> int:
-    if max_bytes is None:
-        return _ENTRY_MAX
-    last, total = after, 0
-    for entry, size in connection.fetch(_ENTRY_SIZES, (after,)):
-        total += size
-        if last != after and total > max_bytes:
-            break
-        last = entry
-    return last

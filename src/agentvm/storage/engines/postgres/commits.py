@@ -122,7 +122,7 @@ gone AS (
     SELECT i.n FROM json_to_recordset($carried::json) AS i({_NAMES})
     WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE {_SESSION_IS})
 )"""
-_ENTRY = "entered_journal AS (INSERT INTO journal (body) VALUES ($entry) RETURNING entry)"
+_ENTRY = "entered_journal AS (INSERT INTO journal (body, node_id) VALUES ($entry, $node) RETURNING entry)"
 
 _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sessions": (_TOUCHED, ("sessions",)),
@@ -133,7 +133,7 @@ _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "answered": (_ANSWERED, ("answered",)),
     "asked": (_ASKED, ("asked",)),
     "carried": (_GONE, ("carried",)),
-    "entry": (_ENTRY, ("entry",)),
+    "entry": (_ENTRY, ("entry", "node")),
 }
 """The parts of the statement, each with the names of its arguments, in their order."""
 
@@ -177,7 +177,9 @@ def statement(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 class Commit:
     """The rows of one commit, gathered."""
 
-    def __init__(self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None) -> None:
+    def __init__(
+        self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None, node_id: int
+    ) -> None:
         times = Counter(add.write.session_id for add in prepared)
         self.left: list[PreparedWrite] = []
         self._carried = list(carried)
@@ -185,7 +187,7 @@ class Commit:
         """The carried writes whose session must be there."""
         self._rows: dict[str, list[dict[str, Any]]] = {}
         self._bodies, self._parts = Bodies(), Bodies()
-        self._entry = entry
+        self._entry, self._node_id = entry, node_id
         # In one order everywhere, so that two commits never wait for each other.
         for add in sorted(prepared, key=lambda add: (add.write.tenant_id, add.write.session_id)):
             if add.is_plain and times[add.write.session_id] == 1:
@@ -205,7 +207,7 @@ class Commit:
         if not values:
             return AddedTogether(0, set(), self.left)
         text, names = statement(tuple(part for part in _PARTS if part in values))
-        values |= {"bodies": self._bodies, "parts": self._parts}
+        values |= {"bodies": self._bodies, "parts": self._parts, "node": self._node_id}
         try:
             (row,) = raw.execute(text, [values[name] for name in names]).fetchall()
         except _CONTRADICTIONS:

@@ -84,9 +84,9 @@ class PostgresConnection:
                 raise _translated(error) from error
 
     def add_together(
-        self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None, /
+        self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None, node_id: int, /
     ) -> AddedTogether | None:
-        added = Commit(carried, prepared, entry).add(self.raw)
+        added = Commit(carried, prepared, entry, node_id).add(self.raw)
         if added is None:
             self.raw.execute(f"ROLLBACK TO {SAVEPOINT}")
         return added

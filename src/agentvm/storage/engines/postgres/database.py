@@ -11,7 +11,8 @@ Rules:
   may have; the server is asked by the number of the transaction until it answers, however long it is away, and the answer
   decides. Meanwhile nobody is told that something was stored, or that it was not, and what comes later waits.
 - One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that whoever lost it to
-  another cannot write any more.
+  another cannot write any more. Nodes of a cluster hold that lock together, and each transaction begins with the fence: the
+  row of the own node, locked, which says that nobody has declared it dead.
 - Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, then fail with `StoreFailed`.
 - No read takes longer than `LIGHT_SECONDS`, and a connection to a machine that does not answer ends (`connection.py`).
 """
@@ -27,6 +28,7 @@ import psycopg
 from psycopg import errors
 
 from agentvm.errors import AgentVMError, DataDirInUse, StoreFailed
+from agentvm.errors.cluster import NodeFenced
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines import lane
@@ -42,6 +44,7 @@ from agentvm.storage.engines.postgres.connection import (
 )
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.sql.connection import Scrubbed
+from agentvm.storage.sql.nodes import register
 
 T = TypeVar("T")
 
@@ -60,9 +63,14 @@ LOCK_SECONDS = 3.0
 """Time that a starting server waits for another one to leave the database."""
 
 # Several commands to a text: each text is one round trip.
-_BEGIN = f"BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text; SAVEPOINT {SAVEPOINT}"
+_BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text{fence}; SAVEPOINT " + SAVEPOINT
+# Before the savepoint: its lock is held until the end of the transaction.
+_FENCE = "; SELECT state FROM nodes WHERE node_id = {node_id} FOR SHARE"
 _NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
 _LOCK = "SELECT pg_try_advisory_lock(7161736578)"
+_SHARED_LOCK = "SELECT pg_try_advisory_lock_shared(7161736578)"
+# Frees the locks of a process that is stopped in the middle of a transaction, for those who declare it dead.
+_STOPPED = "SET idle_in_transaction_session_timeout = '2s'"
 _LIGHT = f"SET statement_timeout = {int(LIGHT_SECONDS * 1000)}"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
 _UNKNOWN = (
@@ -78,14 +86,22 @@ class PostgresDatabase:
     """Runs work on a PostgreSQL database; obtained from `open_database`, used from the event loop that opened it."""
 
     def __init__(
-        self, writer: Lane[PostgresConnection], readers: Lane[PostgresConnection], tenant_id: TenantId | None = None
+        self,
+        writer: Lane[PostgresConnection],
+        readers: Lane[PostgresConnection],
+        tenant_id: TenantId | None = None,
+        node_id: int = 0,
     ) -> None:
         self._writer = writer
         self._readers = readers
         self.tenant_id = tenant_id
+        self.node_id = node_id
 
     def of(self, tenant_id: TenantId | None, /) -> "PostgresDatabase":
-        return PostgresDatabase(self._writer, self._readers, tenant_id)
+        return PostgresDatabase(self._writer, self._readers, tenant_id, self.node_id)
+
+    def of_node(self, node_id: int) -> "PostgresDatabase":
+        return PostgresDatabase(self._writer, self._readers, self.tenant_id, node_id)
 
     @property
     def waiting(self) -> int:
@@ -107,12 +123,35 @@ async def open_database(
     url: str, *, readers: int = READERS_MAX, capacity: int = CAPACITY_MAX
 ) -> AsyncGenerator[PostgresDatabase]:
     """A migrated database. `StoreFailed` or `MigrationUnknown` when it cannot be."""
-    connections = await anyio.to_thread.run_sync(_connect, url, readers)
-    writing, reading = Batches(url), Reads(url)
+    async with _open_lanes(url, readers, capacity, shared=False) as (database, _):
+        yield database
+
+
+@asynccontextmanager
+async def open_node(url: str, name: str, version: str) -> AsyncGenerator[tuple[PostgresDatabase, PostgresDatabase]]:
+    """A migrated database that other nodes use as well, of a new node; and beside it the one in which the node renews itself.
+
+    The first is behind the fence. The second has a connection of its own, so that no long commit keeps the node from renewing.
+    """
+    async with (
+        _open_lanes(url, READERS_MAX, CAPACITY_MAX, shared=True) as (database, writing),
+        _open_lanes(url, 1, CAPACITY_MAX, shared=True) as (beats, _),
+    ):
+        node_id = await register(beats, name, version)
+        writing.raise_fence(node_id)
+        yield database.of_node(node_id), beats.of_node(node_id)
+
+
+@asynccontextmanager
+async def _open_lanes(
+    url: str, readers: int, capacity: int, *, shared: bool
+) -> AsyncGenerator[tuple[PostgresDatabase, "Batches"]]:
+    connections = await anyio.to_thread.run_sync(_connect, url, readers, shared)
+    writing, reading = Batches(url, shared), Reads(url)
     writer = Lane(writing.serve, connections[:1], name="postgres-writer", batch=capacity, capacity=capacity, reads=False)
     beside = Lane(reading.serve, connections[1:], name="postgres-reader", batch=1, capacity=capacity, reads=True)
     try:
-        yield PostgresDatabase(writer, beside)
+        yield PostgresDatabase(writer, beside), writing
     finally:
         writer.refuse()
         writing.closing.set()
@@ -123,10 +162,15 @@ async def open_database(
 class Batches:
     """Runs the jobs of a batch in one transaction, until its outcome is known."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, shared: bool) -> None:
+        self._url, self._shared = url, shared
+        self._begin = _BEGIN.format(fence="")
         self.closing = threading.Event()
         """Set when the server stops: then an outcome that stays unknown is waited for no longer than for a server."""
+
+    def raise_fence(self, node_id: int) -> None:
+        """From now on nothing is committed once that node was declared dead: `NodeFenced`."""
+        self._begin = _BEGIN.format(fence=_FENCE.format(node_id=int(node_id)))
 
     def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
         taken = list(jobs)
@@ -143,9 +187,12 @@ class Batches:
         while True:
             committing = None
             try:
-                cursor = connection.raw.execute(_BEGIN)
+                cursor = connection.raw.execute(self._begin)
                 cursor.nextset()
                 number = cursor.fetchall()[0][0]
+                cursor.nextset()
+                if cursor.description is not None and cursor.fetchall() != [("up",)]:
+                    raise NodeFenced("This node was declared dead by the others, which go on with its turns; restart it")
                 for place, job in enumerate(taken):
                     if place:
                         connection.raw.execute(_NEXT)
@@ -169,7 +216,7 @@ class Batches:
                 # Another server may be the one that writes by now: the next batch looks for it.
                 connection.raw.close()
                 raise
-            except psycopg.Error:
+            except (psycopg.Error, NodeFenced):
                 _roll_back(connection.raw)
                 raise
 
@@ -177,7 +224,7 @@ class Batches:
         connection.raw.close()
         while True:
             try:
-                connection.raw = connect_writer(self._url)
+                connection.raw = connect_node(self._url) if self._shared else connect_writer(self._url)
                 return
             except (*_LOST, DataDirInUse):
                 # The server may hold the lock for the lost connection until it has noticed.
@@ -286,16 +333,29 @@ def connect_writer(url: str) -> Raw:
     raw = connect(url)
     if not raw.execute(_LOCK).fetchall()[0][0]:
         raw.close()
-        raise DataDirInUse("The database is in use by another AgentVM: stop that one, or name another database")
+        raise DataDirInUse(
+            "The database is in use by another AgentVM: stop that one, name another database, or make both of them nodes of a "
+            "cluster with AVM_CLUSTER=on"
+        )
     return raw
 
 
-def _lock(url: str) -> Raw:
+def connect_node(url: str) -> Raw:
+    """A connection that writes beside those of other nodes. `DataDirInUse` while a server has the database alone."""
+    raw = connect(url)
+    if not raw.execute(_SHARED_LOCK).fetchall()[0][0]:
+        raw.close()
+        raise DataDirInUse("The database is in use by an AgentVM that is no node of a cluster: start that with AVM_CLUSTER=on")
+    raw.execute(_STOPPED)
+    return raw
+
+
+def _lock(url: str, shared: bool) -> Raw:
     """The connection that writes, also if the server has not noticed yet that the one before was killed."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            return connect_writer(url)
+            return connect_node(url) if shared else connect_writer(url)
         except DataDirInUse:
             if time.monotonic() >= until:
                 raise
@@ -309,10 +369,10 @@ def connect_reader(url: str) -> Raw:
     return raw
 
 
-def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
+def _connect(url: str, readers: int, shared: bool) -> tuple[PostgresConnection, ...]:
     opened: list[Raw] = []
     try:
-        opened.append(connect_migrated(url))
+        opened.append(connect_migrated(url, shared=shared))
         with explained():
             opened += [connect_reader(url) for _ in range(readers)]
     except AgentVMError:
@@ -323,10 +383,10 @@ def _connect(url: str, readers: int) -> tuple[PostgresConnection, ...]:
     return (PostgresConnection(first), *map(ReadingConnection, others))
 
 
-def connect_migrated(url: str) -> Raw:
+def connect_migrated(url: str, *, shared: bool = False) -> Raw:
     """The connection that writes, to a database with the schema of this AgentVM; as `open_database` raises."""
     with explained():
-        raw = _lock(url)
+        raw = _lock(url, shared)
         try:
             check_server(raw)
             migrate(raw, load_migrations())

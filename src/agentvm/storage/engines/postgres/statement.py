@@ -16,6 +16,8 @@ _PHRASES = {
     dialect.HOUR: f"""to_char({_UTC}, 'YYYY-MM-DD"T"HH24:00"Z"')""",
     dialect.DAY: f"to_char({_UTC}, 'YYYY-MM-DD')",
     dialect.MONTH: f"to_char({_UTC}, 'YYYY-MM')",
+    dialect.DATABASE_NOW: "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    dialect.SKIP_LOCKED: "FOR UPDATE SKIP LOCKED",
     dialect.ORDERED_JOIN: "JOIN",
     "json_each(": "avm_items(",
     "json_group_array(": "avm_rows(",

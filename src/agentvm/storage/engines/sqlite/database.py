@@ -61,6 +61,9 @@ class SqliteDatabase:
     Work waits in the turn of `tenant_id`; None is the server itself, which has a turn like any tenant.
     """
 
+    node_id = 0
+    """A file is used by one server."""
+
     def __init__(
         self, writer: Lane[SqliteConnection], readers: Lane[SqliteConnection], tenant_id: TenantId | None = None
     ) -> None:

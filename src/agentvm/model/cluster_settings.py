@@ -1,0 +1,30 @@
+"""Cluster settings — whether this server is one node of several, and how long the others wait for it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from agentvm.model.setting import Group, OnOff, Text, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClusterSettings(Group):
+    """Several servers, the nodes of a cluster, over one PostgreSQL database."""
+
+    enabled: Annotated[
+        OnOff,
+        setting(
+            "Whether this server shares its PostgreSQL database with others, as one node of several.",
+            "boot",
+            variable="AVM_CLUSTER",
+        ),
+    ] = "off"
+    name: Annotated[
+        Text | None,
+        setting("Name of this node in lists and logs.", "boot", variable="AVM_NODE", unset="the name of the machine"),
+    ] = None
+    lease_seconds: Annotated[
+        Annotated[float, Meta(ge=1, le=60)],
+        setting("A node that says nothing for so long is dead, and the others go on with its turns.", "boot"),
+    ] = 3.0

@@ -1,0 +1,275 @@
+"""Nodes — the processes that share one database: which are there, which sessions each runs, and what the dead have left.
+
+Theory of operation. A node is a row for one start of a process. It renews its lease every second; the database's clock alone
+decides whether a lease is over. A session has a `runner` while a turn of it runs: the commit that accepts a message takes it,
+the commit that ends the turn lets it go. Whoever is declared dead can commit nothing any more (the engine's fence), so what it
+has left does not change: others take its sessions over, some at a time, and fold the end of each log out of its journal.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from agentvm.errors.cluster import SessionsMoved
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import DATABASE_NOW, SKIP_LOCKED, numbers_of
+
+FIRST_LEASE_MS = 30_000
+"""The first lease of a node, which is still starting and runs nothing."""
+FORGOTTEN_MS = 3_600_000
+"""Nodes that have ended are listed for so long."""
+
+NodeState = Literal["up", "gone", "dead"]
+
+_UP = "SELECT node_id FROM nodes WHERE state = 'up'"
+_REGISTER = f"""
+INSERT INTO nodes (name, version, state, started_at) VALUES (?, ?, 'up', {DATABASE_NOW}) RETURNING node_id
+"""
+_FIRST_BEAT = f"INSERT INTO node_beats (node_id, until, beats) VALUES (?, {DATABASE_NOW} + ?, 0)"
+# Turns that a server without a cluster has left: nobody runs them.
+_CLAIM_LEFT = """
+UPDATE sessions SET runner = 0 WHERE runner IS NULL AND session_key IN (
+    SELECT session_key FROM turns WHERE outcome IS NULL AND parked_at IS NULL
+)
+"""
+_RENEW = f"""
+UPDATE node_beats SET until = {DATABASE_NOW} + ?1, beats = beats + 1
+WHERE node_id = ?2 AND EXISTS (SELECT 1 FROM nodes WHERE nodes.node_id = node_beats.node_id AND state = 'up')
+RETURNING beats, {DATABASE_NOW}
+"""
+_LIST = f"""
+SELECT n.node_id, n.name, n.version, n.state, n.started_at, coalesce(b.until, 0), {DATABASE_NOW},
+       (SELECT count(*) FROM sessions WHERE sessions.runner = n.node_id)
+FROM nodes AS n LEFT JOIN node_beats AS b ON b.node_id = n.node_id
+ORDER BY n.node_id
+"""
+_JUDGE = f"""
+UPDATE nodes SET state = 'dead'
+WHERE state = 'up' AND node_id = ?
+  AND EXISTS (SELECT 1 FROM node_beats AS b WHERE b.node_id = nodes.node_id AND b.until < {DATABASE_NOW})
+"""
+_LEAVE = "UPDATE nodes SET state = 'gone' WHERE node_id = ? AND state = 'up'"
+_HAS_LEFT = f"SELECT 1 FROM sessions WHERE runner IS NOT NULL AND runner NOT IN ({_UP}) LIMIT 1"
+_LEFT = f"""
+SELECT session_key, tenant_id, container_id, session_id, coalesce(tail_of, runner) FROM sessions
+WHERE runner IS NOT NULL AND runner NOT IN ({_UP}) ORDER BY session_key LIMIT ? {SKIP_LOCKED}
+"""
+_OWN = """
+SELECT session_key, tenant_id, container_id, session_id, coalesce(tail_of, runner) FROM sessions
+WHERE runner = ? ORDER BY session_key
+"""
+_ADOPT = f"""
+UPDATE sessions SET tail_of = coalesce(tail_of, runner), runner = ? WHERE session_key IN ({numbers_of("?")})
+"""
+_FOLDED = f"UPDATE sessions SET tail_of = NULL WHERE runner = ? AND session_key IN ({numbers_of('?')})"
+_UNNEEDED = """
+NOT EXISTS (SELECT 1 FROM sessions WHERE runner = {node}) AND NOT EXISTS (SELECT 1 FROM sessions WHERE tail_of = {node})
+"""
+_DROP_JOURNALS = f"""
+DELETE FROM journal WHERE entry IN (
+    SELECT entry FROM journal WHERE node_id NOT IN ({_UP}) AND {_UNNEEDED.format(node="journal.node_id")} LIMIT ?
+)
+"""
+_DROP_BEATS = f"""
+DELETE FROM node_beats WHERE until < {DATABASE_NOW} - ?
+  AND node_id IN (SELECT node_id FROM nodes WHERE state <> 'up' AND {_UNNEEDED.format(node="nodes.node_id")})
+"""
+_DROP_NODES = "DELETE FROM nodes WHERE state <> 'up' AND node_id NOT IN (SELECT node_id FROM node_beats)"
+_RUNNER = "SELECT runner FROM sessions WHERE tenant_id = ? AND session_id = ?"
+_UNFINISHED = """
+SELECT 1 FROM turns
+WHERE turns.session_key = sessions.session_key AND turns.outcome IS NULL AND turns.parked_at IS NULL
+"""
+# The head of the log is what a node must have numbered from: another may have run a turn since it has looked.
+_TAKE = """
+UPDATE sessions SET runner = ?
+WHERE tenant_id = ? AND session_id = ? AND runner IS NULL
+  AND ? = (SELECT coalesce(max(last_seq), 0) FROM log WHERE log.session_key = sessions.session_key)
+"""
+_LET_GO = f"""
+UPDATE sessions SET runner = NULL
+WHERE tenant_id = ? AND session_id = ? AND runner = ? AND tail_of IS NULL AND NOT EXISTS ({_UNFINISHED})
+"""
+_RUNNERS = "SELECT DISTINCT runner FROM sessions WHERE runner IS NOT NULL AND tenant_id = ?"
+
+
+class Claim(NamedTuple):
+    """A session that a commit writes to. `base` is the head of its log as the node knows it; None if the node runs it."""
+
+    tenant_id: TenantId
+    session_id: SessionId
+    base: int | None
+    ends: bool
+    """Whether the node needs it no longer after this commit, as far as it knows. It is kept if a turn is open all the same."""
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node as it is stored. `late_ms` is how long its lease has been over; negative while it is valid."""
+
+    node_id: int
+    name: str
+    version: str
+    state: NodeState
+    started_at: int
+    late_ms: int
+    now: int
+    """The time of the database's clock."""
+    sessions: int
+    """Sessions that it runs."""
+
+
+class Orphan(NamedTuple):
+    """A session that was taken over. The end of its log is in the journal of the node `tail_of`."""
+
+    session_key: int
+    tenant_id: TenantId
+    container_id: ContainerId
+    session_id: SessionId
+    tail_of: int
+
+    @property
+    def key(self) -> tuple[TenantId, SessionId]:
+        return self.tenant_id, self.session_id
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A lease that was renewed: how often so far, and the time of the database's clock."""
+
+    beats: int
+    now: int
+
+
+class NodeStore:
+    """The nodes of a database. `beats` has a connection of its own, so that no long commit keeps a node from renewing."""
+
+    def __init__(self, database: Database, beats: Database) -> None:
+        self._database = database
+        self._beats = beats
+        self.node_id = database.node_id
+
+    async def renew(self, lease_ms: int) -> Beat | None:
+        """Renews the lease of this node for so long; None when it was declared dead."""
+
+        def work(connection: Connection) -> Beat | None:
+            return next((Beat(*row) for row in connection.fetch(_RENEW, (lease_ms, self.node_id))), None)
+
+        return await self._beats.write(work)
+
+    async def list_all(self) -> tuple[NodeRow, ...]:
+        """The nodes that are up, and those that have ended lately; oldest first."""
+
+        def read(connection: Connection) -> tuple[NodeRow, ...]:
+            return tuple(
+                NodeRow(node_id, name, version, state, started_at, now - until, now, sessions)
+                for node_id, name, version, state, started_at, until, now, sessions in connection.fetch(_LIST)
+            )
+
+        return await self._database.read(read)
+
+    async def judge(self, node_id: int) -> bool:
+        """Declares a node dead, unless it has renewed its lease meanwhile. Waits for its commit that is under way."""
+        return await self._beats.write(lambda connection: connection.execute(_JUDGE, (node_id,)) > 0)
+
+    async def leave(self) -> None:
+        """Declares this node gone; it commits nothing any more."""
+        await self._beats.write(lambda connection: connection.execute(_LEAVE, (self.node_id,)))
+
+    async def has_orphans(self) -> bool:
+        return await self._database.read(lambda connection: bool(connection.fetch(_HAS_LEFT)))
+
+    async def adopt(self, limit: int) -> tuple[Orphan, ...]:
+        """Takes over some sessions of nodes that have ended."""
+
+        def work(connection: Connection) -> tuple[Orphan, ...]:
+            orphans = tuple(map(Orphan._make, connection.fetch(_LEFT, (limit,))))
+            if orphans:
+                connection.execute(_ADOPT, (self.node_id, _keys(orphan.session_key for orphan in orphans)))
+            return orphans
+
+        return await self._database.write(work)
+
+    async def list_own(self) -> tuple[Orphan, ...]:
+        """The sessions that this node runs by the database."""
+        rows = await self._database.read(lambda connection: connection.fetch(_OWN, (self.node_id,)))
+        return tuple(map(Orphan._make, rows))
+
+    async def folded(self, orphans: Sequence[Orphan]) -> None:
+        """The ends of their logs are in the log: the journal that had them is not needed for these sessions any more."""
+        keys = _keys(orphan.session_key for orphan in orphans)
+        await self._database.write(lambda connection: connection.execute(_FOLDED, (self.node_id, keys)))
+
+    async def release(self, sessions: Sequence[tuple[TenantId, SessionId]]) -> set[tuple[TenantId, SessionId]]:
+        """Lets sessions go that have no open turn; returns those that were."""
+
+        def work(connection: Connection) -> set[tuple[TenantId, SessionId]]:
+            return {key for key in sessions if connection.execute(_LET_GO, (*key, self.node_id))}
+
+        return await self._database.write(work)
+
+    async def drop_ended(self, limit: int = 500) -> bool:
+        """Drops journals of nodes whose sessions were all taken over, and nodes that ended a while ago; whether all of it."""
+
+        def work(connection: Connection) -> bool:
+            if connection.execute(_DROP_JOURNALS, (limit,)) == limit:
+                return False
+            connection.execute(_DROP_BEATS, (FORGOTTEN_MS,))
+            connection.execute(_DROP_NODES)
+            return True
+
+        return await self._database.write(work)
+
+    async def runner(self, tenant_id: TenantId, session_id: SessionId) -> int | None:
+        """The node that runs a turn of the session."""
+
+        def read(connection: Connection) -> int | None:
+            return next((runner for (runner,) in connection.fetch(_RUNNER, (tenant_id, session_id))), None)
+
+        return await self._database.read(read)
+
+    async def runners(self, tenant_id: TenantId, column: Literal["container_id", "image_id"], value: str) -> frozenset[int]:
+        """The nodes that run turns of a container or an image."""
+
+        def read(connection: Connection) -> frozenset[int]:
+            return frozenset(node for (node,) in connection.fetch(f"{_RUNNERS} AND {column} = ?", (tenant_id, value)))
+
+        return await self._database.read(read)
+
+
+async def register(database: Database, name: str, version: str) -> int:
+    """Adds a node; returns its number. The first one also takes what a server without a cluster has left."""
+
+    def work(connection: Connection) -> int:
+        if not connection.fetch(_UP):
+            connection.execute(_CLAIM_LEFT)
+        node_id: int = connection.fetch(_REGISTER, (name, version))[0][0]
+        connection.execute(_FIRST_BEAT, (node_id, FIRST_LEASE_MS))
+        return node_id
+
+    return await database.write(work)
+
+
+def take(connection: Connection, node_id: int, claims: Sequence[Claim]) -> None:
+    """Takes the sessions that the node does not run yet. `SessionsMoved` for those that another runs, or has run meanwhile."""
+    moved: dict[str, int | None] = {}
+    for claim in claims:
+        if claim.base is not None and not connection.execute(_TAKE, (node_id, claim.tenant_id, claim.session_id, claim.base)):
+            for (runner,) in connection.fetch(_RUNNER, (claim.tenant_id, claim.session_id)):
+                moved[claim.session_id] = runner
+    if moved:
+        raise SessionsMoved(moved)
+
+
+def let_go(connection: Connection, node_id: int, claims: Sequence[Claim]) -> frozenset[SessionId]:
+    """Lets sessions go whose last turn has ended. Returns those that were; others have an open turn."""
+    ended = (claim for claim in claims if claim.ends)
+    return frozenset(
+        claim.session_id for claim in ended if connection.execute(_LET_GO, (claim.tenant_id, claim.session_id, node_id))
+    )
+
+
+def _keys(keys: Iterable[int]) -> str:
+    return msgspec.json.encode(list(keys)).decode()

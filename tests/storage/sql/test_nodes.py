@@ -1,0 +1,148 @@
+"""A session has one node at a time, a node that was declared dead stores nothing, and what it left is taken over once."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+
+import anyio
+import pytest
+from msgspec import structs
+from tests.conformance.log import chunk, write
+from tests.conformance.records import SESSION, image, turn
+from tests.conformance.store import ACME, settle
+
+from agentvm.errors import DataDirInUse
+from agentvm.errors.cluster import NodeFenced, SessionsMoved
+from agentvm.storage.base import Committed
+from agentvm.storage.engine import open_postgres, open_shared
+from agentvm.storage.engines.postgres import database as engine
+from agentvm.storage.sql.nodes import Claim, NodeStore
+from agentvm.storage.sql.store import Store
+
+Node = tuple[Store, NodeStore]
+
+
+@pytest.fixture
+async def pair(database_url: str) -> AsyncGenerator[tuple[Node, Node]]:
+    """Two nodes over one database, in which there is a session."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(open_shared(database_url, "first", "1"))
+        second = await stack.enter_async_context(open_shared(database_url, "second", "1"))
+        await settle(first[0], image())
+        yield first, second
+
+
+def claim(base: int | None = 0, *, ends: bool = False) -> Claim:
+    return Claim(ACME, SESSION, base, ends)
+
+
+async def begin(store: Store, base: int = 0) -> Committed:
+    """Accepts a message: the turn begins, and its first events are in the journal."""
+    opened = structs.replace(write(), turns=(turn("t1"),))
+    return await store.commit([opened], entry=b"first events", claims=[claim(base)])
+
+
+async def end(store: Store, last_seq: int = 3) -> Committed:
+    ended = structs.replace(write(log=chunk(1, last_seq)), turns=(turn("t1", outcome="completed"),))
+    return await store.commit([ended], claims=[claim(None, ends=True)])
+
+
+async def test_the_commit_that_accepts_a_message_takes_the_session_and_the_one_that_ends_the_turn_lets_it_go(
+    pair: tuple[Node, Node],
+) -> None:
+    (store, nodes), (other, _) = pair
+    assert (await begin(store)).free == frozenset()
+    assert await nodes.runner(ACME, SESSION) == store.node_id
+    with pytest.raises(SessionsMoved) as refused:
+        await other.commit([write(text="m9")], entry=b"ghost", claims=[claim()])
+    assert refused.value.runners == {SESSION: store.node_id}
+    # Nothing of a refused commit is left, in the journal neither.
+    assert [body for _, body in await other.read_journal()] == [b"first events"]
+    assert (await end(store)).free == {SESSION}
+    assert await nodes.runner(ACME, SESSION) is None
+
+
+async def test_a_node_that_has_numbered_from_an_older_head_is_refused(pair: tuple[Node, Node]) -> None:
+    (store, _), (other, _) = pair
+    await begin(store)
+    await end(store)
+    with pytest.raises(SessionsMoved) as refused:
+        await begin(other, base=0)
+    assert refused.value.runners == {SESSION: None}
+    await other.commit([write(text="m9", log=chunk(4, 5))], claims=[claim(3, ends=True)])
+
+
+async def test_a_session_with_an_open_turn_is_not_let_go(pair: tuple[Node, Node]) -> None:
+    (store, nodes), _ = pair
+    await begin(store)
+    assert (await store.commit([write(log=chunk(1, 3))], claims=[claim(None, ends=True)])).free == frozenset()
+    assert await nodes.runner(ACME, SESSION) == store.node_id
+
+
+async def test_a_node_is_dead_only_when_its_lease_is_over_and_then_stores_nothing(pair: tuple[Node, Node]) -> None:
+    (store, nodes), (_, others) = pair
+    await begin(store)
+    assert not await others.judge(store.node_id)
+    await nodes.renew(-1)
+    assert await others.judge(store.node_id)
+    with pytest.raises(NodeFenced):
+        await end(store)
+    with pytest.raises(NodeFenced):
+        await store.tenant(ACME).container(image().container_id).set_title(SESSION, "by a dead node", now=9)
+    assert await nodes.renew(3_000) is None
+    assert [(row.name, row.state) for row in await others.list_all()] == [("first", "dead"), ("second", "up")]
+
+
+async def test_sessions_of_the_dead_are_taken_over_once_and_their_journal_is_kept_until_then(pair: tuple[Node, Node]) -> None:
+    (store, nodes), (other, others) = pair
+    await begin(store)
+    assert not await others.has_orphans()
+    await nodes.leave()
+    assert await others.has_orphans()
+    (orphan,) = await others.adopt(10)
+    assert (orphan.key, orphan.tail_of) == ((ACME, SESSION), store.node_id)
+    assert await others.adopt(10) == ()
+    await others.drop_ended()
+    assert [body for _, body in await other.read_journal(node_id=store.node_id)] == [b"first events"]
+    # Its turn is open, and the end of its log is still to be read: nobody lets it go.
+    assert await others.release([orphan.key]) == set()
+    assert [one.turn_id for _, one in await other.list_unfinished([orphan.session_key])] == ["t1"]
+    await others.folded([orphan])
+    await others.drop_ended()
+    assert await other.read_journal() == ()
+    assert (await end(other)).free == {SESSION}
+
+
+async def test_who_takes_over_and_dies_before_it_has_read_the_end_of_the_log_is_taken_over_with_it(
+    pair: tuple[Node, Node], database_url: str
+) -> None:
+    (store, nodes), (_, others) = pair
+    await begin(store)
+    await nodes.leave()
+    await others.adopt(10)
+    await others.leave()
+    async with open_shared(database_url, "third", "1") as (_, third):
+        (orphan,) = await third.adopt(10)
+        assert orphan.tail_of == store.node_id
+
+
+async def test_a_server_alone_and_nodes_do_not_share_a_database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOCK_SECONDS", 0.0)
+    async with open_shared(database_url, "first", "1"):
+        with pytest.raises(DataDirInUse, match="AVM_CLUSTER=on"):
+            async with open_postgres(database_url):
+                raise AssertionError("both were opened")
+    with anyio.fail_after(60):
+        async with open_postgres(database_url):
+            with pytest.raises(DataDirInUse, match="AVM_CLUSTER=on"):
+                async with open_shared(database_url, "first", "1"):
+                    raise AssertionError("both were opened")
+
+
+async def test_the_first_node_takes_over_what_a_server_alone_has_left(database_url: str) -> None:
+    async with open_postgres(database_url) as alone:
+        await settle(alone, image())
+        await alone.commit([structs.replace(write(), turns=(turn("t1"),))], entry=b"before")
+    async with open_shared(database_url, "first", "1") as (store, nodes):
+        (orphan,) = await nodes.adopt(10)
+        assert (orphan.key, orphan.tail_of) == ((ACME, SESSION), 0)
+        assert [body for _, body in await store.read_journal(node_id=0)] == [b"before"]
