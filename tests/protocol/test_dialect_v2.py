@@ -163,3 +163,15 @@ def test_a_refused_message_is_told_to_its_sender_under_its_image() -> None:
     frame = encode_send_error(RpcProblem(404, "Image not found: x"), "image_not_found", "img_x", None, 7)
     said = json.loads(frame.bare)["params"]["event"]
     assert (said["type"], said["data"]["message"], said["context"]) == ("error", "Image not found: x", {"imageId": "img_x"})
+
+
+def test_pieces_of_answers_that_take_turns_keep_their_own_conversations() -> None:
+    other = msgspec.structs.replace(TURN, session_id=SessionId("sess_other"), turn_id=TurnId("turn_other"))
+    alike = msgspec.structs.replace(TURN)
+    for scope in (TURN, other, TURN, alike, other, other):
+        (said,) = told(TextDelta(text="x"), scope)
+        assert said["topic"] == scope.session_id
+        assert said["event"]["requestId"] == f"req_{str(scope.turn_id).removeprefix('turn_')}"
+    frame = encode_event_v2(msgspec.structs.replace(event(TextDelta(text="x"), TURN), seq=9))
+    assert frame is not None
+    assert json.loads(frame.bare)["params"]["seq"] == 9

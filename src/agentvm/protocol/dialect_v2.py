@@ -102,6 +102,30 @@ class FrameV2(Frame):
         """The turn whose last event this is."""
 
 
+class StreamFrame(FrameV2):
+    """The notification of a piece of an answer. Most events are such: made in one go, without the general way."""
+
+    __slots__ = ()
+
+    def __init__(self, event: Event, data: stream.StreamEvent) -> None:
+        kind, scope, seq = type(data), event.scope, event.seq
+        recent = _recent_heads.get(kind)
+        if recent is not None and recent[0] is scope:
+            head = recent[1]
+        else:
+            head = _head(scope, data.type, "runtime", _CATEGORIES.get(kind, "stream"), None)
+            _recent_heads[kind] = (scope, head)
+        told = f',"seq":{seq}' if seq else ""
+        self.bare = f'{head}{event.timestamp},"data":{encode(data)}}}{told}}}}}'
+        self.session_id, self.seq, self._quoted = scope.session_id, seq, None
+        self.event, self.texts, self.part, self.ended = event, (self.bare,), None, None
+        self.is_within = kind in _WITHIN
+
+
+_recent_heads: dict[type[stream.StreamEvent], tuple[EventScope, str]] = {}
+"""The last head of each type, by the very scope that it is for: all pieces of a turn have one scope."""
+
+
 def instance_of(agent_id: AgentId | str) -> str:
     return _INSTANCE + agent_id.removeprefix(_AGENT)
 
@@ -118,7 +142,7 @@ def encode_event_v2(event: Event) -> Frame | None:
     """Returns the notifications of an event; None for one that clients of 2.x are not told of."""
     data = event.data
     if isinstance(data, stream.StreamEvent):
-        return FrameV2(event, (_notification(event, data.type, "runtime", _CATEGORIES.get(type(data), "stream"), data),))
+        return StreamFrame(event, data)
     if not data.told or type(data) in _DROPPED:
         return None
     if isinstance(data, message.AssistantMessageEvent | message.ToolCallMessageEvent):
