@@ -200,6 +200,15 @@ async def test_bad_input_is_refused_in_the_dialect_and_reaches_no_provider(scene
     assert not scene.provider.requests
 
 
+@pytest.mark.parametrize(
+    "model", ["..%2f..%2fadmin", "..", "a%0d%0ab", "a%3Fb%23c", "anthropic%2f..%2f..%2fadmin", "%2e%2e", "é"]
+)
+async def test_the_name_of_a_model_never_leads_elsewhere_at_the_provider(scene: RelayScene, model: str) -> None:
+    scene.provider.play(whole({}))
+    assert (await scene.web.get(f"/anthropic/v1/models/{model}")).status_code in (404, 405)
+    assert not scene.provider.requests
+
+
 async def test_other_paths_are_refused_in_the_dialect(scene: RelayScene) -> None:
     response = await scene.web.post("/anthropic/v1/messages/batches", json={})
     assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")

@@ -1,10 +1,11 @@
 """Anthropic messages — requests of the Messages API, sent on with the key of the server or of the tenant."""
 
+import re
 from collections.abc import Mapping
 
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.relay import RelayingDriver, RelayRequest
-from agentvm.errors import InvalidInput
+from agentvm.errors import InvalidInput, NotFound
 from agentvm.gateways.anthropic.errors import shape
 from agentvm.gateways.anthropic.message_body import (
     MODEL_MAX,
@@ -24,6 +25,7 @@ OUTPUT_MAX = 1_000_000
 WINDOW_TOKENS = 1_000_000
 """The largest window of a model: what a document that cannot be looked into counts at most."""
 TOKEN_BYTES = 4
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _PASSED_HEADERS = ("anthropic-version", "anthropic-beta")
 
 
@@ -64,8 +66,13 @@ async def list_models(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
 
 
 async def show_model(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    talk.principal.require(USE_PERMISSION)
     name = model_name(talk, ask.path["model"])
-    return await _fetch_models(ask, talk, f"v1/models/{name.partition('/')[2]}", name)
+    model = name.partition("/")[2]
+    if not _MODEL.fullmatch(model):
+        # It becomes a part of the provider's address, which the server's key is sent to.
+        raise NotFound("There is no such model")
+    return await _fetch_models(ask, talk, f"v1/models/{model}", name)
 
 
 async def _fetch_models(ask: Ask[NoBody], talk: Talk, path: str, name: str) -> GatewayReply:
