@@ -118,6 +118,10 @@ def commands_md() -> str:
     for name, kind in COMMANDS.items():
         lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", _note(name)]
         lines += _command_tables(kind, records)
+    for event in CATALOGUE.values():
+        # Records that only events hold are linked to from their page.
+        for record, schema in schema_of(event)[1].items():
+            records.setdefault(record, schema)
     lines += ["", "## Records"]
     for record in sorted(records):
         lines += ["", f"### {record}", ""]

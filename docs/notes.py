@@ -45,6 +45,8 @@ EVENT_NOTES: dict[str, str] = {
     "tool_denied": "A call is not made, because a rule or a person says so. `reason` is what the model is told.",
     "file_written": "A file of the session has new bytes: by a tool, or by an upload. `digest` names the bytes. Of a call that "
     "changes more than 100 files, 100 are told.",
+    "schedule_missed": "A schedule was due `count` times, the first at `dueAt`, and did not run. `reason` is `outage`, "
+    "`overlap`, `budget`, or the code of an error.",
     "file_deleted": "A file of the session was deleted.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "

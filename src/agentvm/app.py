@@ -214,7 +214,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     # One node of a cluster does these for all.
     tasks.start_soon(while_leading, vm.membership, vm.webhooks.run)
     # These change sessions, so the turns that may be left in them must be known.
-    for later in (vm.collect, eraser.run):
+    for later in (vm.collect, eraser.run, vm.run_schedules):
         tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))
     tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.tell))
     if vm.membership is not None:

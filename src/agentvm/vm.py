@@ -37,6 +37,9 @@ from agentvm.runtime.outbox_reader import OutboxReader
 from agentvm.runtime.policy import layers_of
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
+from agentvm.schedules.clock import ScheduleClock
+from agentvm.schedules.starter import TurnStarter
+from agentvm.schedules.triggers import Triggers
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.consents import Consents
 from agentvm.sessions.export import export_budget
@@ -181,7 +184,13 @@ class AgentVM:
     )
     """Recent entries of refusals and of reading in the audit log, by tenant, actor and action."""
     exporting: ByteBudget = field(default_factory=export_budget)
+    schedules: ScheduleClock = field(init=False)
+    triggers: Triggers = field(init=False)
     _connected: Counter[tuple[TenantId, UserId | None]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.schedules = ScheduleClock(self.store, self.clock)
+        self.triggers = Triggers(self.store, self.tenancy.vault, self.clock)
 
     @property
     def config(self) -> ServerConfig:
@@ -255,6 +264,15 @@ class AgentVM:
             compactor=self.compactor,
             tool_sets=self.tool_sets,
         )
+
+    @property
+    def starter(self) -> TurnStarter:
+        """Begins the turns of schedules and triggers."""
+        return TurnStarter(access=self.tenancy.access, workspace_of=self.workspace)
+
+    async def run_schedules(self) -> None:
+        """Begins the runs of schedules when they are due, until cancelled."""
+        await self.schedules.run(self.starter, self.runtime.tell, is_shared=self.membership is not None)
 
     @contextmanager
     def connected(self, principal: Principal) -> Iterator[None]:

@@ -46,6 +46,7 @@ from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode, programs_text
+from agentvm.tools.builtin.wake_me import WakeMe
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
@@ -217,7 +218,7 @@ async def open_tools(
     """Opens the tools of the server: built-in ones, those of the embedding program, and those that images bring along."""
     settings = services.settings.config.tools
     http = await stack.enter_async_context(SafeHttp(AddressRules.parse(settings.network.allow)))
-    tools = [*builtin_tools(clock), tool_of(AskUser()), tool_of(WebFetch(http))]
+    tools = [*builtin_tools(clock), tool_of(AskUser()), tool_of(WakeMe(clock)), tool_of(WebFetch(http))]
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))

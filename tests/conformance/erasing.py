@@ -17,6 +17,7 @@ from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, 
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.program import ProgramCall
+from agentvm.model.schedule import SourceRun
 from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.usage import Usage
@@ -25,7 +26,7 @@ from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, ReaderPlace, Rewinding, SessionWrite
 from agentvm.storage.sessions import MessageSearch, SessionQuery, SessionReader
 from agentvm.storage.sql.store import Store
-from tests.conformance.records import HOME, SESSION, default_session, image, message, session, turn
+from tests.conformance.records import HOME, SESSION, default_session, image, message, schedule, session, trigger, turn
 from tests.conformance.store import ACME, RIVAL, raises, settle
 
 ALICE, BOB = UserId("usr_alice"), UserId("usr_bob")
@@ -79,6 +80,10 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
             secret=b"sealed", created_by="t", created_at=1, updated_at=1,
         )
     )  # fmt: skip
+    await store.tenant(tenant).schedules(None).add(schedule(f"sched-{tenant}-{container}", container, message=words))
+    await store.tenant(tenant).triggers(None).add(trigger(f"trig-{tenant}-{container}", container, message=words))
+    run = SourceRun(source_id=f"sched-{tenant}-{container}", client_key="k", due_at=1, at=1, state="started", reason=words)
+    first = msgspec.structs.replace(first, runs=[run])
     notice = Notice(event_id=f"evt_{container}", type="turn.completed", at=2, container_id=container, data={"words": words})
     await store.commit([msgspec.structs.replace(first, notices=[notice])])
     await store.commit([taken_back])

@@ -1,5 +1,7 @@
 """Records — small valid images, sessions, messages and turns for suites and tests."""
 
+from typing import Any
+
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.image import Image, ImageConfig
@@ -19,6 +21,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
+from agentvm.model.schedule import Schedule, ScheduleId, Trigger, TriggerId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.usage import Usage
@@ -77,6 +80,20 @@ def turn(
         usage=usage,
         ended_at=ended,
     )
+
+
+def schedule(schedule_id: str, container_id: ContainerId = HOME, **about: Any) -> Schedule:
+    given = {"cron": "0 * * * *", "zone": "UTC", "next_at": 100, "wake_at": 100, **about}
+    return Schedule(schedule_id=ScheduleId(schedule_id), **_source(container_id), **given)
+
+
+def trigger(trigger_id: str, container_id: ContainerId = HOME, **about: Any) -> Trigger:
+    return Trigger(trigger_id=TriggerId(trigger_id), **_source(container_id), **{"secret": b"sealed", **about})
+
+
+def _source(container_id: ContainerId) -> dict[str, Any]:
+    named = {"name": "n", "container_id": container_id, "image_id": IMAGE, "created_by": "t"}
+    return {**named, "created_at": 1, "updated_at": 1}
 
 
 EVERY_KIND: tuple[Message, ...] = (

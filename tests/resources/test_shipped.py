@@ -22,6 +22,7 @@ from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS
+from agentvm.tools.builtin.wake_me import WakeMe
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch
 from agentvm.tools.safe_http import SafeHttp
@@ -62,6 +63,7 @@ RELEASED = {
     "tools/run_python@1.1.1": "92f1eedf4c42c927",
     "tools/run_shell@1.1.1": "f7b1f9cb2b452551",
     "tools/search_files@1.0.0": "856cc5cb82804a15",
+    "tools/wake_me@1.0.0": "8d5daa3f315c231d",
     "tools/web_fetch@1.0.0": "0fba6a5ecd89544a",
     "tools/web_search@1.0.0": "e19f385bbf22e20a",
     "tools/write_file@1.0.0": "e6415d85bf0f2a52",
@@ -97,7 +99,14 @@ def test_each_agent_has_its_prompt_in_both_languages() -> None:
 def test_the_tools_are_those_that_are_built_in_but_for_other_names_of_the_same() -> None:
     contents = {item.content["entry"]: item.content for item in load() if item.type == "tools"}
     engine = ToolSearchSettings(engine="searxng", url="https://search.example")
-    others: list[CallableTool] = [AskUser(), WebFetch(SafeHttp()), WebSearch(engine, SafeHttp()), *FILE_TOOLS, *MEMORY_TOOLS]
+    others: list[CallableTool] = [
+        AskUser(),
+        WakeMe(lambda: 0),
+        WebFetch(SafeHttp()),
+        WebSearch(engine, SafeHttp()),
+        *FILE_TOOLS,
+        *MEMORY_TOOLS,
+    ]
     specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)} | {tool.spec.name: tool.spec for tool in others}
     specs |= {spec.name: spec for spec, _ in CODE_TOOLS}
     assert specs.keys() - contents.keys() == {"read", "write", "edit", "sh"}

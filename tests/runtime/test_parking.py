@@ -208,7 +208,7 @@ async def test_a_wait_that_nobody_answers_expires_and_is_a_denial() -> None:
         assert await world.store.due_waits.next_due() == wait.expires_at
         assert await world.store.due_waits.list_due(wait.expires_at - 1, 10) == ()
         ((tenant_id, due),) = await world.store.due_waits.list_due(wait.expires_at, 10)
-        await world.runtime._expire(tenant_id, due)
+        await world.runtime.expire_wait(tenant_id, due)
         await world.hear("turn_response")
         assert hammer.calls == []
         assert [text for _, _, text in await results(world)] == ["Nobody answered in time, so the call was not made."]

@@ -22,7 +22,7 @@ from agentvm.model.policy import Approval, Condition, Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
-from agentvm.runtime.parking import end_parked, watch_expiry
+from agentvm.runtime.parking import ShortTimers, end_parked, watch_expiry
 from agentvm.runtime.tools import Tool
 from agentvm.runtime.waiting import answer_events
 from agentvm.storage.base import SessionWrite
@@ -77,7 +77,7 @@ async def test_a_wait_that_cannot_be_ended_keeps_neither_the_server_nor_other_wa
             return False
 
         with anyio.move_on_after(0.05):
-            await watch_expiry(world.store, lambda: wait.expires_at + 1, expire)
+            await watch_expiry(world.store, lambda: wait.expires_at + 1, expire, ShortTimers())
         assert tried == [wait.wait_id]
         await world.runtime.stop_agent(world.start())
         await world.store.tenant(DEFAULT_TENANT).sessions((wait.container_id,)).delete(wait.session_id, 9)

@@ -20,8 +20,8 @@ async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[SqliteD
 
 ON_BOTH_ENGINES = {
     "test_aliases", "test_asked", "test_browser_sessions", "test_channels", "test_connections", "test_feedback", "test_grants",
-    "test_identities", "test_invitations", "test_placed_calls", "test_preferences", "test_programs", "test_secrets",
-    "test_session_files", "test_wait_links", "test_waits", "test_webhooks",
+    "test_identities", "test_invitations", "test_placed_calls", "test_preferences", "test_programs", "test_schedules",
+    "test_secrets", "test_session_files", "test_wait_links", "test_waits", "test_webhooks",
 }  # fmt: skip
 """Tests of tables that the checks of the store do not touch."""
 

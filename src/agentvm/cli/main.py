@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "waits": ("agentvm.cli.waits:waits", "List tool calls that wait for an approval or an answer."),
     "answer": ("agentvm.cli.waits:answer", "Approve, edit or deny a tool call that waits."),
     "webhooks": ("agentvm.cli.webhooks:webhooks", "Tell your own servers of events."),
+    "schedule": ("agentvm.cli.schedule:schedule", "Let agents work at times of a clock."),
+    "trigger": ("agentvm.cli.trigger:trigger", "Let programs begin turns of agents."),
     "image": ("agentvm.cli.image_files:image", "Build, list, upgrade and delete images of agents."),
     "session": ("agentvm.cli.session:session", "Manage conversations: list, search, read, fork, archive."),
     "retention": ("agentvm.cli.retention:retention", "Show the retention policy and what it would delete."),

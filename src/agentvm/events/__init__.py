@@ -1,6 +1,6 @@
 """Events — the one catalogue of everything that happens."""
 
-from agentvm.events import error, file, lifecycle, message, state, stream, tool, turn
+from agentvm.events import error, file, lifecycle, message, schedule, state, stream, tool, turn
 from agentvm.events.base import Event, EventData, EventScope
 
 
@@ -21,6 +21,7 @@ __all__ = [
     "file",
     "lifecycle",
     "message",
+    "schedule",
     "state",
     "stream",
     "tool",

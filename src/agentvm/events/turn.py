@@ -5,7 +5,7 @@ from typing import Any, Literal
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.turn import OnParked, TurnOptions, TurnOutcome
+from agentvm.model.turn import OnParked, TurnOptions, TurnOrigin, TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 
@@ -28,6 +28,7 @@ class TurnRequest(TurnEvent):
     user_id: UserId | None = None
     on_parked: OnParked | None = None
     options: TurnOptions | None = None
+    origin: TurnOrigin | None = None
 
 
 class TurnSuspended(TurnEvent):

@@ -163,6 +163,8 @@ class _MessageBase(Record, tag_field="subtype"):
 class UserMessage(_MessageBase, tag="user"):
     role: Literal["user"]
     content: UserContent
+    tainted: bool = False
+    """Whether it holds a stranger's text: what a trigger was given."""
 
 
 class AssistantMessage(_MessageBase, tag="assistant"):
@@ -195,6 +197,18 @@ class ErrorMessage(_MessageBase, tag="error"):
 
 
 Message = UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage
+
+
+def is_foreign(message: Message) -> bool:
+    """Tells whether a message holds text of strangers: a result from beyond this server, or what a trigger was given."""
+    match message:
+        case ToolResultMessage(tool_result=result):
+            return result.tainted
+        case UserMessage(tainted=tainted):
+            return tainted
+        case _:
+            return False
+
 
 _URL_MAX = 10_000
 """Characters of data that may be other than ASCII: an address may be, base64 is not."""

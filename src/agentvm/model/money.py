@@ -14,6 +14,11 @@ def to_nano(amount: Decimal) -> int:
     return int((amount * DOLLAR_NANO).to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
+def from_nano(nano: int) -> Decimal:
+    """Nano-USD as dollars, exactly."""
+    return Decimal(nano) / DOLLAR_NANO
+
+
 def dollars(nano: int) -> str:
     """Formats an amount for people: `$1.05`, `$0.000213`. Exact, without trailing zeros."""
     sign, units, rest = "-" if nano < 0 else "", abs(nano) // DOLLAR_NANO, abs(nano) % DOLLAR_NANO

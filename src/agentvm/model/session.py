@@ -63,6 +63,10 @@ UNSTORED = "unstored"
 """The gateway of the aliases of sessions that go when their turns have ended, whatever becomes of the server or the client."""
 
 
+SOURCES = "sources"
+"""The gateway of the aliases that lead from schedules and triggers, or from one run of them, to sessions."""
+
+
 class Alias(NamedTuple):
     """A client's own name for a session; `gateway` tells whose names they are."""
 

@@ -64,6 +64,27 @@ class TurnOptions(Record):
     """A text of the client's own about the turn: kept with it, read by nothing here, and allowed by every definition."""
 
 
+class TurnBudget(Record, forbid_unknown_fields=True):
+    """Bounds of one turn besides those of its tenant; the lower of both counts."""
+
+    steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Model calls."""
+    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    cost: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Nano-USD."""
+    tool_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class TurnOrigin(Record):
+    """The reason of a turn that nobody at a keyboard has begun, and its bounds."""
+
+    kind: Literal["schedule", "trigger"]
+    id: str
+    unattended: bool = True
+    """Whether nobody is there to answer: a call that needs somebody is denied."""
+    budget: TurnBudget | None = None
+
+
 class Turn(Record):
     """`outcome`, `usage` and `ended_at` are set once, when the turn ends; `attempts` counts how often it was begun."""
 
@@ -90,3 +111,4 @@ class Turn(Record):
     on_parked: OnParked | None = None
     """`queue` for a turn that waits until a parked one before it has ended."""
     options: TurnOptions | None = None
+    origin: TurnOrigin | None = None

@@ -11,8 +11,9 @@ from agentvm.model.ids import ContainerId, KeyId, SessionId, TenantId, TurnId, U
 
 WaitId = NewType("WaitId", str)
 
-WaitKind = Literal["approval", "client", "question", "elicitation", "consent"]
-"""The missing party: somebody who approves, the client that runs the tool, somebody who answers, or who gives consent."""
+WaitKind = Literal["approval", "client", "question", "elicitation", "consent", "timer"]
+"""The missing party: somebody who approves, the client that runs the tool, somebody who answers, or who gives consent; for
+`timer` nobody, the call goes on when its time has come."""
 
 AnswerDecision = Literal["approve", "edit", "deny", "answer"]
 WaitDecision = Literal["approve", "edit", "deny", "answer", "expired", "superseded"]
@@ -24,6 +25,7 @@ DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
     "question": ("answer", "deny"),
     "elicitation": ("answer", "deny"),
     "consent": ("approve", "deny"),
+    "timer": ("answer", "deny"),
 }
 """The answers that each kind of wait takes."""
 

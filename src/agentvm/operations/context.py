@@ -4,7 +4,7 @@ The same for every face. Over a WebSocket there is a peer, which is subscribed t
 details of the request, for the few operations that carry bytes or conditions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Self
 
@@ -57,6 +57,8 @@ class HttpDetails:
     """Whether the client uses https, as far as the server or a trusted proxy knows."""
     names_tenant: bool = False
     """Whether the tenant was named with `?tenant=`."""
+    signed: Mapping[str, str] = field(default_factory=dict)
+    """The headers that prove who sent the body, as webhooks have them."""
     reason: str | None = None
     """The operator's reason to read another tenant's content, from `?reason=`."""
 

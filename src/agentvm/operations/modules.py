@@ -11,7 +11,7 @@ MODULES = (
     "channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
     "resource_resolve resource_version resource_bundle resource_invoke agent retention log error provider metric turn "
     "feedback memory tool mcp session_lists session session_open file branch message message_ask compaction draft transfer "
-    "webhook"
+    "webhook schedule trigger"
 ).split()
 """The modules of operations, in the order of the reference."""
 

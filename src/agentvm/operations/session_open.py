@@ -6,7 +6,7 @@ import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ImageId
-from agentvm.model.session import AGENTS, EXTERNAL_MAX, IMAGE_TAGS, UNSTORED, Alias, Session
+from agentvm.model.session import AGENTS, EXTERNAL_MAX, IMAGE_TAGS, SOURCES, UNSTORED, Alias, Session
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Request, SubscribingReply
@@ -46,7 +46,7 @@ async def open_named(context: Context, request: SessionOpen) -> SessionOpenReply
     `image_not_found`.
     """
     context.target, context.is_dry_run = request.image_id, True
-    if request.external is not None and request.gateway in (AGENTS, IMAGE_TAGS, UNSTORED):
+    if request.external is not None and request.gateway in (AGENTS, IMAGE_TAGS, SOURCES, UNSTORED):
         # These names decide which image is rebuilt when an agent has changed or is meant by a tag, and which session goes.
         raise InvalidInput(f"{request.gateway} is no gateway: the server itself uses these names")
     _, image = await context.workspace.image(request.image_id)

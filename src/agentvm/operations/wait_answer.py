@@ -28,6 +28,9 @@ def answers_of(wait: ToolWait, result: object) -> object:
     do, and for a form with one field its value.
     """
     questions = wait.questions
+    if wait.kind == "timer":
+        # Only that it goes on now is said.
+        return {}
     if questions is None:
         return result
     given = result if isinstance(result, Mapping) else None

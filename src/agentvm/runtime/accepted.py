@@ -13,10 +13,12 @@ from agentvm.events import message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
+from agentvm.events.schedule import RunStarted
 from agentvm.log import concerning
 from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.message import ToolCall, UserContent, UserMessage
-from agentvm.model.turn import OnParked, Turn, TurnOptions
+from agentvm.model.schedule import SourceRun
+from agentvm.model.turn import OnParked, Turn, TurnOptions, TurnOrigin
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
@@ -102,6 +104,8 @@ class Accepted:
     """When it began to run here, in the loop's time."""
     options: TurnOptions | None = None
     """The choice of its sender."""
+    origin: TurnOrigin | None = None
+    """The schedule or trigger that has begun it; None for a person or a program."""
     waits_for_parked: bool = False
     """Whether it waits until a parked turn before it has ended."""
     stopped: bool = False
@@ -110,6 +114,11 @@ class Accepted:
     """The commit that accepts it, of a turn that has begun before; None for one that begins after its release."""
     _stored: "asyncio.Future[bool] | None" = None
     _gate: "asyncio.Future[None] | None" = None
+
+    def follow(self, incoming: "Incoming", cursor: int) -> None:
+        """Takes over what came with the message; `cursor` is the event before the turn's first."""
+        self.cursor, self.waits_for_parked = cursor, incoming.waits_for_parked
+        self.options, self.origin = incoming.options, incoming.origin
 
     @property
     def begun(self) -> bool:
@@ -162,6 +171,11 @@ class Accepted:
                 await asyncio.wait((self._stored,))
         return self._stored.result()
 
+    @property
+    def unattended(self) -> bool:
+        """Whether nobody is there to be asked."""
+        return self.origin is not None and self.origin.unattended
+
     def open_wait(self, call_id: str) -> ToolWait | None:
         """Returns the open wait of a call, or of a call that its program has made."""
         waits = (wait for key, wait in self.waits.items() if key == call_id or key.startswith(f"{call_id}."))
@@ -206,6 +220,11 @@ class Incoming:
     rewound: SessionRewound | None = None
     on_parked: OnParked = "supersede"
     options: TurnOptions | None = None
+    origin: TurnOrigin | None = None
+    tainted: bool = False
+    """The message holds a stranger's text."""
+    run: SourceRun | None = None
+    """The run that the turn is, without the turn's id: stored in the commit that accepts it."""
 
     @property
     def waits_for_parked(self) -> bool:
@@ -215,7 +234,9 @@ class Incoming:
 def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *, queued: bool) -> list[EventData]:
     """The first events of a turn: what was taken back for it, the user's message, and that it is accepted."""
     turn_id, message_id, at = begun.turn_id, begun.user_message_id, begun.accepted_at
-    user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=incoming.content)
+    user = UserMessage(
+        id=message_id, timestamp=at, turn_id=turn_id, role="user", content=incoming.content, tainted=incoming.tainted
+    )
     told: list[EventData] = [] if incoming.rewound is None else [incoming.rewound]
     told += (
         message.MessagePersisted(session_id=session_id, message_id=message_id, saved_at=at),
@@ -228,8 +249,11 @@ def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *,
             user_id=incoming.user_id,
             on_parked="queue" if incoming.waits_for_parked else None,
             options=incoming.options,
+            origin=incoming.origin,
         ),
     )
+    if incoming.run is not None:
+        told.append(RunStarted(run=msgspec.structs.replace(incoming.run, session_id=session_id, turn_id=turn_id)))
     if queued:
         told.append(state.ConversationQueued(message_id=message_id))
     return told

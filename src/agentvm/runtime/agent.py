@@ -140,7 +140,8 @@ class Agent:
             rewound = wanted.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
             if wanted.content is not None:
                 await self._claim(wanted.content)
-                return rewound, await self._receive(Incoming(wanted.content, client_key, user_id, rewound))
+                said = Incoming(wanted.content, client_key, user_id, rewound, tainted=wanted.tainted)
+                return rewound, await self._receive(said)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
                 await self.writer.emit((rewound,), self.scope)
@@ -173,12 +174,11 @@ class Agent:
         self.ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting > (most := self.ports.settings_of(self.tenant_id).limits.inbox):
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
-        at = self.ports.clock()
-        begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), at)
+        begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), self.ports.clock())
         waits = incoming.waits_for_parked and log.parked is not None
         told = opening(begun, self.session_id, incoming, queued=self.busy or waits)
         accepted = self._accept(begun, incoming.user_id)
-        accepted.cursor, accepted.waits_for_parked, accepted.options = log.head, incoming.waits_for_parked, incoming.options
+        accepted.follow(incoming, log.head)
         idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
         if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, told):
             accepted.begin(self.ports.journal.post(log, told, accepted.scope))
@@ -283,7 +283,7 @@ class Agent:
         accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
         accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
-        accepted.options, accepted.active_before_ms = left.options, left.active_ms
+        accepted.options, accepted.origin, accepted.active_before_ms = left.options, left.origin, left.active_ms
         accepted.before_ms = max(0, self.ports.clock() - left.accepted_at)
         if stopped:
             accepted.stop()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -18,7 +19,7 @@ from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCallMessage, ToolResultMessage
+from agentvm.model.message import ToolCallMessage, is_foreign
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, quoted_context, refusal, turn
 from agentvm.runtime.accepted import Accepted
@@ -54,7 +55,8 @@ class Answering:
         self._definition = apply_options(image.definition, accepted.options)
         # As they are when the turn begins: it ends under the rules it began with.
         settings = ports.settings_of(log.tenant_id)
-        self._limits, self._defaults = settings.limits, settings.defaults
+        own = None if accepted.origin is None else accepted.origin.budget
+        self._limits, self._defaults = budget.lowered(settings.limits, own), settings.defaults
         self._history = Recalled()
         self._entered = 0
         """Entries of the bill before the call in progress."""
@@ -295,7 +297,8 @@ class Answering:
         """Returns the tools that the provider may run. Nobody can be asked about a call that it makes."""
         layers = self._ports.policy(self._log.tenant_id, self._image)
         offered = self._tools.provided(driver, tainted=self._tainted)
-        return tuple(tool for tool, facts in offered if decide(facts, layers).do == "allow")
+        unattended = self._accepted.unattended
+        return tuple(tool for tool, facts in offered if decide(replace(facts, unattended=unattended), layers).do == "allow")
 
     async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
@@ -372,10 +375,10 @@ def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collect
         return True
     for message in history.messages:
         match message:
-            case ToolResultMessage(tool_result=result) if result.tainted:
-                return True
             case ToolCallMessage(tool_call=call) if message.turn_id == turn_id and call.id in until:
                 return False
+            case _ if is_foreign(message):
+                return True
             case _:
                 pass
     return False

@@ -3,10 +3,30 @@
 It is checked against the history and not against a counter, so a turn that goes on after a crash has no second budget.
 """
 
+from dataclasses import replace
+
 from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
-from agentvm.model.money import dollars
+from agentvm.model.money import dollars, from_nano
+from agentvm.model.turn import TurnBudget
 from agentvm.runtime.recovery.progress import Done
+
+
+def lowered(limits: Limits, own: TurnBudget | None) -> Limits:
+    """Returns the limits of a turn that has bounds of its own: of each the lower."""
+    if own is None:
+        return limits
+    return replace(
+        limits,
+        steps=_least(limits.steps, own.steps),
+        turn_tokens=_least(limits.turn_tokens, own.tokens),
+        tool_calls=_least(limits.tool_calls, own.tool_calls),
+        turn_cost=limits.turn_cost if own.cost is None else min(limits.turn_cost, from_nano(own.cost)),
+    )
+
+
+def _least(limit: int, own: int | None) -> int:
+    return limit if own is None else min(limit, own)
 
 
 def check(limits: Limits, done: Done, cost: int, tool_seconds: float = 0.0) -> None:

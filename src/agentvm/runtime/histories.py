@@ -30,7 +30,7 @@ from agentvm.events.message import (
 )
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, SessionId, TenantId
-from agentvm.model.message import Message, ToolResultMessage, parts_of, rough_size
+from agentvm.model.message import Message, is_foreign, parts_of, rough_size
 from agentvm.runtime.context import Exchanges
 from agentvm.storage.base import Recalled
 
@@ -228,4 +228,4 @@ class Histories:
 
 
 def _is_plain(message: Message) -> bool:
-    return not (parts_of(message) or (isinstance(message, ToolResultMessage) and message.tool_result.tainted))
+    return not (parts_of(message) or is_foreign(message))

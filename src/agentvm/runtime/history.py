@@ -12,7 +12,7 @@ from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, RewindId, SessionId
-from agentvm.model.message import Message, ToolCallMessage, UserContent, UserMessage
+from agentvm.model.message import Message, ToolCallMessage, UserContent, UserMessage, is_foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Rewrite:
     """The last message that stays."""
     folded: int = 0
     """The messages to rewind, an answer with its tool calls counted as one."""
+    tainted: bool = False
+    """Whether the new message takes the place of one with a stranger's text."""
 
     def rewound(self, session_id: SessionId, rewind_id: RewindId, at: int) -> SessionRewound | None:
         """Returns the event of taking back; None if nothing is taken."""
@@ -98,7 +100,7 @@ def edit(message_id: MessageId, content: UserContent) -> Choose:
         place = _place(ordered, message_id)
         if not isinstance(ordered[place], UserMessage):
             raise InvalidInput(f"{message_id} was not said by a user; only such messages can be edited")
-        return _rewrite(ordered, place, content)
+        return _rewrite(ordered, place, content, tainted=is_foreign(ordered[place]))
 
     return choose
 
@@ -113,18 +115,19 @@ def regenerate(message_id: MessageId | None) -> Choose:
         question = None if asked is None else ordered[asked]
         if asked is None or not isinstance(question, UserMessage):
             raise InvalidInput("Nothing was asked yet; send a message first")
-        return _rewrite(ordered, asked, question.content)
+        return _rewrite(ordered, asked, question.content, tainted=question.tainted)
 
     return choose
 
 
-def _rewrite(ordered: Sequence[Message], place: int, content: UserContent | None = None) -> Rewrite:
+def _rewrite(ordered: Sequence[Message], place: int, content: UserContent | None = None, *, tainted: bool = False) -> Rewrite:
     taken = ordered[place:]
     return Rewrite(
         tuple(message.id for message in taken),
         content,
         kept_id=ordered[place - 1].id if place else None,
         folded=sum(not isinstance(message, ToolCallMessage) for message in taken),
+        tainted=tainted,
     )
 
 

@@ -12,6 +12,8 @@ import msgspec
 
 from agentvm.errors import AgentBusy, AgentVMError, InvalidInput, StoreFailed
 from agentvm.errors.resource import ResourceInvalid
+from agentvm.events.base import Event
+from agentvm.events.tool import ToolWaiting
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
@@ -209,7 +211,26 @@ Expire = Callable[[TenantId, ToolWait], Awaitable[bool]]
 """Ends a wait; False when that cannot be done now."""
 
 
-async def watch_expiry(store: Store, clock: Clock, expire: Expire) -> None:
+class ShortTimers:
+    """Wakes who watches for expiry when a call begins to wait for a time, which may come before any other; an effector."""
+
+    kinds = (ToolWaiting,)
+
+    def __init__(self) -> None:
+        self._begun = anyio.Event()
+
+    def react(self, event: Event) -> None:
+        if isinstance(event.data, ToolWaiting) and event.data.kind == "timer":
+            self._begun.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns after that time, or when another timer has begun."""
+        with anyio.move_on_after(seconds):
+            await self._begun.wait()
+        self._begun = anyio.Event()
+
+
+async def watch_expiry(store: Store, clock: Clock, expire: Expire, timers: ShortTimers) -> None:
     """Ends waits whose time is up, for the whole server, until cancelled. One that cannot be ended keeps no other waiting."""
     while True:
         ended, following = 0, None
@@ -221,7 +242,9 @@ async def watch_expiry(store: Store, clock: Clock, expire: Expire) -> None:
             logger.error("waits_not_expired", code=error.code, error=str(error))
         until_next = LONGEST_SLEEP_SECONDS if following is None else max(0.0, (following - clock()) / 1000)
         soonest = 0.0 if ended or until_next else RETRY_SECONDS
-        await anyio.sleep(max(soonest, min(until_next, LONGEST_SLEEP_SECONDS)))
+        if soonest:
+            await anyio.sleep(soonest)
+        await timers.sleep(min(until_next, LONGEST_SLEEP_SECONDS))
 
 
 async def _expire_one(expire: Expire, tenant_id: TenantId, wait: ToolWait) -> bool:

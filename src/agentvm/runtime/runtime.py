@@ -35,7 +35,7 @@ from agentvm.runtime.housekeeping import housekeeping, recover
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.memories import Memories
-from agentvm.runtime.parking import answer_wait, check_edit, close_wait, end_parked, watch_expiry
+from agentvm.runtime.parking import ShortTimers, answer_wait, check_edit, close_wait, end_parked, watch_expiry
 from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
@@ -56,8 +56,8 @@ Adopt = Callable[[Sequence[Orphan], NodeStore], Awaitable[Callable[[], Coroutine
 class Runtime:
     """Finds or starts agents, and ends them."""
 
-    def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
-        self._ports = ports
+    def __init__(self, ports: Ports, broadcaster: Broadcaster, timers: ShortTimers, *, suspends: bool = False) -> None:
+        self._ports, self._timers = ports, timers
         self._suspends = suspends
         self._owed = OwedEnds()
         self.roster = Roster(ports.busy)
@@ -232,7 +232,7 @@ class Runtime:
         async with open_tasks() as tasks:
             for keep in (self._retain, self._evict_idle, self._ports.journal.probe):
                 tasks.start_soon(keep)
-            tasks.start_soon(watch_expiry, self._ports.store, self._ports.clock, self._expire)
+            tasks.start_soon(watch_expiry, self._ports.store, self._ports.clock, self.expire_wait, self._timers)
 
     async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
@@ -303,8 +303,10 @@ class Runtime:
             stored = await waits.get(wait.wait_id)
             return stored is None or stored.answer is None or stored.answer.decision == answer.decision
 
-    async def _expire(self, tenant_id: TenantId, wait: ToolWait) -> bool:
-        return await self.answer_wait(tenant_id, wait, WaitAnswer(decision="expired"), None)
+    async def expire_wait(self, tenant_id: TenantId, wait: ToolWait) -> bool:
+        """Ends a wait whose time is up: one for a time goes on, any other has no answer. False if that cannot be done now."""
+        ended = WaitAnswer(decision="answer", result={}) if wait.kind == "timer" else WaitAnswer(decision="expired")
+        return await self.answer_wait(tenant_id, wait, ended, None)
 
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
@@ -352,8 +354,9 @@ async def open_runtime(
 
     With `recovers_later` the turns of the previous process may still be unknown: see `Runtime.recovered`.
     """
+    timers, broadcaster = ShortTimers(), Broadcaster()
     kept = (histories := Histories(), memories := Memories(store))
-    ecosystem = Ecosystem(broadcaster := Broadcaster(), (*kept, *effectors))
+    ecosystem = Ecosystem(broadcaster, (*kept, timers, *effectors))
     async with open_journal(store, ecosystem.tell, clock, histories.forget) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
@@ -374,7 +377,7 @@ async def open_runtime(
             admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name, key_owner=None: models.use_chain(name)),
         )
-        recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, suspends=suspends)).start_agent)
+        recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, timers, suspends=suspends)).start_agent)
         runtime.adopt = recovery.adopt
         if not recovers_later:
             await recover(recovery, runtime)

@@ -9,6 +9,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import FilesChanged
 from agentvm.events.lifecycle import Interrupted, SessionRewound
 from agentvm.events.message import MessageEvent
+from agentvm.events.schedule import RunStarted
 from agentvm.events.tool import ProgramChanged, ToolCharged, ToolPlaced, WaitChanged
 from agentvm.events.turn import (
     ModelAsked,
@@ -234,11 +235,10 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
     """The rows of a session that these events change; `fold` is the part of its log that is complete."""
     if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
-    messages, turns = list[Message](), list[Turn]()
+    messages, turns, waits = list[Message](), list[Turn](), list[WaitChange]()
     ledger, others = list[LedgerEntry](), list[EventData]()
     asked, answered = list[AskedCall](), list[str]()
     rewind: Rewinding | None = None
-    waits: list[WaitChange] = []
     for event in events:
         if event.data.category in _IN_JOURNAL_ONLY:
             continue
@@ -278,6 +278,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         files=[data.delta for data in others if isinstance(data, FilesChanged)],
         programs=[data.change for data in others if isinstance(data, ProgramChanged)],
         placed=[data.call for data in others if isinstance(data, ToolPlaced)],
+        runs=[data.run for data in others if isinstance(data, RunStarted)],
         notices=notices_of(events),
     )
 
@@ -299,8 +300,10 @@ def _turn(event: Event, data: TurnRequest | TurnResumed | TurnParked | TurnRespo
         accepted_at=data.timestamp,
     )
     match data:
-        case TurnRequest(client_key=key, user_id=user_id, on_parked=on_parked, options=options):
-            return msgspec.structs.replace(turn, client_key=key, user_id=user_id, on_parked=on_parked, options=options)
+        case TurnRequest(client_key=key, user_id=user_id, on_parked=on_parked, options=options, origin=origin):
+            return msgspec.structs.replace(
+                turn, client_key=key, user_id=user_id, on_parked=on_parked, options=options, origin=origin
+            )
         case TurnResumed(attempt=attempt):
             return msgspec.structs.replace(turn, attempts=attempt)
         case TurnParked(timestamp=at, active=active):

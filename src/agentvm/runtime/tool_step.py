@@ -101,7 +101,7 @@ class CallRunner:
             return action
         if pending.problem is not None:
             return ToolOutcome(pending.problem, True)
-        facts = self._tools.facts(call, tainted=self._tainted or tainted)
+        facts = self._facts(call, tainted=tainted)
         if facts is None:
             # It fails by itself, with a text that helps the model.
             return Run(call)
@@ -110,7 +110,14 @@ class CallRunner:
         first = calls.begin(call, verdict, self._tools.waits_for(call.name))
         if isinstance(first, Run | ToolOutcome):
             return first
+        if facts.unattended:
+            # The client that would run it, or the person who would answer, is not there.
+            return ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True)
         return self._hold(call, facts, first, verdict, None if first == "approval" else self._tools.timeout_seconds(call.name))
+
+    def _facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
+        facts = self._tools.facts(call, tainted=self._tainted or tainted)
+        return facts if facts is None or not self._accepted.unattended else replace(facts, unattended=True)
 
     def _hold(self, call: ToolCall, facts: CallFacts, kind: WaitKind, verdict: Verdict, seconds: float | None = None) -> Held:
         wait_id, at = self._ports.new_id("wait"), self._ports.clock()
@@ -235,8 +242,9 @@ class CallRunner:
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
         """Holds a call whose tool needs a person: it waits once more. Returns its outcome if nobody can answer."""
         call = run.call
-        facts = self._tools.facts(call, tainted=self._tainted)
-        if facts is None or facts.unattended:
+        facts = self._facts(call)
+        needs_somebody = not (isinstance(needs, InputRequired) and needs.kind == "timer")
+        if facts is None or (facts.unattended and needs_somebody):
             return ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True)
         wait = self._waiting.ask(self._ports.new_id("wait"), self._ports.clock(), run, facts, needs)
         if wait.round >= ROUNDS_MAX:

@@ -24,6 +24,7 @@ _WHY: Mapping[WaitKind, str] = {
     "question": "the agent asks a question",
     "elicitation": "the tool asks for input",
     "consent": "the tool needs your consent to act for you",
+    "timer": "the agent goes on at a later time",
 }
 
 
@@ -67,9 +68,11 @@ class Waiting:
         call = run.call
         before = self.accepted.waits.get(call.id)
         kind: WaitKind = needs.kind if isinstance(needs, InputRequired) else "consent"
-        questions = needs.questions if isinstance(needs, InputRequired) else None
+        questions = needs.questions or None if isinstance(needs, InputRequired) else None
         url = None if isinstance(needs, InputRequired) else needs.url
-        wait = self.hold(wait_id, at, call, facts, kind, Verdict("ask", "", Approval()), None)
+        until = needs.until if isinstance(needs, InputRequired) else None
+        seconds = None if until is None else max(0.0, (until - at) / 1000)
+        wait = self.hold(wait_id, at, call, facts, kind, Verdict("ask", "", Approval()), seconds)
         return msgspec.structs.replace(
             wait,
             round=0 if before is None else before.round + 1,

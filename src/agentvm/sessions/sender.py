@@ -1,7 +1,7 @@
 """Message sender — accepts a user message: checks quotas, de-duplicates by client key, returns a turn to release."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -10,7 +10,8 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TurnId
 from agentvm.model.message import UserContent, measure
-from agentvm.model.turn import OnParked, Turn, TurnOptions
+from agentvm.model.schedule import SourceRun
+from agentvm.model.turn import OnParked, Turn, TurnOptions, TurnOrigin
 from agentvm.runtime import attached
 from agentvm.runtime.accepted import Accepted, Incoming, OnBusy
 from agentvm.runtime.agent import Agent
@@ -50,6 +51,15 @@ class SentMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class UnattendedStart:
+    """The additions of a schedule or trigger to the message that it sends."""
+
+    origin: TurnOrigin
+    run: SourceRun
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MessageSender:
     """Sends messages for the workspace's principal, who is billed for the answers."""
 
@@ -68,11 +78,14 @@ class MessageSender:
         on_busy: OnBusy = "queue",
         on_parked: OnParked = "supersede",
         options: TurnOptions | None = None,
+        unattended: UnattendedStart | None = None,
     ) -> SentMessage:
         """Accepts the message, unless one with this key was accepted before."""
         size = self.measure(content)
         check_options(agent.image.definition, options)
         incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked, options=options)
+        if unattended is not None:
+            incoming = replace(incoming, origin=unattended.origin, run=unattended.run, tainted=unattended.tainted)
         if client_key is None:
             return await self._send(agent, incoming, size, on_busy)
         async with agent.sending(client_key) as earlier:

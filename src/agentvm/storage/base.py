@@ -16,9 +16,10 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.message import Message, ToolResultMessage
+from agentvm.model.message import Message, is_foreign
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
+from agentvm.model.schedule import SourceRun
 from agentvm.model.session import RefusedPart, Summary
 from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
@@ -66,7 +67,7 @@ def is_tainted(recalled: Recalled, last: MessageId | None = None) -> bool:
     if recalled.summary is not None and recalled.summary.tainted:
         return True
     for message in recalled.messages:
-        if isinstance(message, ToolResultMessage) and message.tool_result.tainted:
+        if is_foreign(message):
             return True
         if message.id == last:
             break
@@ -124,6 +125,9 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     files: Sequence[FileDelta] = ()
     """Changes of the session's files, in order; their bytes are stored already."""
 
+    runs: Sequence[SourceRun] = ()
+    """Runs of schedules and triggers that begin with a turn of this commit."""
+
     notices: Sequence[Notice] = ()
     """The events among them that webhooks are told of, if the tenant has any."""
 
@@ -131,7 +135,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
         of_messages = (self.messages, self.turns, self.chunk, self.ledger, self.rewind)
-        return not any((*of_messages, self.waits, self.programs, self.files, self.placed))
+        return not any((*of_messages, self.waits, self.programs, self.files, self.placed, self.runs))
 
     @property
     def is_empty(self) -> bool:

@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
+from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.turn import Turn
 from agentvm.storage.base import ReaderPlace
 from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.schedules import SourceStore
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.retention import RetentionStore
@@ -63,6 +65,14 @@ class ScopedStore(TenantStore):
     def waits(self, containers: Sequence[ContainerId] | None) -> WaitStore:
         self._check(containers)
         return self._store.waits(containers)
+
+    def schedules(self, containers: Sequence[ContainerId] | None) -> SourceStore[Schedule]:
+        self._check(containers)
+        return self._store.schedules(containers)
+
+    def triggers(self, containers: Sequence[ContainerId] | None) -> SourceStore[Trigger]:
+        self._check(containers)
+        return self._store.triggers(containers)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
         """Returns the principal's own drafts; `ValueError` for another author's."""

@@ -75,8 +75,10 @@ class InputRequired(Record):
 
     questions: dict[str, Question]
     state: str | None = None
-    kind: Literal["elicitation", "question"] = "elicitation"
-    """`question` for one of the agent itself."""
+    kind: Literal["elicitation", "question", "timer"] = "elicitation"
+    """`question` for one of the agent itself, `timer` if nothing but time has to pass."""
+    until: int | None = None
+    """When the call goes on by itself, for `timer`."""
 
 
 class ConsentRequired(Record):

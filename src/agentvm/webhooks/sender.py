@@ -26,11 +26,11 @@ from agentvm.log import get_logger
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
+from agentvm.model.signature import SECRET_BYTES, secret_of, signed_headers
 from agentvm.model.webhook import Attempted, DisableReason, DueDelivery, Webhook, WebhookId
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.vault import Vault
 from agentvm.tools.safe_http import SafeHttp, parse_url
-from agentvm.webhooks.signature import SECRET_BYTES, secret_of, signed_headers
 
 logger = get_logger(__name__)
 

@@ -22,6 +22,7 @@ from agentvm.model.gateway_settings import AnthropicSwitch, GatewaySettings, Ope
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.model.schedule import TriggerId
 from agentvm.model.secret import Secret
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.settings import OidcConfig
@@ -103,6 +104,10 @@ class Account:
     """A webhook."""
     channel_id: str = ""
     """A chat channel."""
+    schedule_id: str = ""
+    """A schedule."""
+    trigger_id: str = ""
+    """A trigger."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +181,7 @@ class World:
         )
         account.invitation_id = invited.invitation_id
         await self.hook(account)
+        await self.schedule(account)
         account.channel_id = f"chn_{account.slug}"
         await self.vm.tenancy.store.accounts(account.tenant_id).channels.add(_channel(account))
         account.turn_id = f"turn_{account.slug}"
@@ -234,6 +240,15 @@ class World:
         due = await webhooks.notify(webhook_id, notice, 2**50)
         assert due is not None
         account.webhook_id = webhook_id
+
+    async def schedule(self, account: Account) -> None:
+        """Gives the tenant a schedule that is never due, and a trigger."""
+        account.schedule_id, account.trigger_id = f"sched_{account.slug}", f"trig_{account.slug}"
+        home, tenant = ContainerId("private"), self.vm.store.tenant(account.tenant_id)
+        words = f"scheduled by {account.slug}"
+        await tenant.schedules(None).add(records.schedule(account.schedule_id, home, message=words, wake_at=None))
+        _, sealed = self.vm.triggers.new_secret(account.tenant_id, TriggerId(account.trigger_id))
+        await tenant.triggers(None).add(records.trigger(account.trigger_id, home, message=words, secret=sealed))
 
     async def say(self, account: Account, *texts: str, container: str = "private") -> str:
         """A session of the tenant, in which this was said; its id."""

@@ -31,6 +31,8 @@ from agentvm.storage.sessions import SessionQuery
 
 ABSENT = "nope"
 BODIES: dict[str, object] = {
+    "cron": "@daily",
+    "message": "x",
     "fingerprint": "sha256:0",
     "rating": "up",
     "decision": "deny",
@@ -91,11 +93,7 @@ def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
         wanted = (
-            "key_id",
-            "user_id",
-            "tenant",
-            "resource_id",
-            "turn_id",
+            *("key_id", "user_id", "tenant", "resource_id", "turn_id"),
             "session",
             "session_id",
             "attachment",
@@ -103,8 +101,7 @@ def named(account: Account | None) -> dict[str, str]:
             "wait_id",
             "browser_session_id",
             "invitation_id",
-            "webhook_id",
-            "channel_id",
+            *("webhook_id", "channel_id", "schedule_id", "trigger_id"),
         )
         names = dict.fromkeys(wanted, ABSENT)
     else:
@@ -123,6 +120,8 @@ def named(account: Account | None) -> dict[str, str]:
             "invitation_id": account.invitation_id,
             "webhook_id": account.webhook_id,
             "channel_id": account.channel_id,
+            "schedule_id": account.schedule_id,
+            "trigger_id": account.trigger_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}

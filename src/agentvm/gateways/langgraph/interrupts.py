@@ -14,6 +14,7 @@ _DECISIONS: dict[WaitKind, tuple[str, ...]] = {
     "question": ("respond", "reject"),
     "elicitation": ("respond", "reject"),
     "consent": ("approve", "reject"),
+    "timer": ("respond", "reject"),
 }
 _MEANT: dict[str, AnswerDecision] = {
     "approve": "approve",

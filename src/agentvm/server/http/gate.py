@@ -19,6 +19,7 @@ from agentvm.errors.validation import explain
 from agentvm.log import also_concerning
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
+from agentvm.model.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER
 from agentvm.operations.context import Context, HttpDetails
 from agentvm.operations.gate import OPEN, Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
@@ -154,6 +155,7 @@ class HttpGate:
             origin=f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', '')}",
             flow_cookie=next(iter(cookies(request.scope["headers"], FLOW_COOKIE)), ""),
             is_secure=request.scope.get("scheme") == "https",
+            signed={name: request.headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER)},
         )
         client = request.scope.get("client")
         return Context(

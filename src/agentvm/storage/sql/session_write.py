@@ -23,6 +23,7 @@ from agentvm.storage.sql.journal_entries import add_entry
 from agentvm.storage.sql.placed_calls import write_placed_calls
 from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
+from agentvm.storage.sql.schedules import write_run
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 from agentvm.storage.sql.waits import write_waits
@@ -220,6 +221,8 @@ class PreparedWrite:
             self._programs(connection, session_key)
         if self._placed is not None:
             self._placed(connection, session_key)
+        for run in write.runs:
+            write_run(connection, (write.tenant_id, write.container_id), run)
 
 
 class AddedTogether(NamedTuple):

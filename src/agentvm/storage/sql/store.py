@@ -8,6 +8,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall
+from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, ReaderPlace, SessionWrite
@@ -41,6 +42,7 @@ from agentvm.storage.sql.rows import (
     read_quarantined,
     read_unfinished,
 )
+from agentvm.storage.sql.schedules import DueSchedules, SourceStore, schedule_store, trigger_store
 from agentvm.storage.sql.session_write import PreparedWrite, add_all, add_together, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -130,6 +132,14 @@ class TenantStore(TenantScope):
         """The tool calls of these containers that wait for somebody; None for all of the tenant's."""
         return WaitStore(self._database, self._tenant_id, containers)
 
+    def schedules(self, containers: Sequence[ContainerId] | None) -> SourceStore[Schedule]:
+        """The schedules of these containers; None for all of the tenant's."""
+        return schedule_store(self._database, self._tenant_id, containers)
+
+    def triggers(self, containers: Sequence[ContainerId] | None) -> SourceStore[Trigger]:
+        """The triggers of these containers; None for all of the tenant's."""
+        return trigger_store(self._database, self._tenant_id, containers)
+
     def placed_calls(self) -> PlacedCallStore:
         """The reasons of tool calls."""
         return PlacedCallStore(self._database, self._tenant_id)
@@ -187,6 +197,7 @@ class Store(Scope):
         """The journal entry before which some are still to be dropped; 0 for none."""
         self.due_waits = DueWaits(database)
         self.wait_links = WaitLinks(database)
+        self.due_schedules = DueSchedules(database)
         self.hooked: set[TenantId] = set()
         """Tenants that may have webhooks: the commits of all others pay nothing for them."""
         self.due_deliveries = DueDeliveries(database)

@@ -59,6 +59,10 @@ _CHANNEL_MESSAGES = """
 DELETE FROM channel_messages WHERE position IN (SELECT position FROM channel_messages WHERE {where} LIMIT ?)
 """
 _MEMORIES = "DELETE FROM memories WHERE position IN (SELECT position FROM memories WHERE {where} LIMIT ?)"
+_SCHEDULED = tuple(
+    f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE {{where}} LIMIT ?)"
+    for table in ("schedules", "triggers", "runs")
+)
 _DROP_MARKS = """
 DELETE FROM read_marks WHERE reader = ?1 AND (session_key, device) IN (
     SELECT m.session_key, m.device FROM read_marks AS m JOIN sessions AS s USING (session_key)
@@ -72,6 +76,7 @@ DELETE FROM readers WHERE tenant_id = ?1 AND (client_id, session_key) IN (
 """
 _TABLES_OF_USERS = (
     "bindings", "quotas", "api_keys", "browser_sessions", "mcp_connections", "invitations", "identities", "preferences",
+    "schedules", "triggers",
 )  # fmt: skip
 _OF_DELETED_USER = (
     *(
@@ -211,6 +216,12 @@ def _drop_attachments(connection: Connection, job: ErasureJob) -> Advanced | Non
     return MORE if dropped else None
 
 
+def _drop_schedules(connection: Connection, job: ErasureJob) -> Advanced | None:
+    """Deletes schedules and triggers of a container with their runs."""
+    dropped = sum(connection.execute(statement.format(where=job.where), (*job.scope, ROWS_MAX)) for statement in _SCHEDULED)
+    return MORE if dropped else None
+
+
 def _drop_channel_messages(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if connection.execute(_CHANNEL_MESSAGES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
@@ -313,8 +324,8 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 _SAID: tuple[Step, ...] = (
-    _mark, _drop_sessions, _drop_deliveries, _drop_images, _drop_attachments, _drop_channel_messages, _drop_memories,
-    _drop_released, _drop_large_blobs,
+    _mark, _drop_sessions, _drop_deliveries, _drop_schedules, _drop_images, _drop_attachments, _drop_channel_messages,
+    _drop_memories, _drop_released, _drop_large_blobs,
 )  # fmt: skip
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)

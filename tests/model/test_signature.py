@@ -1,7 +1,7 @@
 import base64
 
 from agentvm.model.secret import Secret
-from agentvm.webhooks.signature import secret_of, signed_headers
+from agentvm.model.signature import secret_of, signed_headers
 
 SECRET = Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 

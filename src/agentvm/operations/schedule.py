@@ -1,0 +1,373 @@
+"""Schedules — messages that agents get at times of a clock, and the runs of them."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from agentvm.errors import AgentVMError, Conflict, ContainerForbidden, ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.model.base import Record, record_from
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.schedule import (
+    CatchUp,
+    CatchUpSeconds,
+    DisabledReason,
+    JitterSeconds,
+    MessageText,
+    MissedPolicy,
+    OnAsk,
+    OverlapPolicy,
+    RunRecord,
+    RunsPerDay,
+    Schedule,
+    ScheduleId,
+    SessionMode,
+    SourceName,
+    SourceRun,
+    TurnSource,
+)
+from agentvm.model.turn import TurnBudget, TurnOrigin
+from agentvm.operations.numbers import check_text
+from agentvm.operations.operation import Context, Http, OperationGroup
+from agentvm.operations.pages import Limit, number_of
+from agentvm.protocol.requests import Reply, Request
+from agentvm.schedules.cron import next_time, parse, times
+from agentvm.schedules.plan import wake_time
+
+if TYPE_CHECKING:
+    from agentvm.storage.sql.schedules import SourceStore
+
+operation = OperationGroup("schedules")
+
+USE = "agent:use"
+UPCOMING_MAX = 3
+_ALL, _ONE = "/v1/schedules", "/v1/schedules/{schedule_id}"
+_NAMED = {"container_id": "container"}
+_NO_SCHEDULE = "There is no such schedule"
+_CHANGEABLE = (
+    "name", "message", "session_mode", "cron", "zone", "missed", "catch_up", "catch_up_seconds", "overlap", "jitter_seconds",
+    "on_ask", "budget", "runs_per_day",
+)  # fmt: skip
+
+S = TypeVar("S", bound=TurnSource)
+Agent = Annotated[str, Meta(min_length=1, max_length=512)]
+Cron = Annotated[str, Meta(min_length=1, max_length=200)]
+Zone = Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class ScheduleView(Record):
+    """A schedule. `nextAt` is its next time, `upcoming` that and the ones after it; none while it is disabled."""
+
+    schedule_id: ScheduleId
+    name: str
+    container_id: ContainerId
+    image_id: ImageId
+    message: str
+    cron: str
+    zone: str
+    session_mode: SessionMode
+    session_id: SessionId | None = None
+    missed: MissedPolicy
+    catch_up: int
+    catch_up_seconds: int
+    overlap: OverlapPolicy
+    jitter_seconds: int
+    on_ask: OnAsk
+    budget: TurnBudget | None = None
+    runs_per_day: int | None = None
+    enabled: bool
+    disabled_reason: DisabledReason | None = None
+    created_by: str
+    created_at: int
+    updated_at: int
+    next_at: int | None = None
+    upcoming: tuple[int, ...] = ()
+    last_at: int | None = None
+    last_turn_id: TurnId | None = None
+
+
+class ScheduleReply(Reply):
+    schedule: ScheduleView
+
+
+class ScheduleCreate(Request[ScheduleReply]):
+    """`agent` is the name of a definition, the URI or name of an agent, or the id of an image.
+
+    Without a container: your own, or `default` if you may use all containers.
+    """
+
+    agent: Agent
+    cron: Cron
+    message: MessageText
+    name: SourceName | None = None
+    container_id: str | None = None
+    zone: Zone = "UTC"
+    session_mode: SessionMode = "same"
+    session_id: SessionId | None = None
+    """An existing session of the agent to go on in, for `same`."""
+    missed: MissedPolicy = "once"
+    catch_up: CatchUp = 10
+    catch_up_seconds: CatchUpSeconds = 3_600
+    overlap: OverlapPolicy = "skip"
+    jitter_seconds: JitterSeconds = 0
+    on_ask: OnAsk = "deny"
+    budget: TurnBudget | None = None
+    runs_per_day: RunsPerDay | None = None
+
+
+@operation(
+    "schedule.create",
+    needs=USE,
+    command=True,
+    audit="schedule.create",
+    across=False,
+    http=Http("POST", _ALL, status=201, rename=_NAMED, result="schedule", names=("NewSchedule", "Schedule")),
+    raises=(Conflict, ContainerForbidden, ImageNotFound, SessionNotFound),
+)
+async def create(context: Context, request: ScheduleCreate) -> ScheduleReply:
+    """Let an agent get a message at times of a clock.
+
+    `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and
+    nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`.
+    """
+    cron, now = parse(request.cron, request.zone), context.vm.clock()
+    image_id, container_id = await place(context, request.agent, request.container_id, request.session_mode, request.session_id)
+    schedule_id = ScheduleId(context.vm.new_id("sched"))
+    context.target = schedule_id
+    schedule = record_from(
+        Schedule,
+        request,
+        schedule_id=schedule_id,
+        name=check_text(request.name or request.message.split("\n")[0][:80].strip() or schedule_id, "name"),
+        container_id=container_id,
+        image_id=image_id,
+        cron=cron,
+        **made_by(context, now),
+    )
+    schedule = timed(schedule, now)
+    await context.store.schedules((container_id,)).add(schedule)
+    context.vm.schedules.wake()
+    return ScheduleReply(schedule=_view(schedule))
+
+
+class ScheduleList(Request["ScheduleListReply"]):
+    """Schedules of a container, or of all that you may use. `cursor` is the `nextCursor` of the previous page."""
+
+    container_id: str | None = None
+    cursor: str | None = None
+    limit: Limit = 100
+
+
+class ScheduleListReply(Reply):
+    schedules: tuple[ScheduleView, ...]
+    next_cursor: str | None = None
+
+
+@operation(
+    "schedule.list",
+    needs=USE,
+    command=True,
+    http=Http("GET", _ALL, rename=_NAMED, items="schedules", names=(None, "SchedulePage")),
+    raises=(ContainerForbidden,),
+)
+async def list_all(context: Context, request: ScheduleList) -> ScheduleListReply:
+    """List schedules, oldest first."""
+    store = context.store.schedules(await context.sessions.containers(request.container_id))
+    found = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
+    page = found[: request.limit]
+    following = str(page[-1][0]) if len(found) > len(page) else None
+    return ScheduleListReply(schedules=tuple(_view(schedule) for _, schedule in page), next_cursor=following)
+
+
+class ScheduleGet(Request[ScheduleReply]):
+    schedule_id: ScheduleId
+
+
+@operation("schedule.get", needs=USE, command=True, http=Http("GET", _ONE, result="schedule", names=(None, "Schedule")))
+async def get(context: Context, request: ScheduleGet) -> ScheduleReply:
+    """Show a schedule."""
+    return ScheduleReply(schedule=_view(await _find(context, request.schedule_id)))
+
+
+class ScheduleUpdate(Request[ScheduleReply]):
+    """Members that are absent stay as they are. `enabled` of true resumes a schedule from now on."""
+
+    schedule_id: ScheduleId
+    name: SourceName | None = None
+    message: MessageText | None = None
+    cron: Cron | None = None
+    zone: Zone | None = None
+    session_mode: SessionMode | None = None
+    missed: MissedPolicy | None = None
+    catch_up: CatchUp | None = None
+    catch_up_seconds: CatchUpSeconds | None = None
+    overlap: OverlapPolicy | None = None
+    jitter_seconds: JitterSeconds | None = None
+    on_ask: OnAsk | None = None
+    budget: TurnBudget | None = None
+    runs_per_day: RunsPerDay | None = None
+    enabled: bool | None = None
+
+
+@operation(
+    "schedule.update",
+    needs=USE,
+    command=True,
+    audit="schedule.update",
+    http=Http("PUT", _ONE, result="schedule", names=("ScheduleChanges", "Schedule")),
+)
+async def update(context: Context, request: ScheduleUpdate) -> ScheduleReply:
+    """Change a schedule, disable it, or enable it again."""
+    before, now = await _find(context, request.schedule_id), context.vm.clock()
+    cron = parse(request.cron or before.cron, request.zone or before.zone)
+    if request.name is not None:
+        check_text(request.name, "name")
+
+    def modify(schedule: Schedule) -> Schedule:
+        given = {name: getattr(request, name) for name in _CHANGEABLE if getattr(request, name) is not None}
+        given |= {"cron": cron} if request.cron is not None else {}
+        if given.get("session_mode") == "new":
+            given["session_id"] = None
+        changed = enabled_as(replace(schedule, **given, updated_at=now), request.enabled, now)
+        is_retimed = any(getattr(changed, name) != getattr(schedule, name) for name in ("cron", "zone", "jitter_seconds"))
+        return timed(changed, now) if is_retimed or request.enabled is not None else changed
+
+    store = context.store.schedules(await context.sessions.containers())
+    schedule = await store.change(request.schedule_id, modify)
+    if schedule is None:
+        raise NotFound(_NO_SCHEDULE)
+    context.vm.schedules.wake()
+    return ScheduleReply(schedule=_view(schedule))
+
+
+class ScheduleDelete(Request[Reply]):
+    schedule_id: ScheduleId
+
+
+@operation("schedule.delete", needs=USE, command=True, audit="schedule.delete", http=Http("DELETE", _ONE))
+async def delete(context: Context, request: ScheduleDelete) -> Reply:
+    """Delete a schedule and the list of its runs. Sessions and turns stay."""
+    if not await context.store.schedules(await context.sessions.containers()).remove(request.schedule_id):
+        raise NotFound(_NO_SCHEDULE)
+    return Reply()
+
+
+class RunListReply(Reply):
+    runs: tuple[RunRecord, ...]
+
+
+class ScheduleRuns(Request[RunListReply]):
+    schedule_id: ScheduleId
+
+
+@operation("schedule.runs", needs=USE, command=True, http=Http("GET", f"{_ONE}/runs", items="runs", names=(None, "RunPage")))
+async def list_runs(context: Context, request: ScheduleRuns) -> RunListReply:
+    """List the last runs of a schedule, and the times at which it did not run, newest first."""
+    await _find(context, request.schedule_id)
+    store = context.store.schedules(await context.sessions.containers())
+    return RunListReply(runs=await store.runs(request.schedule_id))
+
+
+class RunReply(Reply):
+    """The turn that was begun; `isNew` is false for one that an earlier request began."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    is_new: bool
+
+
+class ScheduleRunNow(Request[RunReply]):
+    schedule_id: ScheduleId
+
+
+@operation(
+    "schedule.run",
+    needs=USE,
+    command=True,
+    audit="schedule.run",
+    http=Http("POST", f"{_ONE}/run", status=202, names=(None, "StartedRun")),
+    raises=(Conflict,),
+)
+async def run_now(context: Context, request: ScheduleRunNow) -> RunReply:
+    """Run a schedule once now, besides its times, as it would run then."""
+    schedule, now = await _find(context, request.schedule_id), context.vm.clock()
+    key = f"sched:{schedule.schedule_id}:{context.vm.new_id('run')}"
+    run = SourceRun(source_id=schedule.schedule_id, client_key=key, due_at=now, at=now, state="started")
+    origin = TurnOrigin(kind="schedule", id=schedule.schedule_id, unattended=schedule.on_ask == "deny", budget=schedule.budget)
+    try:
+        started = await context.vm.starter.start(context.tenant_id, schedule, origin, schedule.message, run, tainted=False)
+    except NotFound as error:
+        raise Conflict(f"The schedule cannot run: {error}") from None
+    return RunReply(session_id=started.session_id, turn_id=started.turn_id, is_new=True)
+
+
+async def place(
+    context: Context, agent: str, named: str | None, mode: SessionMode, session_id: SessionId | None
+) -> tuple[ImageId, ContainerId]:
+    """Returns the image of an agent, built if need be, and its container; checks the session that is to be gone on with."""
+    container_id = context.workspace.container_id(named or context.images.home())
+    image, _, _ = await context.images.open(container_id, agent)
+    if session_id is not None:
+        if mode != "same":
+            raise InvalidInput("sessionId is only for the sessionMode same")
+        _, found = await context.workspace.session(session_id)
+        if found.image_id != image.image_id:
+            raise SessionNotFound(session_id)
+    return image.image_id, image.container_id
+
+
+def made_by(context: Context, now: int) -> dict[str, object]:
+    """Returns the members of a schedule or trigger that say who has made it, and when."""
+    principal = context.principal
+    return {
+        "user_id": principal.user_id,
+        "key_id": principal.key_id,
+        "created_by": principal.user_id or principal.actor,
+        "created_at": now,
+        "updated_at": now,
+        "disabled_at": None,
+        "disabled_reason": None,
+        "last_at": None,
+        "last_turn_id": None,
+        "day": 0,
+        "day_runs": 0,
+    }
+
+
+def enabled_as(source: S, enabled: bool | None, now: int) -> S:
+    """Returns a schedule or trigger that is enabled or not."""
+    if enabled is None:
+        return source
+    return replace(source, disabled_at=None if enabled else source.disabled_at or now, disabled_reason=None)
+
+
+def timed(schedule: Schedule, now: int) -> Schedule:
+    """Returns a schedule with its next time from now on; none for one that is disabled, or is never due again."""
+    if schedule.disabled_at is not None:
+        return replace(schedule, next_at=None, wake_at=None)
+    next_at = next_time(schedule.cron, schedule.zone, now)
+    return replace(schedule, next_at=next_at, wake_at=wake_time(schedule, next_at))
+
+
+async def _find(context: Context, schedule_id: ScheduleId) -> Schedule:
+    store: SourceStore[Schedule] = context.store.schedules(await context.sessions.containers())
+    schedule = await store.get(schedule_id)
+    if schedule is None:
+        raise NotFound(_NO_SCHEDULE)
+    return schedule
+
+
+def _view(schedule: Schedule) -> ScheduleView:
+    upcoming: tuple[int, ...] = ()
+    if schedule.next_at is not None and schedule.disabled_at is None:
+        upcoming = (schedule.next_at, *_following(schedule, schedule.next_at))
+    return record_from(ScheduleView, schedule, enabled=schedule.disabled_at is None, upcoming=upcoming)
+
+
+def _following(schedule: Schedule, after: int) -> tuple[int, ...]:
+    try:
+        return tuple(islice(times(schedule.cron, schedule.zone, after), UPCOMING_MAX - 1))
+    except AgentVMError:
+        # The zone is not known on this machine.
+        return ()
