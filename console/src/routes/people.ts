@@ -16,6 +16,7 @@ export const peopleRoutes: readonly Route[] = [
   { path: "/tenants/:tenant", name: "tenant", needs: ["system:admin"], area: "people", load: () => import("../pages/people/tenant.tsx") },
   { path: "/me", name: "me", area: "me", icon: "me", load: () => import("../pages/people/me.tsx") },
   { path: "/me/memories", name: "memories", needs: ["agent:use"], area: "me", load: () => import("../pages/people/memories.tsx") },
+  { path: "/me/schedules", name: "schedules", needs: ["agent:use"], area: "me", load: () => import("../pages/people/schedules.tsx") },
   { path: "/me/clients", name: "gateways", area: "me", load: () => import("../pages/people/gateways.tsx") },
   { path: "/diagnose", name: "diagnose", area: "me", load: () => import("../pages/people/diagnose.tsx") },
 ];

@@ -160,6 +160,7 @@ export const en = {
     diagnose: "Check the connection",
     gateways: "Connect a client",
     memories: "Memories",
+    schedules: "Schedules",
   },
   picture: "Picture",
   pin: "Pin",

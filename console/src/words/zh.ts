@@ -158,6 +158,7 @@ export const zh: Words = {
     diagnose: "检查连接",
     gateways: "接入客户端",
     memories: "记忆",
+    schedules: "定时与触发",
   },
   picture: "图片",
   pin: "置顶",
