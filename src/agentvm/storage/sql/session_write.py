@@ -157,7 +157,7 @@ class PreparedWrite:
         keys = [*write.answered, *(call.key for call in write.asked)]
         return (
             write.rewind is None
-            and not (write.waits or write.files or write.programs or write.placed or self._notices)
+            and not (write.waits or write.files or write.programs or write.placed or write.runs or self._notices)
             and not any(body.digests or body.words is not None for body in self.bodies)
             and len(keys) == len(set(keys))
         )
