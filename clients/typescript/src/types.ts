@@ -62,6 +62,8 @@ export interface Events {
   quota_warning: { metric: string; limit: number; used: number; resetAt?: number };
   /** The events after the subscriber's cursor are no longer there. Read the history, then go on from `cursor`. */
   resync_required: { sessionId: string; cursor: string };
+  /** A schedule was due `count` times, the first at `dueAt`, and did not run. `reason` is `outage`, `overlap`, `budget`, or the code of an error. */
+  schedule_missed: { scheduleId: string; name: string; count: number; dueAt: number; reason: string };
   /** The messages up to that one were summarized; they stay. `session_summaries` shows the summary. */
   session_compacted: { sessionId: string; summaryId: string; messageId: string; tokens: number };
   /** A session was added to an image. */
@@ -123,11 +125,11 @@ export interface Events {
   /** Nobody has answered until `expiresAt`: the call is not made, and the turn goes on. */
   tool_wait_expired: { waitId: string; turnId: string; toolId: string; toolName: string };
   /** A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with `tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied. */
-  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "client" | "consent" | "elicitation" | "question"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string };
+  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "client" | "consent" | "elicitation" | "question" | "timer"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string };
   /** Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how long it has run, in milliseconds. */
   turn_parked: { turnId: string; messageId: string; waits: string[]; active: number; timestamp: number };
   /** A turn was accepted and stored, together with the user's message. */
-  turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions };
+  turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions; origin?: TurnOrigin };
   /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the turn costs the tenant. */
   turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number; output?: unknown };
   /** The server was restarted during the turn, which goes on. A message that was not finished goes on too, under a new id: see `message_start`. */
@@ -274,6 +276,34 @@ export interface Commands {
   session_drafts: { request: { sessionId: string }; reply: { sessionId: string; drafts: Draft[] } };
   /** List your own drafts of all sessions, each with its beginning. */
   session_draft_list: { request: { containerId?: string | null; limit?: number }; reply: { drafts: DraftListed[] } };
+  /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  schedule_create: { request: { agent: string; cron: string; message: string; name?: string | null; containerId?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { schedule: ScheduleView } };
+  /** List schedules, oldest first. */
+  schedule_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { schedules: ScheduleView[]; nextCursor?: string } };
+  /** Show a schedule. */
+  schedule_get: { request: { scheduleId: string }; reply: { schedule: ScheduleView } };
+  /** Change a schedule, disable it, or enable it again. */
+  schedule_update: { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { schedule: ScheduleView } };
+  /** Delete a schedule and the list of its runs. Sessions and turns stay. */
+  schedule_delete: { request: { scheduleId: string }; reply: {} };
+  /** List the last runs of a schedule, and the times at which it did not run, newest first. */
+  schedule_runs: { request: { scheduleId: string }; reply: { runs: RunRecord[] } };
+  /** Run a schedule once now, besides its times, as it would run then. */
+  schedule_run: { request: { scheduleId: string }; reply: { sessionId: string; turnId: string; isNew: boolean } };
+  /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  trigger_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { trigger: TriggerView } };
+  /** List triggers, oldest first. */
+  trigger_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { triggers: TriggerView[]; nextCursor?: string } };
+  /** Show a trigger. */
+  trigger_get: { request: { triggerId: string }; reply: { trigger: TriggerView } };
+  /** Change a trigger, disable it, or enable it again. */
+  trigger_update: { request: { triggerId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { trigger: TriggerView } };
+  /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
+  trigger_rotate: { request: { triggerId: string }; reply: { trigger: TriggerView } };
+  /** Delete a trigger and the list of its runs. Sessions and turns stay. */
+  trigger_delete: { request: { triggerId: string }; reply: {} };
+  /** List the last runs of a trigger, newest first. */
+  trigger_runs: { request: { triggerId: string }; reply: { runs: RunRecord[] } };
 }
 
 /** The fields and the content of every operation over HTTP, by name. */
@@ -624,6 +654,36 @@ export interface HttpOperations {
   "webhook.deliveries": { request: { webhookId: string; cursor?: string | null; limit?: number }; reply: DeliveryViewPage };
   /** Send a delivery again now, with the same `webhook-id`. */
   "webhook.redeliver": { request: { webhookId: string; number: string }; reply: DeliveryView };
+  /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  "schedule.create": { request: { agent: string; cron: string; message: string; name?: string | null; container?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: ScheduleView };
+  /** List schedules, oldest first. */
+  "schedule.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: SchedulePage };
+  /** Show a schedule. */
+  "schedule.get": { request: { scheduleId: string }; reply: ScheduleView };
+  /** Change a schedule, disable it, or enable it again. */
+  "schedule.update": { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: ScheduleView };
+  /** Delete a schedule and the list of its runs. Sessions and turns stay. */
+  "schedule.delete": { request: { scheduleId: string }; reply: NoFields };
+  /** List the last runs of a schedule, and the times at which it did not run, newest first. */
+  "schedule.runs": { request: { scheduleId: string }; reply: RunPage };
+  /** Run a schedule once now, besides its times, as it would run then. */
+  "schedule.run": { request: { scheduleId: string }; reply: StartedRun };
+  /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  "trigger.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: TriggerView };
+  /** List triggers, oldest first. */
+  "trigger.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: TriggerPage };
+  /** Show a trigger. */
+  "trigger.get": { request: { triggerId: string }; reply: TriggerView };
+  /** Change a trigger, disable it, or enable it again. */
+  "trigger.update": { request: { triggerId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: TriggerView };
+  /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
+  "trigger.rotate": { request: { triggerId: string }; reply: TriggerView };
+  /** Delete a trigger and the list of its runs. Sessions and turns stay. */
+  "trigger.delete": { request: { triggerId: string }; reply: NoFields };
+  /** List the last runs of a trigger, newest first. */
+  "trigger.runs": { request: { triggerId: string }; reply: RunPage };
+  /** Begin a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
+  "trigger.fire": { request: { triggerId: string }; reply: StartedRun };
 }
 
 /** Every command of the socket, by noun. */
@@ -783,6 +843,38 @@ export interface CommandVerbs {
     edit(request: Commands["message_edit"]["request"]): Promise<Commands["message_edit"]["reply"]>;
     /** Regenerate an answer. The old one is kept and can be viewed. */
     regenerate(request: Commands["message_regenerate"]["request"]): Promise<Commands["message_regenerate"]["reply"]>;
+  };
+  schedule: {
+    /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    create(request: Commands["schedule_create"]["request"]): Promise<Commands["schedule_create"]["reply"]>;
+    /** List schedules, oldest first. */
+    list(request?: Commands["schedule_list"]["request"]): Promise<Commands["schedule_list"]["reply"]>;
+    /** Show a schedule. */
+    get(request: Commands["schedule_get"]["request"]): Promise<Commands["schedule_get"]["reply"]>;
+    /** Change a schedule, disable it, or enable it again. */
+    update(request: Commands["schedule_update"]["request"]): Promise<Commands["schedule_update"]["reply"]>;
+    /** Delete a schedule and the list of its runs. Sessions and turns stay. */
+    delete(request: Commands["schedule_delete"]["request"]): Promise<Commands["schedule_delete"]["reply"]>;
+    /** List the last runs of a schedule, and the times at which it did not run, newest first. */
+    runs(request: Commands["schedule_runs"]["request"]): Promise<Commands["schedule_runs"]["reply"]>;
+    /** Run a schedule once now, besides its times, as it would run then. */
+    run(request: Commands["schedule_run"]["request"]): Promise<Commands["schedule_run"]["reply"]>;
+  };
+  trigger: {
+    /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    create(request: Commands["trigger_create"]["request"]): Promise<Commands["trigger_create"]["reply"]>;
+    /** List triggers, oldest first. */
+    list(request?: Commands["trigger_list"]["request"]): Promise<Commands["trigger_list"]["reply"]>;
+    /** Show a trigger. */
+    get(request: Commands["trigger_get"]["request"]): Promise<Commands["trigger_get"]["reply"]>;
+    /** Change a trigger, disable it, or enable it again. */
+    update(request: Commands["trigger_update"]["request"]): Promise<Commands["trigger_update"]["reply"]>;
+    /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
+    rotate(request: Commands["trigger_rotate"]["request"]): Promise<Commands["trigger_rotate"]["reply"]>;
+    /** Delete a trigger and the list of its runs. Sessions and turns stay. */
+    delete(request: Commands["trigger_delete"]["request"]): Promise<Commands["trigger_delete"]["reply"]>;
+    /** List the last runs of a trigger, newest first. */
+    runs(request: Commands["trigger_runs"]["request"]): Promise<Commands["trigger_runs"]["reply"]>;
   };
 }
 
@@ -1207,6 +1299,40 @@ export interface HttpVerbs {
     deliveries(request: HttpOperations["webhook.deliveries"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.deliveries"]["reply"]>;
     /** Send a delivery again now, with the same `webhook-id`. */
     redeliver(request: HttpOperations["webhook.redeliver"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.redeliver"]["reply"]>;
+  };
+  schedule: {
+    /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    create(request: HttpOperations["schedule.create"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.create"]["reply"]>;
+    /** List schedules, oldest first. */
+    list(request?: HttpOperations["schedule.list"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.list"]["reply"]>;
+    /** Show a schedule. */
+    get(request: HttpOperations["schedule.get"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.get"]["reply"]>;
+    /** Change a schedule, disable it, or enable it again. */
+    update(request: HttpOperations["schedule.update"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.update"]["reply"]>;
+    /** Delete a schedule and the list of its runs. Sessions and turns stay. */
+    delete(request: HttpOperations["schedule.delete"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.delete"]["reply"]>;
+    /** List the last runs of a schedule, and the times at which it did not run, newest first. */
+    runs(request: HttpOperations["schedule.runs"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.runs"]["reply"]>;
+    /** Run a schedule once now, besides its times, as it would run then. */
+    run(request: HttpOperations["schedule.run"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.run"]["reply"]>;
+  };
+  trigger: {
+    /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    create(request: HttpOperations["trigger.create"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.create"]["reply"]>;
+    /** List triggers, oldest first. */
+    list(request?: HttpOperations["trigger.list"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.list"]["reply"]>;
+    /** Show a trigger. */
+    get(request: HttpOperations["trigger.get"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.get"]["reply"]>;
+    /** Change a trigger, disable it, or enable it again. */
+    update(request: HttpOperations["trigger.update"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.update"]["reply"]>;
+    /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
+    rotate(request: HttpOperations["trigger.rotate"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.rotate"]["reply"]>;
+    /** Delete a trigger and the list of its runs. Sessions and turns stay. */
+    delete(request: HttpOperations["trigger.delete"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.delete"]["reply"]>;
+    /** List the last runs of a trigger, newest first. */
+    runs(request: HttpOperations["trigger.runs"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.runs"]["reply"]>;
+    /** Begin a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
+    fire(request: HttpOperations["trigger.fire"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.fire"]["reply"]>;
   };
 }
 
@@ -1954,6 +2080,10 @@ export interface ModelViewPage {
   nextCursor?: string;
 }
 
+/** A query or a body without fields. */
+export interface NoFields {
+}
+
 /** The address at the identity provider to go to. */
 export interface OidcAddress {
   location: string;
@@ -2139,6 +2269,23 @@ export interface Rewound {
   rewindId?: string;
 }
 
+export interface RunPage {
+  items: RunRecord[];
+}
+
+/** A run with what became of its turn; None while that goes on. */
+export interface RunRecord {
+  number: number;
+  dueAt: number;
+  at: number;
+  state: "failed" | "missed" | "skipped" | "started";
+  reason?: string;
+  count?: number;
+  sessionId?: string;
+  turnId?: string;
+  outcome?: "completed" | "failed" | "interrupted";
+}
+
 /** Limits of a sandbox. The server chooses an absent one. */
 export interface SandboxLimits {
   timeoutMs?: number | null;
@@ -2166,6 +2313,41 @@ export interface SandboxOutcome {
   executable: string[];
   leftOut: number;
   placed: SandboxFound;
+}
+
+export interface SchedulePage {
+  items: ScheduleView[];
+  nextCursor?: string;
+}
+
+/** A schedule. `nextAt` is its next time, `upcoming` that and the ones after it; none while it is disabled. */
+export interface ScheduleView {
+  scheduleId: string;
+  name: string;
+  containerId: string;
+  imageId: string;
+  message: string;
+  cron: string;
+  zone: string;
+  sessionMode: "new" | "same";
+  sessionId?: string;
+  missed: "all" | "once" | "skip";
+  catchUp: number;
+  catchUpSeconds: number;
+  overlap: "queue" | "skip";
+  jitterSeconds: number;
+  onAsk: "deny" | "wait";
+  budget?: TurnBudget;
+  runsPerDay?: number;
+  enabled: boolean;
+  disabledReason?: "agent_gone" | "session_gone";
+  createdBy: string;
+  createdAt: number;
+  updatedAt: number;
+  nextAt?: number;
+  upcoming?: number[];
+  lastAt?: number;
+  lastTurnId?: string;
 }
 
 export interface SecretViewPage {
@@ -2298,6 +2480,13 @@ export interface Spoken {
   turnId?: string;
   sessionId?: string;
   cursor?: string;
+}
+
+/** The turn that was begun; `isNew` is false for one that an earlier request began. */
+export interface StartedRun {
+  sessionId: string;
+  turnId: string;
+  isNew: boolean;
 }
 
 /** The result of all checks: the worst of them. */
@@ -2440,6 +2629,42 @@ export interface ToolResultMessage {
   toolResult: ToolResult;
 }
 
+export interface TriggerPage {
+  items: TriggerView[];
+  nextCursor?: string;
+}
+
+/** A trigger. `secret` signs requests, only in the response that created it. */
+export interface TriggerView {
+  triggerId: string;
+  name: string;
+  containerId: string;
+  imageId: string;
+  message: string;
+  sessionMode: "new" | "same";
+  sessionId?: string;
+  onAsk: "deny" | "wait";
+  budget?: TurnBudget;
+  runsPerDay?: number;
+  enabled: boolean;
+  disabledReason?: "agent_gone" | "session_gone";
+  createdBy: string;
+  createdAt: number;
+  updatedAt: number;
+  lastAt?: number;
+  lastTurnId?: string;
+  path: string;
+  secret?: string;
+}
+
+/** Bounds of one turn besides those of its tenant; the lower of both counts. */
+export interface TurnBudget {
+  steps?: number | null;
+  tokens?: number | null;
+  cost?: number | null;
+  toolCalls?: number | null;
+}
+
 /** Values that the sender of a message chose for its turn instead of the definition's. */
 export interface TurnOptions {
   model?: string | null;
@@ -2451,6 +2676,14 @@ export interface TurnOptions {
   tools?: ClientTool[];
   output?: OutputFormat | null;
   clientData?: string | null;
+}
+
+/** The reason of a turn that nobody at a keyboard has begun, and its bounds. */
+export interface TurnOrigin {
+  kind: "schedule" | "trigger";
+  id: string;
+  unattended?: boolean;
+  budget?: TurnBudget;
 }
 
 export interface TurnRowPage {
@@ -2489,6 +2722,7 @@ export interface UserMessage {
   turnId?: string;
   role: "user";
   content: string | (TextPart | ImagePart | FilePart)[];
+  tainted?: boolean;
 }
 
 export interface UserView {
@@ -2542,7 +2776,7 @@ export interface WaitView {
   turnId: string;
   callId: string;
   round: number;
-  kind: "approval" | "client" | "consent" | "elicitation" | "question";
+  kind: "approval" | "client" | "consent" | "elicitation" | "question" | "timer";
   tool: string;
   version: string;
   fingerprint: string;
@@ -3249,6 +3483,7 @@ export interface TurnRow {
   activeMs?: number;
   onParked?: "queue" | "reject" | "supersede";
   options?: TurnOptions;
+  origin?: TurnOrigin;
   price?: number;
   model?: string;
 }
