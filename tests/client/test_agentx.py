@@ -32,3 +32,12 @@ async def test_the_same_program_runs_here_and_elsewhere(kind: str) -> None:
             agent = await agentx.runtime.images.run(image.image_id)
             text = "".join([str(event.data["text"]) async for event in agent.stream("Hello you") if event.type == "text_delta"])
             assert text == "Hello you"
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+async def test_an_agent_runs_once_without_a_session(kind: str) -> None:
+    async with open_source(kind) as source, create_agentx(source) as agentx:
+        with anyio.fail_after(60):
+            heard = [event async for event in agentx.run("hello")]
+    assert "".join(str(event.data["text"]) for event in heard if event.type == "text_delta") == "hello"
+    assert heard[-1].type == "turn_response"

@@ -57,6 +57,7 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "session_draft_list": {"containerId": "c1"},
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
+    "run_start": {"content": "hi", "agent": "default"},
     "message_edit": {"sessionId": "sess_1", "messageId": "msg_1", "content": "hello"},
     "tool_waits": {"sessionId": "sess_1", "state": "open"},
     "tool_explain": {"turnId": "turn_1", "callId": "c1"},

@@ -166,6 +166,7 @@ export const ROUTES: Readonly<Record<string, Route>> = {
   "message.edit": { method: "POST", path: "/v1/sessions/{sessionId}/edit" },
   "message.regenerate": { method: "POST", path: "/v1/sessions/{sessionId}/regenerate" },
   "message.ask": { method: "POST", path: "/v1/messages", bytes: "sometimes" },
+  "run.ask": { method: "POST", path: "/v1/run", bytes: "sometimes" },
   "session.compact": { method: "POST", path: "/v1/sessions/{sessionId}/compact" },
   "session.summaries": { method: "GET", path: "/v1/sessions/{sessionId}/summaries" },
   "draft.put": { method: "PUT", path: "/v1/sessions/{sessionId}/draft" },

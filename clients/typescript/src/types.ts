@@ -266,6 +266,8 @@ export interface Commands {
   message_edit: { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Regenerate an answer. The old one is kept and can be viewed. */
   message_regenerate: { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
+  /** Run an agent once, without a session to go on with. Its answer comes as events; a turn that waits for somebody keeps its session until it has ended. */
+  run_start: { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; keep?: boolean }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
   session_compact: { request: { sessionId: string }; reply: { sessionId: string; summary: Summary } };
   /** List the summaries of a session, the newest first. */
@@ -620,6 +622,8 @@ export interface HttpOperations {
   "message.regenerate": { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: Spoken };
   /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
   "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string | null; sessionId?: string | null; thread?: string | null; container?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; output?: OutputFormat | null; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
+  /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless `keep` is set. */
+  "run.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; keep?: boolean; stream?: boolean }; reply: MessageAnswer | Response };
   /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
   "session.compact": { request: { sessionId: string }; reply: Summary };
   /** List the summaries of a session, the newest first. */
@@ -843,6 +847,10 @@ export interface CommandVerbs {
     edit(request: Commands["message_edit"]["request"]): Promise<Commands["message_edit"]["reply"]>;
     /** Regenerate an answer. The old one is kept and can be viewed. */
     regenerate(request: Commands["message_regenerate"]["request"]): Promise<Commands["message_regenerate"]["reply"]>;
+  };
+  run: {
+    /** Run an agent once, without a session to go on with. Its answer comes as events; a turn that waits for somebody keeps its session until it has ended. */
+    start(request: Commands["run_start"]["request"]): Promise<Commands["run_start"]["reply"]>;
   };
   schedule: {
     /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
@@ -1267,6 +1275,10 @@ export interface HttpVerbs {
     regenerate(request: HttpOperations["message.regenerate"]["request"], options?: CallOptions): Promise<HttpOperations["message.regenerate"]["reply"]>;
     /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
     ask(request: HttpOperations["message.ask"]["request"], options?: CallOptions): Promise<HttpOperations["message.ask"]["reply"]>;
+  };
+  run: {
+    /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless `keep` is set. */
+    ask(request: HttpOperations["run.ask"]["request"], options?: CallOptions): Promise<HttpOperations["run.ask"]["reply"]>;
   };
   draft: {
     /** Save a draft of a message in a session. */

@@ -1,6 +1,7 @@
 """Handles — one session and one running agent, as objects over a `RuntimeLink`."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TypeVar
 
 from agentvm.errors import ChannelClosed
@@ -16,6 +17,7 @@ from agentvm.operations.message import MessageEdit, MessageRegenerate, MessageSe
 from agentvm.operations.session import SessionRelease, SessionResume, SessionSetTitle
 from agentvm.operations.session_lists import SessionHistory, SessionMessages
 from agentvm.protocol.link import RuntimeLink, WireEvent
+from agentvm.protocol.requests import Request
 
 HISTORY_PAGE_MAX = 200
 """Messages asked for at a time."""
@@ -109,20 +111,28 @@ class AgentHandle:
 
     async def stream(self, content: UserContent, *, output: OutputFormat | None = None) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of that turn; the last one is `turn_response`."""
-        async with self._link.events() as events:
-            sent = await self.receive(content, output=output)
+        command = MessageSend(image_id=self.image_id, session_id=self.session_id, content=content, output=output)
+        async with aclosing(events_of_turn(self._link, command)) as events:
             async for event in events:
-                if event.context.get("turnId") == sent.turn_id:
-                    yield event
-                    if event.type == "turn_response":
-                        return
-        raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
+                yield event
 
     async def interrupt(self) -> None:
         await self._link.ask(AgentInterrupt(agent_id=self.agent_id))
 
     async def stop(self) -> None:
         await self._link.ask(AgentDestroy(agent_id=self.agent_id))
+
+
+async def events_of_turn(link: RuntimeLink, command: Request[MessageSendReply]) -> AsyncGenerator[WireEvent, None]:
+    """Sends a message, then yields every event of its turn; the last one is `turn_response`."""
+    async with link.events() as events:
+        sent = await link.ask(command)
+        async for event in events:
+            if event.context.get("turnId") == sent.turn_id:
+                yield event
+                if event.type == "turn_response":
+                    return
+    raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
 
 
 def agent_of(link: RuntimeLink, reply: ImageRunReply) -> AgentHandle:

@@ -4,17 +4,20 @@ Everything here speaks through a `RuntimeLink`. A remote link sends frames, a lo
 which.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Literal, Protocol, TypeVar, overload
 
 from agentvm.client.file_verbs import AttachmentVerbs, FileVerbs
-from agentvm.client.handles import SessionHandle, there
+from agentvm.client.handles import SessionHandle, events_of_turn, there
 from agentvm.client.image_verbs import ImageManager
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.message import UserContent
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.model.session import Draft
+from agentvm.model.turn import OutputFormat
 from agentvm.operations.agent import AgentDestroy, AgentDestroyAll, AgentGet, AgentList
 from agentvm.operations.container import ContainerCreate, ContainerDelete, ContainerDeleteReply, ContainerGet, ContainerList
 from agentvm.operations.definition import DefinitionGet, DefinitionList, DefinitionRegister
@@ -22,6 +25,7 @@ from agentvm.operations.draft import DraftListed, SessionDraft, SessionDraftList
 from agentvm.operations.resource import ResourceList, ResourcePublish, ResourceRegister
 from agentvm.operations.resource_resolve import ResourceResolve, ResourceResolveReply
 from agentvm.operations.resource_views import ResourceRegisterReply
+from agentvm.operations.run import RunStart
 from agentvm.operations.session import (
     SessionArchive,
     SessionCreate,
@@ -257,6 +261,21 @@ class RuntimeVerbs(Verbs):
 
     async def request(self, kind: str, data: dict[str, object] | None = None) -> WireEvent:
         return await self._link.request(kind, data or {})
+
+    async def run(
+        self,
+        content: UserContent,
+        *,
+        agent: str = "default",
+        container_id: str | None = None,
+        output: OutputFormat | None = None,
+        keep: bool = False,
+    ) -> AsyncGenerator[WireEvent, None]:
+        """Runs an agent once, without a session to go on with, and yields the events; the last one is `turn_response`."""
+        command = RunStart(content=content, agent=agent, container=container_id, output=output, keep=keep)
+        async with aclosing(events_of_turn(self._link, command)) as events:
+            async for event in events:
+                yield event
 
 
 class RuntimeView(RuntimeVerbs):

@@ -123,7 +123,7 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
         options=request.options,
         output=request.output,
     )
-    sent: MessageSendReply = await carry_out(_row(message, MessageSend), context, said)
+    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, said)
     context.finish()
     context.after.clear()
     turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
@@ -132,25 +132,30 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
     cursor = await context.vm.runtime.turn_cursor(context.tenant_id, turn) if sent.cursor is None else int(sent.cursor)
     if request.stream:
         return stream_turn(context, turn, cursor)
-    answer = MessageAnswer(session_id=turn.session_id, turn_id=turn.turn_id, image_id=turn.image_id, message_id=turn.message_id)
-    return await _wait(context, turn, cursor, answer) if request.wait else answer
+    return await wait_for_answer(context, turn, cursor) if request.wait else _answer_of(turn)
 
 
 async def _open(context: Context, request: MessageAsk) -> SessionId:
     named = ImageOpen(agent=request.agent or DEFAULT_AGENT, container_id=request.container)
-    image: ImageReply = await carry_out(_row(image_open, ImageOpen), context, named)
+    image: ImageReply = await carry_out(row_of(image_open, ImageOpen), context, named)
     opening = SessionOpen(image_id=image.record.image_id, gateway=GATEWAY, external=request.thread)
-    opened: SessionOpenReply = await carry_out(_row(session_open, SessionOpen), context, opening)
+    opened: SessionOpenReply = await carry_out(row_of(session_open, SessionOpen), context, opening)
     return opened.session.session_id
 
 
-def _row(module: ModuleType, request: type[Request[Any]]) -> Operation:
+def row_of(module: ModuleType, request: type[Request[Any]]) -> Operation:
     """Returns the row of an operation, which is gated and audited like any other."""
     group: OperationGroup = module.operation
     return next(row for row in group.rows if row.request is request)
 
 
-async def _wait(context: Context, turn: "Turn", cursor: int, answer: MessageAnswer) -> MessageAnswer:
+def _answer_of(turn: "Turn") -> MessageAnswer:
+    return MessageAnswer(session_id=turn.session_id, turn_id=turn.turn_id, image_id=turn.image_id, message_id=turn.message_id)
+
+
+async def wait_for_answer(context: Context, turn: "Turn", cursor: int) -> MessageAnswer:
+    """Returns the answer of a turn when it has ended, or what it waits for."""
+    answer = _answer_of(turn)
     with context.vm.runtime.follow_turn(context.tenant_id, turn, cursor) as follower:
         while events := await follower.take():
             for event in events:

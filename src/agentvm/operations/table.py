@@ -19,7 +19,9 @@ COMMANDS: dict[str, type[Request[Any]]] = {name: row.request for name, row in BY
 """The type of every command's request, by the command's name."""
 
 _ADDITIVE_OF_1X = {"container_delete", "image_build", "image_open", "image_upgrade", "message_edit", "message_regenerate"}
-_ADDITIVE_NOUNS = ("attachment_", "definition_", "file_", "memory_", "session_", "resource_", "tool_", "schedule_", "trigger_")
+_ADDITIVE_NOUNS = (
+    "attachment_", "definition_", "file_", "memory_", "session_", "resource_", "run_", "tool_", "schedule_", "trigger_"
+)  # fmt: skip
 
 ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or name.startswith(_ADDITIVE_NOUNS))
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on ignored fields."""

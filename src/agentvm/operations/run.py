@@ -1,0 +1,125 @@
+"""Runs — one call of an agent without a session: the ledger keeps what it cost, and nothing else stays."""
+
+from typing import Annotated
+
+import msgspec
+
+from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
+from agentvm.model.ids import SessionId, TurnId
+from agentvm.model.message import UserContent
+from agentvm.model.session import UNSTORED, Alias
+from agentvm.model.turn import OutputFormat, TurnOptions
+from agentvm.operations import image_open, message, session_open
+from agentvm.operations.gate import carry_out
+from agentvm.operations.http_reply import HttpReply, Streamed
+from agentvm.operations.image_build import ImageReply
+from agentvm.operations.image_open import ImageOpen
+from agentvm.operations.message import MESSAGE_BOUND, MessageSend, MessageSendReply
+from agentvm.operations.message_ask import DEFAULT_AGENT, READ, MessageAnswer, row_of, wait_for_answer
+from agentvm.operations.operation import Context, Http, OperationGroup
+from agentvm.operations.session_open import SessionOpen, SessionOpenReply
+from agentvm.operations.turn_stream import stream_turn
+from agentvm.protocol.requests import Request
+
+operation = OperationGroup("messages")
+
+_REFUSES = (SessionNotFound, NotFound, AgentBusy, ShuttingDown)
+
+
+class RunStart(Request[MessageSendReply]):
+    """`agent` is a definition's name, the URI or name of an agent, the id of an image, or `image:` and a tag of one.
+
+    Its session is deleted soon after the turn has ended, unless it is to `keep`.
+    """
+
+    bound = MESSAGE_BOUND
+    content: UserContent
+    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] = DEFAULT_AGENT
+    container: str | None = None
+    """The container that the agent runs in; your own if unset, or `default` if you may use all."""
+    options: TurnOptions | None = None
+    output: OutputFormat | None = None
+    """The answer is JSON that fits this schema; else the turn fails with `output_misfit`."""
+    keep: bool = False
+    """Whether the session is kept, to go on with it."""
+
+
+@operation("run.start", needs="agent:use", command=True)
+async def start(context: Context, request: RunStart) -> MessageSendReply:
+    """Run an agent once, without a session to go on with.
+
+    Its answer comes as events; a turn that waits for somebody keeps its session until it has ended.
+    """
+    return await _start(context, request, listens=True)
+
+
+class RunAsk(Request[MessageAnswer]):
+    """Like `run_start`. With `stream` the response is the turn's events, as server-sent events."""
+
+    content: UserContent
+    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] = DEFAULT_AGENT
+    container: str | None = None
+    options: TurnOptions | None = None
+    output: OutputFormat | None = None
+    keep: bool = False
+    stream: bool = False
+
+
+@operation(
+    "run.ask",
+    needs="agent:use",
+    http=Http(
+        "POST",
+        "/v1/run",
+        id="messages_run",
+        max_body_bytes=MESSAGE_BOUND.max_bytes,
+        max_values=MESSAGE_BOUND.max_values,
+        attended=True,
+        media_type="text/event-stream",
+    ),
+    across=False,
+    raises=_REFUSES,
+)
+async def ask(context: Context, request: RunAsk) -> MessageAnswer | HttpReply[Streamed]:
+    """Run an agent once and receive the answer.
+
+    When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless
+    `keep` is set.
+    """
+    context.principal.require(READ)
+    fields = {name: getattr(request, name) for name in RunStart.__struct_fields__}
+    sent = await _start(context, RunStart(**fields), listens=False)
+    context.finish()
+    context.after.clear()
+    turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
+    if turn is None or sent.cursor is None:
+        raise NotFound("There is no such turn")
+    if request.stream:
+        return stream_turn(context, turn, int(sent.cursor))
+    answer = await wait_for_answer(context, turn, int(sent.cursor))
+    if not request.keep and answer.outcome is not None:
+        await context.sessions.delete(turn.session_id)
+    return answer
+
+
+async def _start(context: Context, request: RunStart, *, listens: bool) -> MessageSendReply:
+    if not request.content:
+        raise InvalidInput("content must not be empty")
+    named = ImageOpen(agent=request.agent, container_id=request.container)
+    image: ImageReply = await carry_out(row_of(image_open, ImageOpen), context, named)
+    opening = SessionOpen(image_id=image.record.image_id, archived=True)
+    opened: SessionOpenReply = await carry_out(row_of(session_open, SessionOpen), context, opening)
+    session_id = opened.session.session_id
+    if not request.keep:
+        await _mark_unstored(context, image, session_id)
+    if listens:
+        context.listen(image.record.container_id, session_id)
+    said = MessageSend(content=request.content, session_id=session_id, options=request.options, output=request.output)
+    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, said)
+    return sent
+
+
+async def _mark_unstored(context: Context, image: ImageReply, session_id: SessionId) -> None:
+    """Before anything is said: the session goes when its turn has ended, whatever becomes of the client or the server."""
+    aliases = context.workspace.store.container(image.record.container_id).aliases
+    await aliases.put(Alias(UNSTORED, session_id), session_id, context.vm.clock())
