@@ -7,10 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+import anyio.abc
+
 from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
 from agentvm.cluster.adoption import Adopter
+from agentvm.cluster.mailbox import Mailbox
 from agentvm.cluster.membership import Membership, open_membership, while_leading
+from agentvm.cluster.relay import EventRelay
+from agentvm.cluster.rights import RightsWatch
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
 from agentvm.config.centre import ConfigCentre
@@ -25,6 +30,7 @@ from agentvm.model.secret import Secret
 from agentvm.model.settings import LogLevel
 from agentvm.observability.log_book import open_log_book
 from agentvm.observability.redact import Redactor
+from agentvm.operations.forwarded import serve
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import publish_shipped
 from agentvm.runtime.runtime import Runtime
@@ -218,9 +224,22 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
         tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))
     tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.tell))
     if vm.membership is not None:
-        tasks.start_soon(vm.membership.watch)
-        tasks.start_soon(Adopter(vm.membership, vm.runtime).run)
+        _start_node(vm, vm.membership, tasks)
     stack.callback(tasks.cancel_scope.cancel)
+
+
+def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup) -> None:
+    """Starts what a node of a cluster does beside serving: it takes over, relays and answers."""
+    relay = EventRelay(membership, vm.runtime, vm.store, vm.clock)
+    vm.runtime.replay.mirror = relay.open
+    vm.mailbox = Mailbox(membership)
+    vm.mailbox.serve = partial(serve, vm)
+    for task in (membership.watch, Adopter(membership, vm.runtime).run, relay.run, vm.mailbox.run):
+        tasks.start_soon(task)
+    if vm.config.authenticates:
+        broadcaster = vm.runtime.broadcaster
+        rights = RightsWatch(membership, vm.tenancy.access, lambda: (channel.principal for channel in broadcaster.channels))
+        tasks.start_soon(rights.run)
 
 
 async def _once_recovered(runtime: Runtime, task: Callable[[], Awaitable[None]]) -> None:

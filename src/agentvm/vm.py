@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.blueprint.definition import Definitions
+from agentvm.cluster.mailbox import Mailbox
 from agentvm.cluster.membership import Membership
 from agentvm.config import ServerConfig
 from agentvm.config.centre import ConfigCentre
@@ -174,6 +175,8 @@ class AgentVM:
     """The operator's key, if this start has created it: to be shown once."""
     membership: Membership | None = None
     """The nodes of the cluster, and this one's place among them; None for a server alone."""
+    mailbox: Mailbox | None = None
+    """Asks other nodes of the cluster."""
     channels: ChannelPort | None = None
     """The host of chat channels; None for a runtime within another program, which runs none."""
     budget: ByteBudget = field(default_factory=ByteBudget)

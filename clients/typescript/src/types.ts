@@ -1393,6 +1393,7 @@ export type ErrorCode =
   | "model_unavailable"
   | "model_unpriced"
   | "node_fenced"
+  | "node_silent"
   | "not_available"
   | "not_found"
   | "output_misfit"

@@ -24,7 +24,7 @@ The code is part of the API, the text is for people. A message names the item an
     │   └── PermissionDenied · ContainerForbidden · WaitForbidden · ToolCallDenied
     ├── Refused                 the request is valid, but cannot be served now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
-    │   └── SessionMoved · HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
+    │   └── SessionMoved · NodeSilent · HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            the feature is not configured on this server
     ├── StoreFailed             a write failed; nothing was stored partially
     │   ├── ConstraintFailed    a write contradicts a constraint of the schema

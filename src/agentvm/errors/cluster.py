@@ -15,6 +15,12 @@ class SessionMoved(Refused):
         self.session_id, self.runner = session_id, runner
 
 
+class NodeSilent(Refused):
+    """Another node has ended, or did not answer in time. It may have done what it was asked."""
+
+    code = "node_silent"
+
+
 class SessionsMoved(StoreFailed):
     """A batch was not stored; `runners` are the sessions that another node runs, or has run meanwhile: then it is None."""
 

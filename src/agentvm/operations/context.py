@@ -76,6 +76,8 @@ class Context:
     address: str | None = None
     target: str = ""
     """The object of the audit log's entry; an operation that creates something sets it."""
+    is_forwarded: bool = False
+    """Set for an operation that another node was asked for first."""
     is_dry_run: bool = False
     """Set by an operation that wrote nothing: then there is no entry of the audit log."""
     after: list[Callable[[], object]] = field(default_factory=list)

@@ -11,6 +11,7 @@ from agentvm.errors import AgentVMError, PermissionDenied, shorten
 from agentvm.errors.access import AuthenticationOff
 from agentvm.log import get_logger
 from agentvm.model.account import AuditEntry
+from agentvm.operations.forwarding import carry_on
 from agentvm.operations.operation import Context, Operation
 from agentvm.protocol.requests import Request
 
@@ -42,10 +43,10 @@ async def carry_out(operation: Operation, context: Context, request: Request[Any
     """Checks, carries out and audits an operation whose request is complete."""
     if operation.audit is None:
         await admit(operation, context)
-        return await operation.function(context, request)
+        return await carry_on(operation, context, request)
     async with audited(operation, context):
         await admit(operation, context)
-        return await operation.function(context, request)
+        return await carry_on(operation, context, request)
 
 
 @dataclass(slots=True)

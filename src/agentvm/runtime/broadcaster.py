@@ -4,7 +4,7 @@ An event of a session goes to the session's subscribers and to those who follow 
 who work with the container and may read what it tells (`EventData.needs`). Nobody else hears of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
 from operator import attrgetter
@@ -34,6 +34,9 @@ Subscribers = dict[Channel, Subscription]
 
 class Wakeable(Protocol):
     """Reads a session's events by itself; see `agentvm.runtime.follow`."""
+
+    @property
+    def container_id(self) -> ContainerId: ...
 
     def wake(self, events: Sequence[Event]) -> None:
         """Called when something was told of the session; the events are those that no log holds."""
@@ -156,6 +159,37 @@ class Broadcaster:
 
     def is_heard(self, tenant_id: TenantId, session_id: SessionId) -> bool:
         return (tenant_id, session_id) in self._sessions
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody hears anything."""
+        return bool(self._sessions or self._followers or self._containers)
+
+    def is_wanted(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        """Whether anybody hears the session, or would with its next event."""
+        key = (tenant_id, session_id)
+        listeners = self._containers.get((tenant_id, container_id), {})
+        return key in self._sessions or key in self._followers or any(listeners.values())
+
+    def followed(self) -> Iterator[tuple[TenantId, ContainerId, SessionId]]:
+        """Yields the sessions that anybody hears."""
+        for (tenant_id, session_id), subscribers in self._sessions.items():
+            yield tenant_id, next(iter(subscribers.values())).container_id, session_id
+        for (tenant_id, session_id), followers in self._followers.items():
+            if (tenant_id, session_id) not in self._sessions:
+                yield tenant_id, next(iter(followers)).container_id, session_id
+
+    def catch_up(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, before: int) -> None:
+        """Lets those who hear the session read on from the log, which has grown beyond `before` without being told here."""
+        for channel, follows in self._containers.get((tenant_id, container_id), {}).items():
+            if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
+                self.subscribe(channel, container_id, session_id)
+        for channel, subscription in self._sessions.get((tenant_id, session_id), {}).items():
+            if subscription.cursor is None:
+                subscription.cursor = before
+            if channel.closing is None:
+                channel.fall_behind(subscription)
+        self._wake(tenant_id, session_id, ())
 
     def joined(self, channel: Channel) -> frozenset[ContainerId]:
         return frozenset(self._channels[channel][1]) if channel in self._channels else frozenset()

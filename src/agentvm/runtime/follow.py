@@ -43,6 +43,10 @@ class SessionFollower:
         self._unstored: list[Event] = []
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def container_id(self) -> ContainerId:
+        return self._container_id
+
     def __enter__(self) -> Self:
         self._broadcaster.add_follower(*self._key, self)
         return self

@@ -91,7 +91,10 @@ class Journal:
             # Another asker may have been quicker: a session has one log.
             log = self._logs.setdefault(key, SessionLog(tenant_id, container_id, session_id, head, parked))
             if log.stale and not self._is_posted(log):
-                log.restart(head, parked)
+                log.stale, log.parked = False, parked
+                # What a mirror has beyond that is in the journal of the node that runs the session.
+                if head > log.committed:
+                    log.restart(head, parked)
                 self._changed(tenant_id, session_id)
         return log
 

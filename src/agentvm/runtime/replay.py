@@ -23,6 +23,8 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
+OpenLog = Callable[[TenantId, ContainerId, SessionId], Awaitable[SessionLog]]
+
 PAGE_EVENTS_MAX = 500
 """Events handed out at a time."""
 
@@ -53,12 +55,14 @@ class Replay:
         self,
         store: Store,
         find_log: Callable[[TenantId, SessionId], SessionLog | None],
-        open_log: Callable[[TenantId, ContainerId, SessionId], Awaitable[SessionLog]] | None = None,
+        open_log: OpenLog | None = None,
     ) -> None:
         """With `open_log`, logs that were read a moment ago stay in memory, and are read again without the store."""
         self._store = store
         self._find_log = find_log
         self._open_log = open_log
+        self.mirror: OpenLog | None = None
+        """In a cluster: opens the log of a session with what another node has told of it."""
         self._pages = Pages()
         self._reading: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
 
@@ -97,6 +101,9 @@ class Replay:
     async def _read_stored(
         self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int
     ) -> Missed | None:
+        mirrored = None if self.mirror is None else await self.mirror(tenant_id, container_id, session_id)
+        if mirrored is not None and (missed := self.read_nowait(tenant_id, session_id, after)) is not None:
+            return missed
         log = self._store.tenant(tenant_id).container(container_id).log(session_id)
         first, last = await log.range()
         live = self._find_log(tenant_id, session_id)

@@ -132,6 +132,16 @@ class SessionLog:
         self.suspended.clear()
         self.weight = self.entry = 0
 
+    def mirror(self, events: Sequence[Event]) -> None:
+        """Adds events that another node has committed and told; they follow the last one."""
+        if events:
+            self.tail += events
+            self.head = self.committed = events[-1].seq
+
+    def drop_stored(self, head: int) -> None:
+        """Drops events of a mirror that the log has by now."""
+        del self.tail[: sum(event.seq <= head for event in self.tail)]
+
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
         self.tail.clear()

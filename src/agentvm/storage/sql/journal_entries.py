@@ -14,6 +14,7 @@ DELETE FROM journal WHERE entry IN (
     SELECT entry FROM journal WHERE {of}entry < ? ORDER BY entry LIMIT ?
 )
 """
+_LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM journal WHERE node_id = ?"
 _FIRST_ENTRY = "SELECT min(entry) FROM journal"
 FORGOTTEN_MAX = 500
 """Entries of the journal that one commit drops: a turn of an hour leaves many thousand."""
@@ -34,6 +35,12 @@ def read_entries(
     if max_bytes is not None:
         last = _last_entry(connection.fetch(_ENTRY_SIZES.format(of=of), (after, *node)), after, max_bytes)
     return tuple((entry, body) for entry, body in connection.fetch(_ENTRIES.format(of=of), (after, last, *node)))
+
+
+def last_entry(connection: Connection, node_id: int) -> int:
+    """The number of the last entry of a node; 0 if it has none."""
+    number: int = connection.fetch(_LAST_ENTRY, (node_id,))[0][0]
+    return number
 
 
 def forget_entries(connection: Connection, before: int, node_id: int) -> bool:

@@ -30,6 +30,7 @@ SELECT (SELECT max(last_seq) FROM log WHERE log.session_key = s.session_key),
 FROM sessions AS s
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
+STANDING = OPENING.replace("\nFROM sessions AS s", ", s.runner\nFROM sessions AS s")
 LOG = """
 SELECT first_seq, last_seq, made_at, body
 FROM sessions JOIN log USING (session_key)
@@ -67,6 +68,16 @@ class LogStore(Scope):
         def read(connection: Connection) -> tuple[int, TurnId | None]:
             for last, parked in connection.fetch(OPENING, self._scope):
                 return last or 0, parked
+            raise SessionNotFound(self._session_id)
+
+        return await self._database.read(read)
+
+    async def standing(self) -> tuple[int, TurnId | None, int | None]:
+        """The last seq in the log, the parked turn, and the node that runs a turn. `SessionNotFound` if the session is gone."""
+
+        def read(connection: Connection) -> tuple[int, TurnId | None, int | None]:
+            for last, parked, runner in connection.fetch(STANDING, self._scope):
+                return last or 0, parked, runner
             raise SessionNotFound(self._session_id)
 
         return await self._database.read(read)

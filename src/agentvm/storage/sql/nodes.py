@@ -16,6 +16,7 @@ from agentvm.errors.cluster import SessionsMoved
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW, SKIP_LOCKED, numbers_of
+from agentvm.storage.sql.node_asks import AskStore
 
 FIRST_LEASE_MS = 30_000
 """The first lease of a node, which is still starting and runs nothing."""
@@ -150,6 +151,7 @@ class NodeStore:
         self._database = database
         self._beats = beats
         self.node_id = database.node_id
+        self.asks = AskStore(database)
 
     async def renew(self, lease_ms: int) -> Beat | None:
         """Renews the lease of this node for so long; None when it was declared dead."""

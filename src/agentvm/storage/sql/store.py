@@ -24,7 +24,7 @@ from agentvm.storage.sql.definitions import DefinitionStore
 from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.file_changes import collect_files
-from agentvm.storage.sql.journal_entries import add_entry, forget_entries, read_entries
+from agentvm.storage.sql.journal_entries import add_entry, forget_entries, last_entry, read_entries
 from agentvm.storage.sql.log import LOG_RANGE
 from agentvm.storage.sql.nodes import Claim, let_go, take
 from agentvm.storage.sql.placed_calls import PlacedCallStore
@@ -289,6 +289,10 @@ class Store(Scope):
         one node.
         """
         return await self._database.read(lambda connection: read_entries(connection, after, max_bytes, node_id))
+
+    async def last_entry(self, node_id: int) -> int:
+        """The number of the last entry in the journal of a node; 0 if it has none."""
+        return await self._database.read(lambda connection: last_entry(connection, node_id))
 
     async def list_unfinished(self, sessions: Sequence[int] | None = None) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted; of the sessions with these keys."""

@@ -1,0 +1,44 @@
+"""Forwarded operations — carries out what another node asks for, with the principal of its request."""
+
+import msgspec
+
+from agentvm.cluster.mailbox import Answered
+from agentvm.errors import AgentVMError
+from agentvm.errors.cluster import SessionMoved
+from agentvm.operations.context import Context
+from agentvm.operations.dispatch import attempt
+from agentvm.operations.forwarding import Forwarded, ForwardedReply
+from agentvm.operations.gate import admit
+from agentvm.operations.operation import Operation
+from agentvm.operations.table import BY_NAME
+from agentvm.protocol.requests import Request
+from agentvm.vm import AgentVM
+
+_decoder = msgspec.json.Decoder(Forwarded)
+
+
+async def serve(vm: AgentVM, body: bytes) -> Answered:
+    """Carries out a forwarded operation; returns the encoded reply, and what is to be done once that is stored."""
+    asked = _decoder.decode(body)
+    operation = BY_NAME[asked.name]
+    context = Context(
+        vm=vm,
+        workspace=vm.workspace(asked.principal, asked.tenant_id),
+        request_id=asked.request_id,
+        address=asked.address,
+        is_forwarded=True,
+    )
+    request = msgspec.json.decode(asked.request, type=operation.request)
+    with context:
+        outcome = await attempt(asked.name, _run(operation, context, request))
+    if isinstance(outcome, AgentVMError):
+        details = {"session": outcome.session_id} if isinstance(outcome, SessionMoved) else outcome.details
+        failed = ForwardedReply(code=outcome.code, text=str(outcome), details=details)
+        return msgspec.json.encode(failed), context.finish
+    return msgspec.json.encode(ForwardedReply(reply=msgspec.json.encode(outcome))), context.finish
+
+
+async def _run(operation: Operation, context: Context, request: Request[object]) -> object:
+    # The node that was asked first enters it in the audit log.
+    await admit(operation, context)
+    return await operation.function(context, request)

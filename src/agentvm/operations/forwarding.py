@@ -1,0 +1,124 @@
+"""Forwarding — carries out an operation on the node that runs the session it is about.
+
+An operation that writes to a session of another node is refused by its commit, with nothing stored (`SessionMoved`); it is then
+asked of that node, with the principal of the request. Operations that stop turns look first where these run.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from agentvm.errors import BY_CODE, AgentVMError
+from agentvm.errors.cluster import NodeSilent, SessionMoved
+from agentvm.model.ids import AgentId, SessionId, TenantId, session_of_agent
+from agentvm.model.principal import Principal
+from agentvm.operations.operation import Context, Operation
+from agentvm.protocol.requests import Request
+
+if TYPE_CHECKING:
+    from agentvm.cluster.mailbox import Mailbox
+
+PATIENCE_SECONDS = 15.0
+"""An operation is tried so long while its session moves from a node that has ended to another."""
+PAUSE_SECONDS = 0.1
+
+STOPPING = frozenset({"agent.interrupt", "agent.destroy", "agent.destroy_all", "image.stop"})
+"""Operations that are carried out wherever the turns run that they are about."""
+FORWARDED = STOPPING | {"message.send", "message.edit", "message.regenerate", "session.rewind", "wait.answer"}
+
+
+class Forwarded(msgspec.Struct, frozen=True):
+    """An operation that another node is asked for."""
+
+    name: str
+    request: bytes
+    principal: Principal
+    tenant_id: TenantId
+    request_id: str
+    address: str | None
+
+
+class ForwardedReply(msgspec.Struct, frozen=True):
+    """The encoded reply, or the error."""
+
+    reply: bytes | None = None
+    code: str = ""
+    text: str = ""
+    details: dict[str, Any] = {}
+
+
+_answer = msgspec.json.Decoder(ForwardedReply)
+
+
+async def carry_on(operation: Operation, context: Context, request: Request[Any]) -> Any:
+    """Carries out an operation here, or on the node that runs its session."""
+    mailbox: Mailbox | None = context.vm.mailbox
+    if mailbox is None or context.is_forwarded or operation.name not in FORWARDED:
+        return await operation.function(context, request)
+    if operation.name in STOPPING:
+        nodes = await _runners(mailbox, context, request)
+        replies = [await _ask(mailbox, node, operation, context, request) for node in nodes]
+        if replies and operation.name == "agent.interrupt":
+            return replies[0]
+        reply = await operation.function(context, request)
+        return replies[0] if replies and operation.name == "agent.destroy" else reply
+    with anyio.move_on_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await operation.function(context, request)
+            except SessionMoved as error:
+                moved = error
+            runner = await mailbox.membership.nodes.runner(context.tenant_id, SessionId(moved.session_id))
+            if runner is not None and runner != context.vm.store.node_id:
+                try:
+                    return await _ask(mailbox, runner, operation, context, request)
+                except SessionMoved:
+                    # It has ended its turn meanwhile, or has died.
+                    await anyio.sleep(PAUSE_SECONDS)
+    raise moved
+
+
+async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[int]:
+    """The other nodes that run turns which a request is about."""
+    membership, tenant_id = mailbox.membership, context.tenant_id
+    nodes, found = membership.nodes, set[int | None]()
+    agent_id, image_id = getattr(request, "agent_id", None), getattr(request, "image_id", None)
+    session_id = getattr(request, "session_id", None) or (session_of_agent(AgentId(agent_id)) if agent_id else None)
+    if session_id is not None:
+        found = {await nodes.runner(tenant_id, SessionId(session_id))}
+    elif image_id is not None:
+        found = {*await nodes.runners(tenant_id, "image_id", image_id)}
+    else:
+        found = {*await nodes.runners(tenant_id, "container_id", context.workspace.container_id(request.container_id))}
+    others = membership.up - {membership.node_id}
+    return sorted(node for node in found if node is not None and node in others)
+
+
+async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: Context, request: Request[Any]) -> Any:
+    asked = Forwarded(
+        name=operation.name,
+        request=msgspec.json.encode(request),
+        principal=context.principal,
+        tenant_id=context.tenant_id,
+        request_id=context.request_id,
+        address=context.address,
+    )
+    try:
+        answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(asked)))
+    except NodeSilent:
+        raise SessionMoved(str(getattr(request, "session_id", "") or ""), node_id) from None
+    if answer.reply is None:
+        raise _error(answer)
+    return msgspec.json.decode(answer.reply, type=operation.reply)
+
+
+def _error(answer: ForwardedReply) -> AgentVMError:
+    """The error of another node, with its code."""
+    kind = BY_CODE.get(answer.code, AgentVMError)
+    error = kind.__new__(kind)
+    Exception.__init__(error, answer.text)
+    error.details = answer.details
+    if isinstance(error, SessionMoved):
+        error.session_id, error.runner = str(answer.details.get("session")), None
+    return error

@@ -1,0 +1,60 @@
+"""Whoever listens on one node hears what another node does, in order and without gaps, whenever they come."""
+
+import anyio
+from tests.cluster.conftest import Gate
+from tests.cluster.talking import Talker
+
+from agentvm.vm import AgentVM
+
+
+async def test_a_listener_on_another_node_hears_a_whole_turn(nodes: tuple[AgentVM, AgentVM]) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    b.listen(session_id)
+    for number in range(2):
+        await a.send(image_id, f"hello {number}")
+        await a.until("turn_response", number + 1)
+    heard = await b.until("turn_response", 2)
+    assert b.cursors() == a.cursors() == list(range(1, len(heard) + 1))
+    assert [event["type"] for event in heard] == [event["type"] for event in a.heard]
+
+
+async def test_one_who_comes_in_the_middle_of_a_turn_hears_what_was_told_before_and_the_rest(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    delta = next(int(event["cursor"]) for event in a.heard if event["type"] == "text_delta")
+    b.listen(session_id, after=delta - 1)
+    await b.until("text_delta")
+    assert b.cursors()[0] == delta
+    late = Talker(nodes[1])
+    late.listen(session_id, after=0)
+    await late.until("text_delta")
+    gate.opened.set()
+    await a.until("turn_response")
+    await b.until("turn_response")
+    await late.until("turn_response")
+    assert late.cursors() == a.cursors()
+    assert b.cursors() == a.cursors()[-len(b.heard) :]
+
+
+async def test_nodes_take_turns_in_one_session_and_each_goes_on_where_the_other_ended(
+    nodes: tuple[AgentVM, AgentVM],
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    b.listen(session_id)
+    for number in range(6):
+        await (a, b)[number % 2].send(image_id, f"turn {number}")
+        await a.until("turn_response", number + 1)
+        await b.until("turn_response", number + 1)
+    assert a.cursors() == b.cursors() == list(range(1, len(a.heard) + 1))
+    answers = [event["data"]["content"] for event in a.heard if event["type"] == "assistant_message"]
+    assert len(answers) == 6
+    store = nodes[0].store.tenant(a.peer.tenant_id)
+    with anyio.fail_after(60):
+        messages = await store.container(a.peer.workspace.container_id("home")).list_messages(session_id)  # type: ignore[arg-type]
+    assert len(messages) == 12

@@ -1,0 +1,59 @@
+"""A command about a session that another node runs is carried out there, and its reply and its errors are the same."""
+
+import anyio
+import pytest
+from tests.cluster.conftest import Gate, database_url, gate, nodes, open_node
+from tests.cluster.talking import Talker
+
+from agentvm.errors import AgentBusy
+from agentvm.model.ids import ImageId, SessionId, TurnId
+from agentvm.operations.agent import AgentInterrupt
+from agentvm.vm import AgentVM
+
+__all__ = ["database_url", "gate", "nodes", "open_node"]
+
+
+async def test_a_message_waits_behind_a_turn_that_runs_on_another_node(
+    nodes: tuple[AgentVM, AgentVM],
+    gate: Gate,
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, _ = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    sent = await b.send(image_id, "and then", client_message_id="k1")
+    again = await b.send(image_id, "and then", client_message_id="k1")
+    assert (again.turn_id, again.message_id) == (sent.turn_id, sent.message_id)
+    gate.opened.set()
+    heard = await a.until("turn_response", 2)
+    assert [event["context"]["turnId"] for event in heard if event["type"] == "turn_response"][1] == sent.turn_id
+    # It was subscribed here before it was asked there.
+    assert (await b.until("turn_response", 2))[-1]["context"]["turnId"] == sent.turn_id
+    turn = await nodes[1].store.tenant(b.peer.tenant_id).find_turn(TurnId(str(sent.turn_id)))
+    assert turn is not None
+    assert turn.outcome == "completed"
+
+
+async def test_a_turn_is_stopped_from_another_node(nodes: tuple[AgentVM, AgentVM]) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    reply = await b.ask(AgentInterrupt(image_id=ImageId(image_id), session_id=SessionId(session_id)))
+    assert reply.agent_id is not None
+    ended = (await a.until("turn_response"))[-1]
+    assert ended["data"]["outcome"] == "interrupted"
+
+
+async def test_a_refusal_of_another_node_keeps_its_code(
+    nodes: tuple[AgentVM, AgentVM],
+    gate: Gate,
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, _ = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    with pytest.raises(AgentBusy, match="Another turn is running"), anyio.fail_after(60):
+        await b.send(image_id, "too early", on_busy="reject")
+    gate.opened.set()
+    await a.until("turn_response")
