@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import itertools
 import os
 import shutil
 import sys
@@ -25,11 +24,10 @@ from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.clients import Clients
 from tests.provision.clients import clients as provide_clients
 from tests.provision.node import node as provide_node
-from tests.provision.postgres import Postgres
+from tests.provision.postgres import OLDEST, Postgres
 from tests.provision.postgres import postgres as provide_postgres
+from tests.support.engines import a_database, stored_in_postgres
 from tests.support.examples import THOROUGH
-
-NUMBERS = itertools.count()
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
@@ -48,6 +46,10 @@ client.connect.__init__.__kwdefaults__["open_timeout"] = 60  # type: ignore[inde
 settings.register_profile("project", deadline=None, max_examples=30)
 settings.register_profile(THOROUGH, deadline=None, max_examples=1_000)
 settings.load_profile("project")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=["sqlite", "postgres"], default="sqlite", help="where stores are in place of SQLite")
 
 
 @pytest.fixture(scope="session")
@@ -85,23 +87,53 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def template(postgres: Postgres) -> str:
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE migrated")
-    raw = connect(postgres.url("migrated"))
-    migrate(raw, load_migrations())
-    raw.close()
-    return "migrated"
+def template(postgres: Postgres) -> Postgres:
+    """A server with a database `migrated`."""
+    return with_template(postgres)
 
 
 @pytest.fixture
-def database_url(postgres: Postgres, template: str) -> Iterator[str]:
+def database_url(template: Postgres) -> Iterator[str]:
     """The address of an empty database with the whole schema."""
-    name = f"db_{os.getpid()}_{next(NUMBERS)}"
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        yield postgres.url(name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with a_database(template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def oldest_postgres() -> Iterator[Postgres]:
+    """A server of the oldest version that is supported, with a database `migrated`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(provide_postgres(OLDEST))
+        except Unavailable as error:
+            pytest.skip(f"PostgreSQL {OLDEST}: {error}")
+        yield with_template(server)
+
+
+@pytest.fixture
+def oldest_database_url(oldest_postgres: Postgres) -> Iterator[str]:
+    """As `database_url`, on that server."""
+    with a_database(oldest_postgres) as url:
+        yield url
+
+
+def with_template(server: Postgres) -> Postgres:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE migrated")
+    raw = connect(server.url("migrated"))
+    migrate(raw, load_migrations())
+    raw.close()
+    return server
+
+
+@pytest.fixture(autouse=True)
+def engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where stores are that a test opens."""
+    if request.config.getoption("--engine") == "sqlite":
+        yield
+    else:
+        with stored_in_postgres(request.getfixturevalue("template")):
+            yield
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,13 @@
 """Clients — the official JavaScript clients of the gateways, installed below .cache from a lock file, without root."""
 
-import fcntl
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from tests.provision import CACHE
-from tests.provision.node import node, npm_ci
+from tests.provision.node import node, npm_install
 
 PACKAGE = Path(__file__).parent / "clients"
 PROGRAM_SECONDS = 120
@@ -32,15 +30,5 @@ class Clients:
 
 
 def clients(folder: Path = CACHE / "clients") -> Clients:
-    """Installs the packages when `folder` does not hold these versions yet, in one process at a time; or Unavailable."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = (PACKAGE / "package-lock.json").read_text()
-        done = folder / "installed.json"
-        if not done.exists() or done.read_text() != wanted:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(PACKAGE / name, folder)
-            npm_ci(folder)
-            done.write_text(wanted)
-    return Clients(folder)
+    """The installed packages; or Unavailable."""
+    return Clients(npm_install(PACKAGE, folder))

