@@ -164,19 +164,24 @@ class _Packer:
         self._scopes: dict[EventScope, int] = {}
         self._entries: list[_Entry] = []
         self._before = events[0].timestamp
+        self._last: tuple[EventScope | None, int] = (None, 0)
+        """The scope of the entry before, nearly always that of the next one too, and its number."""
         self._run: list[Event] = []
         self._texts: dict[str, str] = {
             event.data.message.id: event.data.message.text
             for event in events
-            if isinstance(event.data, AssistantMessageEvent) and isinstance(event.data.message, model.AssistantMessage)
+            if event.data.category == "message"
+            and isinstance(event.data, AssistantMessageEvent)
+            and isinstance(event.data.message, model.AssistantMessage)
         }
         self._speaking = ""
         self._offset = 0
 
     def add(self, event: Event) -> None:
         data = event.data
-        if isinstance(data, TextDelta) and (not self._run or self._run[0].scope == event.scope):
-            self._run.append(event)
+        run = self._run
+        if isinstance(data, TextDelta) and (not run or run[0].scope is event.scope or run[0].scope == event.scope):
+            run.append(event)
             return
         self._close_run()
         if isinstance(data, MessageStart):
@@ -210,7 +215,11 @@ class _Packer:
         self._entries.append(entry)
 
     def _scope(self, event: Event) -> int:
-        return self._scopes.setdefault(event.scope, len(self._scopes))
+        scope, number = self._last
+        if event.scope is not scope:
+            number = self._scopes.setdefault(event.scope, len(self._scopes))
+            self._last = event.scope, number
+        return number
 
     def _since(self, event: Event) -> int:
         passed, self._before = event.timestamp - self._before, event.timestamp

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
 from agentvm.errors.cluster import SessionMoved, SessionsMoved
@@ -28,6 +29,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
 from agentvm.runtime.batch import Batch, BatchPart, wait_for
+from agentvm.runtime.notices import notices_of
 from agentvm.runtime.session_log import SessionLog, pack, write_of
 from agentvm.runtime.tasks import open_tasks
 from agentvm.storage.base import Committed
@@ -40,8 +42,8 @@ COMMIT_INTERVAL_SECONDS = 0.005
 """Time between two commits."""
 
 CROWD_SESSIONS_MIN = 8
-CROWD_SECONDS = 0.000_25
-CROWD_MAX_SECONDS = 0.010
+CROWD_SECONDS = 0.000_5
+CROWD_MAX_SECONDS = 0.020
 """For each further session that speaks the next commit waits a little longer: it costs less for many together."""
 
 PROBE_SECONDS = 1.0
@@ -277,6 +279,11 @@ class Journal:
         writes = [
             write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
+        if hooked := self._store.hooked:
+            writes = [
+                msgspec.structs.replace(write, notices=notices_of(part.events)) if write.tenant_id in hooked else write
+                for write, part in zip(writes, parts.values(), strict=True)
+            ]
         carried = {
             log: numbered
             for log, part in parts.items()

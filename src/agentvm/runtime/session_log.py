@@ -28,7 +28,6 @@ from agentvm.model.message import Message, rough_size
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
 from agentvm.runtime.chunk import encode_chunk, encode_events
-from agentvm.runtime.notices import notices_of
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
 
 logger = get_logger(__name__)
@@ -289,7 +288,6 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         programs=[data.change for data in others if isinstance(data, ProgramChanged)],
         placed=[data.call for data in others if isinstance(data, ToolPlaced)],
         runs=[data.run for data in others if isinstance(data, RunStarted)],
-        notices=notices_of(events),
     )
 
 

@@ -129,7 +129,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of schedules and triggers that begin with a turn of this commit."""
 
     notices: Sequence[Notice] = ()
-    """The events among them that webhooks are told of, if the tenant has any."""
+    """The events among them that webhooks are told of; none for a tenant without webhooks."""
 
     @property
     def changes_no_session(self) -> bool:

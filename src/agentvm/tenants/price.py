@@ -63,10 +63,12 @@ class Prices:
 
     def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
         """Returns the operator's price, for the first of these names that has one; None when none has."""
-        rate = self._rate(names, model) if self._own else None
+        rate = self._rate(names, model)
         return None if rate is None else rate.cost(usage)
 
     def _rate(self, names: Sequence[str], model: str) -> ModelRate | None:
+        if not self._own:
+            return None
         rates = (self._own.get(f"{name}/{model}") or self._own.get(name) for name in names)
         return next((rate for rate in rates if rate is not None), None)
 

@@ -106,15 +106,13 @@ class RepeatedMessage(Exception):
     """A message of the write is stored already."""
 
 
-def prepare(write: SessionWrite, *, words: str | None = None, notifies: bool = False) -> "PreparedWrite":
+def prepare(write: SessionWrite, *, words: str | None = None) -> "PreparedWrite":
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
-
-    With `notifies` its notices become deliveries to the webhooks of the tenant.
 
     The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
     takes a while, so that is not to be done on the event loop.
     """
-    return PreparedWrite(write, words, notifies=notifies)
+    return PreparedWrite(write, words)
 
 
 class PreparedWrite:
@@ -137,7 +135,7 @@ class PreparedWrite:
         "write",
     )  # fmt: skip
 
-    def __init__(self, write: SessionWrite, words: str | None, *, notifies: bool = False) -> None:
+    def __init__(self, write: SessionWrite, words: str | None) -> None:
         self.write = write
         self.bodies = [prepare_message(message, words) for message in write.messages]
         self.turns = [(turn, TURN.encode(turn)) for turn in write.turns]
@@ -146,7 +144,7 @@ class PreparedWrite:
         self._files = write_files(write.files) if write.files else None
         self._programs = write_programs(write.programs) if write.programs else None
         self._placed = write_placed_calls(write.placed) if write.placed else None
-        self._notices = [(notice, body_of(notice)) for notice in write.notices] if notifies else []
+        self._notices = [(notice, body_of(notice)) for notice in write.notices]
         # An image is as new as the last turn that began with it.
         self.touches_image = not write.turns or any(turn.outcome is None for turn in write.turns)
 
@@ -254,21 +252,18 @@ def add_together(
     return AddedTogether(number, gone, prepared)
 
 
-def add_all(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
-    """Adds the writes together; one by one when something stands in the way. Returns the sessions that are gone."""
-    gone: set[SessionId] = set()
-    connection.execute("SAVEPOINT sessions")
+def add_at_once(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
+    """Adds the writes; `WritesRefused` of no session when something stands in the way of one: see `add_each`."""
     try:
         for add in prepared:
             add.add_new(connection)
-    except (SessionNotFound, RepeatedMessage, *_CONTRADICTIONS):
-        connection.execute("ROLLBACK TO sessions")
-        gone = _add_each(connection, prepared)
-    connection.execute("RELEASE sessions")
-    return gone
+    except (SessionNotFound, RepeatedMessage, *_CONTRADICTIONS) as error:
+        raise WritesRefused(frozenset()) from error
+    return set()
 
 
-def _add_each(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
+def add_each(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
+    """Adds the writes, each in a savepoint; returns the sessions that are gone. `WritesRefused` names the others' faults."""
     gone: set[SessionId] = set()
     refused: set[SessionId] = set()
     for add in prepared:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from agentvm.errors import WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
@@ -43,7 +44,7 @@ from agentvm.storage.sql.rows import (
     read_unfinished,
 )
 from agentvm.storage.sql.schedules import DueSchedules, SourceStore, schedule_store, trigger_store
-from agentvm.storage.sql.session_write import PreparedWrite, add_all, add_together, prepare
+from agentvm.storage.sql.session_write import PreparedWrite, add_at_once, add_each, add_together, prepare
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
@@ -255,21 +256,24 @@ class Store(Scope):
             if write.is_empty:
                 carried.append(write)
             else:
-                prepared.append(prepare(write, notifies=write.tenant_id in self.hooked))
+                prepared.append(prepare(write))
 
-        def work(connection: Connection) -> Committed:
+        def work(connection: Connection, add: Callable[..., set[SessionId]] = add_at_once) -> Committed:
             def claim(connection: Connection) -> None:
                 take(connection, self.node_id, claims)
 
             claim(connection)
             number, gone, left = add_together(connection, carried, prepared, (entry, self.node_id), claim)
             if left:
-                gone |= add_all(connection, left)
+                gone |= add(connection, left)
             if forget:
                 self._forget(connection, forget)
             return Committed(number, frozenset(gone), let_go(connection, self.node_id, claims))
 
-        return await self._database.write(work)
+        try:
+            return await self._database.write(work)
+        except WritesRefused:
+            return await self._database.write(lambda connection: work(connection, add_each))
 
     async def probe(self) -> None:
         """Makes the disk take something that leaves no trace; raises as a commit would."""

@@ -135,7 +135,7 @@ async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator
 
 
 def commit_together(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
-    """Runs the jobs in one transaction, each in its own savepoint; then, one by one, those that need none."""
+    """Runs the jobs in one transaction, all but the first in savepoints; then, one by one, those that need none."""
     apart: list[LaneJob[object]] = []
     _commit(connection, _together(jobs, apart))
     read_one(connection, apart)
@@ -151,18 +151,15 @@ def _together(jobs: Iterable[LaneJob[object]], apart: list[LaneJob[object]]) -> 
 
 
 def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
-    coming = iter(jobs)
-    first = next(coming, None)
-    if first is None:
-        return
-    taken = [first]
+    coming, taken, kept = iter(jobs), list[LaneJob[object]](), True
     try:
-        connection.raw.execute("BEGIN IMMEDIATE")
-        kept = _run_in_savepoint(connection, taken[0])
         while kept and (job := next(coming, None)) is not None:
             taken.append(job)
-            kept = _run_in_savepoint(connection, job)
-        if kept:
+            if len(taken) > 1:
+                kept = _run_in_savepoint(connection, job)
+            elif not _run_first(connection, job):
+                taken.clear()
+        if kept and taken:
             connection.raw.execute("COMMIT")
     except apsw.Error as error:
         _roll_back(connection)
@@ -171,9 +168,25 @@ def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> No
                 job.fail("The database failed and nothing was stored", error)
         return
     if not kept:
-        # The last of them has failed for good, unless it was only too much together with the others.
-        for job in (*(taken if len(taken) > 1 else ()), *coming):
+        # The last of them has failed, perhaps only because it was too much together with the others.
+        for job in (*taken, *coming):
             _commit(connection, (job,))
+
+
+def _run_first(connection: SqliteConnection, job: LaneJob[object]) -> bool:
+    """Begins a transaction with the job; returns whether there is one.
+
+    Nothing came before it that a failure must leave alone, so it needs no savepoint, for which SQLite copies each page that
+    the job changes. Most transactions have one job.
+    """
+    connection.raw.execute("BEGIN IMMEDIATE")
+    try:
+        job.result, job.error = job.work(connection), None
+    except _JOB_ERRORS as error:
+        job.fail("The database failed and nothing was stored", error)
+        _roll_back(connection)
+        return False
+    return True
 
 
 def _run_in_savepoint(connection: SqliteConnection, job: LaneJob[object]) -> bool:
