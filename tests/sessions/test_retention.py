@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -22,6 +23,8 @@ from agentvm.sessions.retention import Due, LoadedSessions, Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.retention import Weight
+from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
 
 NOW = 400 * DAY_MS
@@ -166,6 +169,23 @@ async def test_whole_turns_leave_a_session_that_goes_on_also_a_pinned_one() -> N
         assert await left(store, "a") == ["a1-u", "a1-a", "a2-u", "a2-a"]
 
 
+async def test_memory_loses_what_goes_before_the_store_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else a turn that begins in between is answered with it.
+    memory, forgotten = Memory(), list[list[str]]()
+    real = RetentionStore.drop_turns
+
+    async def drop_turns(self: RetentionStore, *args: Any) -> Weight:
+        forgotten.append([*memory.thin])
+        return await real(self, *args)
+
+    monkeypatch.setattr(RetentionStore, "drop_turns", drop_turns)
+    async with open_store(None) as store:
+        await tenant(store)
+        await past(store, "a", 50, 1)
+        assert (await retainer(store, (ACME, Retention(message_days=30)), memory=memory).run()).messages == 2
+    assert (forgotten, memory.thin) == ([["a"]], ["a", "a"])
+
+
 async def test_a_session_at_work_is_left_alone_whatever_the_store_knows() -> None:
     memory = Memory(at_work={"a", SESSION})
     async with open_store(None) as store:
@@ -242,7 +262,9 @@ async def test_what_was_dropped_before_a_failure_is_counted_and_the_next_run_goe
     memory = Memory()
 
     def fail(tenant_id: TenantId, session_id: SessionId) -> None:
-        raise StoreFailed("the process died")
+        memory.thin.append(session_id)
+        if len(memory.thin) == 2:  # Before the first deletion, and after it.
+            raise StoreFailed("the process died")
 
     async with open_store(None) as store:
         await tenant(store)

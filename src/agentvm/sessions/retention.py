@@ -216,6 +216,7 @@ class _Run:
         await self._drop_turns(SessionPlace(session.container_id, session.session_id), None)
         if self._busy(session):
             return
+        self._loaded.forget(self._tenant_id, session.session_id)
         cleared = await self._store.clear(session.session_id, self._cut, self._clock())
         if cleared is None:
             return
@@ -239,6 +240,8 @@ class _Run:
         for some in _batches(await self._store.old_turns(place, before)):
             if self._at_work(place):
                 return
+            # Before, too: a turn that begins while they are being deleted is not answered with what memory has of them.
+            self._loaded.forget(self._tenant_id, place.session_id)
             dropped = await self._store.drop_turns(place, some)
             if dropped == NOTHING:
                 # A turn began meanwhile: the next run deletes it.
