@@ -45,6 +45,9 @@ WHERE w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")}
 ORDER BY w.expires_at LIMIT 1
 """
 
+_SAME = "="
+"""Stored as `asked` of a call that is the one that was first asked for: a digest less in nearly every row."""
+
 _body = msgspec.json.Decoder(ToolWait)
 _answer = msgspec.json.Decoder(WaitAnswer)
 
@@ -139,13 +142,17 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
 
 
 def _blob_of(change: WaitChange) -> object:
+    if isinstance(change, ToolWait) and change.asked == change.fingerprint:
+        return msgspec.structs.replace(change, asked=_SAME)
     return change.answer if isinstance(change, AnsweredWait) else change
 
 
 def _decode(row: Sequence[Any]) -> ToolWait:
     body, answered_at, answered_by, answer, started_at = row
+    wait = _body.decode(body)
     return msgspec.structs.replace(
-        _body.decode(body),
+        wait,
+        asked=wait.fingerprint if wait.asked == _SAME else wait.asked,
         answered_at=answered_at,
         answered_by=answered_by,
         answer=None if answer is None else _answer.decode(answer),
