@@ -10,6 +10,7 @@ memory, and 10 ms from the answer to the call.
 import argparse
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,7 +37,8 @@ async def park(path: Path, hammer: Hammer) -> None:
 def copy(database: Path, turns: int) -> float:
     """Copies the rows of the parked turn; returns the bytes of each copy."""
     before = database.stat().st_size
-    with sqlite3.connect(database) as link:
+    # Closed here: closed later, it would end the locks of the runtime that has the file open then.
+    with closing(sqlite3.connect(database)) as link:
         for name, key in COPIED.items():
             columns = [row[1] for row in link.execute(f"PRAGMA table_xinfo({name})") if row[6] == 0]
             listed = ", ".join(columns)
