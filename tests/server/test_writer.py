@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint
 from tests.server.fixtures import open_listener
 
 from agentvm.model.ids import TenantId
@@ -24,8 +23,6 @@ class FakeWire:
         self.sent: list[str] = []
         self.waited: list[str] = []
         """Texts that were sent by a task."""
-        self.written = 0
-        """Writes without a task."""
         self.messages: list[Any] = []
         self.problem: Exception | None = None
         self.aborted = False
@@ -38,7 +35,6 @@ class FakeWire:
             raise self.problem
         if self.open.is_set():
             self.sent += texts
-            self.written += 1
         return self.open.is_set()
 
     async def send_all(self, texts: Sequence[str]) -> None:
@@ -52,13 +48,6 @@ class FakeWire:
 
     def abort(self) -> None:
         self.aborted = True
-
-
-async def settle() -> None:
-    """Lets the ticks pass after which the writer writes, and its task work."""
-    for _ in range(2):
-        await checkpoint()
-    await anyio.wait_all_tasks_blocked()
 
 
 @asynccontextmanager
@@ -81,36 +70,24 @@ async def test_small_frames_are_written_together_and_without_a_task() -> None:
         channel.send(Frame("a"))
         channel.send(Frame("b"))
         assert wire.sent == []
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         channel.send(Frame("c"))
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         assert (wire.sent, wire.waited, channel.unread) == (["a", "b", "c"], [], 0)
-
-
-async def test_what_follows_in_the_next_tick_is_written_together_with_it() -> None:
-    wire = FakeWire()
-    wire.open.set()
-    async with writing(wire) as channel:
-        channel.send(Frame("event"))
-        await checkpoint()
-        assert wire.sent == []
-        channel.send(Frame("reply"))
-        await settle()
-        assert (wire.sent, wire.written) == (["event", "reply"], 1)
 
 
 async def test_a_task_waits_for_a_peer_that_does_not_read_and_ends_when_it_has() -> None:
     wire = FakeWire()
     async with writing(wire) as channel:
         channel.send(Frame("a"))
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         channel.send(Frame("b"))
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         assert (wire.sent, channel.unread) == ([], 2)
         wire.open.set()
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         channel.send(Frame("c"))
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         assert (wire.sent, wire.waited, channel.unread) == (["a", "b", "c"], ["a", "b"], 0)
 
 
@@ -122,7 +99,7 @@ async def test_a_large_frame_is_sent_by_a_task_in_its_place() -> None:
         for text in ("a", large, "b"):
             channel.send(Frame(text))
         while len(wire.sent) < 3:
-            await settle()
+            await anyio.wait_all_tasks_blocked()
         assert wire.sent == wire.waited == ["a", large, "b"]
 
 
@@ -132,7 +109,7 @@ async def test_what_is_left_is_sent_before_the_reason_of_the_end() -> None:
     async with writing(wire) as channel:
         channel.send(Frame("last words"))
         channel.close(GOING_AWAY)
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         assert wire.sent == ["last words"]
         assert [message["code"] for message in wire.messages] == [GOING_AWAY.code]
 
@@ -142,7 +119,7 @@ async def test_a_peer_that_has_gone_closes_the_channel() -> None:
     wire.problem = OSError("gone")
     async with writing(wire) as channel:
         channel.send(Frame("a"))
-        await settle()
+        await anyio.wait_all_tasks_blocked()
         assert channel.closing is GONE
     assert not wire.aborted
 
@@ -152,5 +129,5 @@ async def test_nothing_is_written_after_the_end() -> None:
     wire.open.set()
     async with writing(wire) as channel:
         channel.send(Frame("too late"))
-    await settle()
+    await anyio.wait_all_tasks_blocked()
     assert wire.sent == []

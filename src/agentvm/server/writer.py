@@ -1,8 +1,8 @@
 """Writer — sends a peer's outbox to its socket.
 
 Most peers are idle most of the time, and most of what they are sent is small. So there is no task for it: small frames are
-written by a callback at the end of the loop's next tick. A task is started only for what must wait, which is a peer that does
-not read, a large frame, a subscription that is fed from the disk, or a channel that ends; it ends when nothing is left to wait
+written by a callback at the end of the loop's tick. A task is started only for what must wait, which is a peer that does not
+read, a large frame, a subscription that is fed from the disk, or a channel that ends; it ends when nothing is left to wait
 for.
 """
 
@@ -84,11 +84,7 @@ class Writer:
             self._tasks.cancel_scope.deadline = self._loop.time() + LINGER_SECONDS
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._linger)
-
-    def _linger(self) -> None:
-        """Lets one tick pass: the reply to a command follows the events of its commit, and leaves together with them."""
-        self._loop.call_soon(self._flush, context=self._context)
+            self._loop.call_soon(self._flush, context=self._context)
 
     def _flush(self) -> None:
         channel, sent = self._peer.channel, False
