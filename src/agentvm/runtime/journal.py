@@ -32,7 +32,7 @@ from agentvm.runtime.batch import Batch, BatchPart, wait_for
 from agentvm.runtime.notices import notices_of
 from agentvm.runtime.session_log import SessionLog, pack, write_of
 from agentvm.runtime.tasks import open_tasks
-from agentvm.storage.base import Committed
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.store import Store
 
@@ -279,11 +279,7 @@ class Journal:
         writes = [
             write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
-        if hooked := self._store.hooked:
-            writes = [
-                msgspec.structs.replace(write, notices=notices_of(part.events)) if write.tenant_id in hooked else write
-                for write, part in zip(writes, parts.values(), strict=True)
-            ]
+        writes = self._add_notices(writes, parts.values()) if self._store.hooked else writes
         carried = {
             log: numbered
             for log, part in parts.items()
@@ -341,6 +337,13 @@ class Journal:
             else:
                 log.claimed = True
                 self._claimed[log] = None
+
+    def _add_notices(self, writes: Sequence[SessionWrite], parts: Iterable[BatchPart]) -> list[SessionWrite]:
+        """Adds what webhooks are told of, for tenants that may have some."""
+        return [
+            msgspec.structs.replace(write, notices=notices_of(part.events)) if write.tenant_id in self._store.hooked else write
+            for write, part in zip(writes, parts, strict=True)
+        ]
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
