@@ -77,8 +77,9 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer 
 	.venv/bin/$(COMPILE:pyproject.toml=) --group pyproject.toml:console --output-file requirements/console.txt
 	.venv/bin/$(COMPILE) --extra otel --group build --constraint requirements/serve.txt --output-file requirements/otel.txt
 	.venv/bin/$(COMPILE) --extra isolate --group build --constraint requirements/serve.txt --output-file requirements/isolate.txt
+	.venv/bin/$(COMPILE) --extra documents --group build --constraint requirements/serve.txt --output-file requirements/documents.txt
 	.venv/bin/$(COMPILE) --extra postgres --group build --constraint requirements/serve.txt --output-file requirements/postgres.txt
-	.venv/bin/$(COMPILE) --extra otel --extra isolate --extra postgres --group build --group test --group check --constraint requirements/otel.txt \
+	.venv/bin/$(COMPILE) --extra otel --extra isolate --extra postgres --extra documents --group build --group test --group check --constraint requirements/otel.txt \
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made

@@ -67,6 +67,7 @@ TESTED_BY: dict[str, str] = {
     # The conformance suite, on every engine.
     "storage/sql/accounts/__init__.py": "storage/test_conformance.py",
     "storage/sql/definitions.py": "storage/test_conformance.py",
+    "storage/sql/knowledge.py": "storage/test_conformance.py",
     "storage/sql/memories.py": "storage/test_conformance.py",
     "storage/sql/resources/__init__.py": "storage/test_conformance.py",
 }

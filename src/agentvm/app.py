@@ -23,6 +23,7 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import ConfigInvalid
+from agentvm.knowledge.library import KnowledgeLibrary
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import Clock, NewId, id_factory
@@ -87,8 +88,7 @@ async def open_agentvm(
     """Opens an AgentVM. `drivers` replace the providers of the config; the first of them is the default.
 
     `tools` are functions of the embedding program, see `agentvm.tool`; an image has the ones that its definition names. Without
-    `overrides` the changes of settings at run time are ignored. With `recovers_later` it can be connected to at once, and
-    operations wait until the turns of the previous run are known.
+    `overrides` changes of settings at run time are ignored; with `recovers_later` operations wait until old turns are known.
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
@@ -97,9 +97,9 @@ async def open_agentvm(
         resources, background = await _open_resources(store, clock, new_id), open_background(services, store, clock, new_id)
         jobs, webhooks = _jobs(services, store, clock), await open_webhooks(services, store, clock, stack)
         server_tools, tool_sets = await open_tools(services, resources, tools, jobs, clock, stack)
-        runtime, monitor = await open_monitored_runtime(
-            services, store, server_tools, clock, new_id, background, webhooks, stack, recovers_later=recovers_later
-        )
+        knowledge = KnowledgeLibrary(store=store, resources=resources, jobs=jobs, clock=clock, new_id=new_id)
+        open_one = partial(open_monitored_runtime, knowledge=knowledge, recovers_later=recovers_later)
+        runtime, monitor = await open_one(services, store, server_tools, clock, new_id, background, webhooks, stack)
         _check(runtime, definitions)
         vm = AgentVM(
             store=store,
@@ -121,6 +121,7 @@ async def open_agentvm(
             tool_sets=tool_sets,
             webhooks=webhooks,
             membership=membership,
+            knowledge=knowledge,
         )
         await _start_tasks(vm, services.ended, background, stack)
         yield vm

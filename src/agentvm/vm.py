@@ -14,6 +14,7 @@ from agentvm.cluster.membership import Membership
 from agentvm.config import ServerConfig
 from agentvm.config.centre import ConfigCentre
 from agentvm.errors import AgentVMError
+from agentvm.knowledge.library import KnowledgeLibrary
 from agentvm.log import get_logger
 from agentvm.model.channel import ChannelPort
 from agentvm.model.ids import (
@@ -167,6 +168,7 @@ class AgentVM:
     webhooks: WebhookSender
     relays: Relays
     """Model calls that clients word themselves."""
+    knowledge: KnowledgeLibrary
     clock: Clock
     new_id: NewId
     tool_sets: ToolSets | None = None

@@ -42,10 +42,12 @@ from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.tool_metering import ToolMetering
 from agentvm.tenants.vault import Vault
+from agentvm.tools.base import KnowledgeSource
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode, programs_text
+from agentvm.tools.builtin.search_knowledge import SearchKnowledge
 from agentvm.tools.builtin.wake_me import WakeMe
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
@@ -222,7 +224,7 @@ async def open_tools(
     if settings.search.engine is not None:
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
-    tools += [*map(tool_of, FILE_TOOLS), *map(tool_of, MEMORY_TOOLS)]
+    tools += [*map(tool_of, FILE_TOOLS), *map(tool_of, MEMORY_TOOLS), tool_of(SearchKnowledge())]
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())
@@ -264,6 +266,7 @@ async def open_monitored_runtime(
     webhooks: WebhookSender,
     stack: AsyncExitStack,
     *,
+    knowledge: KnowledgeSource | None = None,
     recovers_later: bool = False,
 ) -> tuple[Runtime, Monitor]:
     """Opens the runtime, and its monitor."""
@@ -292,6 +295,7 @@ async def open_monitored_runtime(
             admit_bytes=services.tenancy.admit_bytes,
             effectors=(monitor.metrics, TurnLines(), *background.effectors, webhooks, *traced),
             suspends=settings.config.is_durable,
+            knowledge=knowledge,
             recovers_later=recovers_later,
         )
     )

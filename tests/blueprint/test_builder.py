@@ -108,7 +108,11 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         await desk.publish("knowledge", "books", BOOKS)
         config = {"sandbox": "resource://sandboxes/python", "knowledge": ["resource://knowledge/books"]}
         made = await desk.ask("image_create", containerId="c1", config=config)
-        assert [text.split(": ")[0] for text in made["warnings"]] == ["resource://knowledge/books@1.0.0"]
+        assert "warnings" not in made
+        vectors = {**BOOKS, "retrieval": {"mode": "hybrid"}}
+        await desk.publish("knowledge", "vectors", vectors)
+        warned = await desk.ask("image_create", containerId="c1", config={"knowledge": ["resource://knowledge/vectors"]})
+        assert ["no embedder" in text for text in warned["warnings"]] == [True]
         definition = (await stored(desk, made["record"])).definition
         assert definition.rendered is not None
         assert (definition.sandbox, definition.knowledge) == (None, ())

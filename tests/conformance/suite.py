@@ -14,6 +14,7 @@ from tests.conformance import (
     definitions,
     drafts,
     erasing,
+    knowledge,
     ledger,
     log,
     memories,
@@ -31,8 +32,9 @@ from tests.conformance import (
 )
 
 MODULES = (
-    accounts, attachments, carry, definitions, drafts, erasing, ledger, log, memories, readers, resource_life, resource_search,
-    resources, retention, session_files, session_search, sessions, settings, store, summaries,
+    accounts, attachments, carry, definitions, drafts, erasing, knowledge, ledger, log, memories, readers,
+    resource_life, resource_search, resources, retention, session_files, session_search, sessions, settings, store,
+    summaries,
 )  # fmt: skip
 
 Check = Callable[[Store], Awaitable[None]]

@@ -1,4 +1,5 @@
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.server.http.fixtures import World, open_world
@@ -66,11 +67,19 @@ async def test_a_binary_part_is_read_again_and_only_through_its_version() -> Non
         assert (await world.ask("GET", f"{one}/blobs/passwd", key=world.acme.admin)).status == 400
 
 
-@pytest.mark.parametrize("use", ["query"])
-async def test_what_cannot_be_used_yet_says_so_and_is_not_advertised(use: str) -> None:
+async def test_a_knowledge_base_is_searched_and_a_citation_opened_by_who_may_read_it() -> None:
     async with open_world() as world:
-        made = await register(world, "knowledge", "docs", {"documents": [{"id": "a", "text": "x"}]})
-        refused = await world.ask("POST", f"/v1/resources/{made['id']}/{use}", {"q": "x"}, key=world.acme.admin)
-        assert (refused.status, refused.code) == (501, "not_available")
-        assert f"}}/{use}".encode() not in (await world.ask("GET", "/openapi.json")).raw
-        assert (await world.ask("POST", f"/v1/resources/nope/{use}", {}, key=world.acme.admin)).status == 404
+        text = "# Returns\n\nWithin seven days. 七天之内可以退货。"
+        made = await register(world, "knowledge", "docs", {"documents": [{"id": "a", "text": text}]})
+        path, admin = f"/v1/resources/{made['id']}/query", world.acme.admin
+        (found,) = (await world.ask("POST", path, {"q": "可以退货吗"}, key=admin)).body["passages"]
+        assert (found["text"], found["cite"]) == (text, f"resource://knowledge/docs@1.0.0#a:0-{len(text)}")
+        opened = await world.ask("GET", f"/v1/passages?cite={quote(found['cite'])}", key=admin)
+        assert opened.body["text"] == text
+        assert (await world.ask("GET", f"/v1/passages?cite={quote(found['cite'])}", key=world.bolt.admin)).status == 404
+        assert (await world.ask("POST", path, {"q": "tea"}, key=world.bolt.admin)).status == 404
+        assert (await world.ask("GET", "/v1/passages?cite=nothing", key=admin)).status == 400
+        for wrong in ({}, {"q": ""}, {"q": "x", "k": 0}, {"q": "x", "k": 21}, {"q": "x" * 2_001}):
+            assert (await world.ask("POST", path, wrong, key=admin)).status == 400
+        prompt = await register(world, "prompts", "hello", {"text": "x"})
+        assert (await world.ask("POST", f"/v1/resources/{prompt['id']}/query", {"q": "x"}, key=admin)).status == 422

@@ -22,6 +22,7 @@ from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS
+from agentvm.tools.builtin.search_knowledge import SearchKnowledge
 from agentvm.tools.builtin.wake_me import WakeMe
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch
@@ -63,6 +64,7 @@ RELEASED = {
     "tools/run_python@1.1.1": "92f1eedf4c42c927",
     "tools/run_shell@1.1.1": "f7b1f9cb2b452551",
     "tools/search_files@1.0.0": "856cc5cb82804a15",
+    "tools/search_knowledge@1.0.0": "b6e424ae1215ff45",
     "tools/wake_me@1.0.0": "8d5daa3f315c231d",
     "tools/web_fetch@1.0.0": "0fba6a5ecd89544a",
     "tools/web_search@1.0.0": "e19f385bbf22e20a",
@@ -106,6 +108,7 @@ def test_the_tools_are_those_that_are_built_in_but_for_other_names_of_the_same()
         WebSearch(engine, SafeHttp()),
         *FILE_TOOLS,
         *MEMORY_TOOLS,
+        SearchKnowledge(),
     ]
     specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)} | {tool.spec.name: tool.spec for tool in others}
     specs |= {spec.name: spec for spec, _ in CODE_TOOLS}

@@ -44,11 +44,11 @@ from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter
-from agentvm.runtime.call_run import run_once
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.single_call import run_once
 from agentvm.runtime.tools import Run, ServerTools, Tool, ToolSet
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store

@@ -21,6 +21,7 @@ from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
+from agentvm.knowledge.library import KnowledgeLibrary
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.ledger import Planned
 from agentvm.model.limits import Compaction, Limits
@@ -212,12 +213,15 @@ class Process:
                 ),
                 definitions=Definitions(store, hardware.clock),
                 logs=LogBook(hardware.clock, Redactor()),
-                resources=make_centre(store, hardware.clock, hardware.new_id),
+                resources=(centre := make_centre(store, hardware.clock, hardware.new_id)),
                 clock=hardware.clock,
                 new_id=hardware.new_id,
                 compactor=compactor,
                 relays=Relays(calls, hardware.new_id),
-                jobs=MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock),
+                jobs=(jobs := MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock)),
+                knowledge=KnowledgeLibrary(
+                    store=store, resources=centre, jobs=jobs, clock=hardware.clock, new_id=hardware.new_id
+                ),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
                 webhooks=WebhookSender(store, vault, SafeHttp(), hardware.clock),

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "attachment": ("agentvm.cli.attachment:attachment", "Upload, list and download files of messages."),
     "files": ("agentvm.cli.files:files", "List, upload and download the files of a session."),
     "memory": ("agentvm.cli.memory:memory", "See and edit what agents remember."),
+    "knowledge": ("agentvm.cli.knowledge:knowledge", "Publish and search documents for agents."),
     "resource": ("agentvm.cli.resource:resource", "Publish, search and share prompts, tools and agents."),
     "config": ("agentvm.cli.config:config", "Show, explain, validate and change settings."),
     "audit": ("agentvm.cli.audit:audit", "Show the audit log of a tenant."),

@@ -1,10 +1,13 @@
-"""Bundles of resources — export, import, binary parts; and the search of knowledge, which is not available yet."""
+"""Bundles of resources — export, import, binary parts; and the search of knowledge bases."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from agentvm.errors import InvalidInput, NotAvailable
+from msgspec import Meta
+
+from agentvm.errors import InvalidInput, NotFound
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
+from agentvm.model.knowledge import K_MAX, DocumentProblem, Passage
 from agentvm.model.resource import is_digest
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -12,7 +15,7 @@ from agentvm.operations.resource_views import READ, RESOURCE, WRITE
 from agentvm.protocol.requests import Request
 from agentvm.resources.archive import BUNDLE_MAX_BYTES
 from agentvm.resources.bundle import ImportedEntry, export_bundle
-from agentvm.resources.kind import versioned_uri
+from agentvm.resources.kind import exact_uri, versioned_uri
 
 operation = OperationGroup("resources")
 
@@ -104,19 +107,69 @@ async def blob(context: Context, request: ResourceBlob) -> HttpReply[bytes]:
     return HttpReply(content=body, media_type="application/octet-stream", headers=headers)
 
 
-class KnowledgeQuery(Request[None]):
+class PassageView(Record):
+    """A passage: the characters from `start` to before `end` of a document; `cite` opens it again."""
+
+    cite: str
+    uri: str
+    document: str
+    start: int
+    end: int
+    text: str
+    title: str | None = None
+    heading: str | None = None
+    page: int | None = None
+
+
+class FoundView(Record):
+    """Passages, the best first, and the documents that could not be read."""
+
+    passages: list[PassageView]
+    problems: tuple[DocumentProblem, ...] = ()
+
+
+class KnowledgeQuery(Request[FoundView]):
+    """`k` is how many passages, by default those that the knowledge base states, or 8."""
+
     resource_id: str
-    q: str | None = None
-    k: int | None = None
+    q: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    k: Annotated[int, Meta(ge=1, le=K_MAX)] | None = None
+    version: str | None = None
 
 
 @operation(
     "resource.query",
     needs=READ,
-    http=Http("POST", f"{RESOURCE}/query", id="resources_query_knowledge", hidden=True),
+    http=Http("POST", f"{RESOURCE}/query", id="resources_query_knowledge", names=("KnowledgeQueryRequest", None)),
     audit="resource.query",
+    raises=(ResourceInvalid, ResourceNotFound),
 )
-async def query_knowledge(context: Context, request: KnowledgeQuery) -> None:
-    """Search a knowledge base."""
-    await context.resources.find(request.resource_id)
-    raise NotAvailable("Knowledge cannot be searched by this release; it can be registered and resolved")
+async def query_knowledge(context: Context, request: KnowledgeQuery) -> FoundView:
+    """Search the documents of a knowledge base.
+
+    The first search in a version makes its index, which takes a while for many documents.
+    """
+    resource = await context.resources.find(request.resource_id)
+    closure = await context.resources.closure(resource, request.version)
+    uri = exact_uri(closure.root, context.tenant_id)
+    found = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k)
+    return FoundView(passages=[_shown(one) for one in found.passages], problems=found.problems)
+
+
+class PassageOpen(Request[PassageView]):
+    cite: Annotated[str, Meta(max_length=1_000)]
+
+
+@operation(
+    "resource.passage",
+    needs=READ,
+    http=Http("GET", "/v1/passages"),
+    raises=(InvalidInput, NotFound, ResourceNotFound),
+)
+async def open_passage(context: Context, request: PassageOpen) -> PassageView:
+    """Open the range of a document that a citation names: exactly these characters."""
+    return _shown(await context.vm.knowledge.open(context.tenant_id, request.cite))
+
+
+def _shown(passage: Passage) -> PassageView:
+    return record_from(PassageView, passage, cite=passage.cite)

@@ -70,7 +70,12 @@ def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collectio
             return f"tools with the runtime {content.get('runtime')} cannot run on this server yet; models do not see it"
         case "tools" if content.get("entry") not in tools:
             return f"there is no built-in tool {content.get('entry')!r} on this server; models do not see it"
-        case "knowledge":
-            return "it is stored, but agents cannot search knowledge on this server yet"
+        case "knowledge" if _mode(content) in ("embedding", "hybrid"):
+            return "this server has no embedder: a knowledge base is searched by words, with retrieval.mode bm25"
         case _:
             return None
+
+
+def _mode(content: Mapping[str, object]) -> object:
+    retrieval = content.get("retrieval")
+    return retrieval.get("mode") if isinstance(retrieval, Mapping) else None

@@ -39,6 +39,8 @@ class Chunking(Record, forbid_unknown_fields=True):
 class Retrieval(Record, forbid_unknown_fields=True):
     k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
     mode: Literal["bm25", "embedding", "hybrid"] | None = None
+    inject: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    """How many of the best passages a model is told with each question, without asking for them."""
 
 
 class KnowledgeContent(Content):

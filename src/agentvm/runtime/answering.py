@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from agentvm.drivers.base import ModelOutput, Prompt, ProviderTool, UserEntry
-from agentvm.drivers.conversation import Exchange, count_tokens, estimate_input, share_window, thinking_tokens
+from agentvm.drivers.conversation import count_tokens, estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.output_schema import output_tokens, refuses_output
 from agentvm.drivers.weighing import hidden_tokens
@@ -27,7 +27,7 @@ from agentvm.runtime.output_check import OutputCheck, answers_of
 from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.provider_chain import Asked, ProviderChain
-from agentvm.runtime.quoting import quote
+from agentvm.runtime.quoting import Quoted, quote
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
@@ -71,8 +71,8 @@ class Answering:
         self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
         self._constrains = True
         """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
-        self._quoted: Exchange | None = None
-        """An exchange that tells memories beside the conversation; None before they were looked up."""
+        self._quoted: Quoted | None = None
+        """Memories and passages that are told beside the conversation; None before they were looked up."""
         self._cost = 0
         """Cost of the turn's calls so far, each at the rate of its provider."""
 
@@ -110,7 +110,9 @@ class Answering:
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
         if self._quoted is None:
-            self._quoted = await quote(self._ports, self._log, history, now.user_message_id)
+            window = min(one.driver.context_window(one.model) for one in candidates)
+            self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window)
+            self._tainted = self._tainted or self._quoted.tainted
         self._tainted = self._tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
@@ -320,7 +322,7 @@ class Answering:
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         room -= output_tokens(definition.output)
         summary = None if history.summary is None else history.summary.text
-        quoted = self._quoted or ()
+        quoted = () if self._quoted is None else self._quoted.exchange
         # With something refused, an exchange is told otherwise than before.
         key = (self._log.tenant_id, self._log.session_id)
         composed = context.compose_weighed(

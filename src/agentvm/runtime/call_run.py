@@ -18,12 +18,13 @@ from agentvm.errors import AgentVMError, ToolFailed
 from agentvm.events.base import Event, EventData
 from agentvm.events.tool import ToolAbandoned, ToolProgress
 from agentvm.log import get_logger
+from agentvm.model.image import Image
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCall, UserMessage
 from agentvm.model.tier import Placed, Unplaced
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles, TurnFiles
+from agentvm.runtime.call_knowledge import CallKnowledge
 from agentvm.runtime.call_memories import CallMemories
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.message_files import read_attached
@@ -43,9 +44,6 @@ from agentvm.tools.base import (
     InputRequired,
     OtherTools,
     Outcome,
-    ResultFile,
-    ResultImage,
-    ResultText,
     Resumption,
 )
 
@@ -74,8 +72,9 @@ class ProgramTools(OtherTools, Protocol):
 class CallRun:
     """Runs single calls of one turn."""
 
-    def __init__(self, ports: Ports, log: SessionLog, accepted: Accepted, tools: ToolSet, tainted: bool) -> None:
+    def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted, tools: ToolSet, tainted: bool) -> None:
         self._ports = ports
+        self._image = image
         self._log = log
         self._accepted = accepted
         self._tools = tools
@@ -105,7 +104,7 @@ class CallRun:
         """
         tool = self._tools.find(call.name)
         if tool is None:
-            return _unknown(self._tools, call)
+            return unknown(self._tools, call)
         self._made += not is_nested
         if self._made + len(self._accepted.nested) > self._limits.tool_calls:
             return ToolOutcome(f"The call was not made: a turn makes {self._limits.tool_calls} tool calls at most.", True)
@@ -120,7 +119,7 @@ class CallRun:
                 ended = await one.run(files, resumption, others)
                 if not isinstance(ended, ToolOutcome):
                     return ended
-                heard = files.tainted or (others is not None and others.tainted)
+                heard = files.tainted or one.knowledge.tainted or (others is not None and others.tainted)
                 changes = files.keep(tainted=self._tainted or heard or tool.world == "open")
                 return replace(ended, files=changes, tainted=heard)
         except AgentVMError as error:
@@ -128,7 +127,8 @@ class CallRun:
 
     def _one(self, tool: Tool, call: ToolCall, output_max: int, *, tainted: bool) -> "_Call":
         placed = partial(self.placed.__setitem__, call.id)
-        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, tainted)
+        knowledge = CallKnowledge(self._ports, self._image, self._log)
+        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, knowledge, tainted)
 
     @asynccontextmanager
     async def _bounds(self, is_nested: bool) -> AsyncIterator[None]:
@@ -142,7 +142,7 @@ class CallRun:
         """Returns the outcome of a call that a client has answered: its result is kept as that of any tool."""
         tool = self._tools.find(call.name)
         if tool is None:
-            return _unknown(self._tools, call)
+            return unknown(self._tools, call)
         try:
             async with self._files.open(writes=False) as files:
                 one = self._one(tool, call, self._limits.tool_output, tainted=self._tainted)
@@ -164,6 +164,7 @@ class _Call:
         call: ToolCall,
         output_max: int,
         placed: Callable[[Placed | Unplaced], None],
+        knowledge: CallKnowledge,
         tainted: bool,
     ) -> None:
         self._ports = ports
@@ -173,6 +174,7 @@ class _Call:
         self._call = call
         self._output_max = output_max
         self._placed = placed
+        self.knowledge = knowledge
         settings = ports.settings_of(log.tenant_id)
         remembers = settings.memory.by != "off"
         self._memories = CallMemories(ports, log, accepted, call, tainted=tainted) if remembers else None
@@ -186,7 +188,7 @@ class _Call:
         context = self._context(files, resumption, others)
         task: ToolTask[Outcome] = ToolTask(
             self._call.name,
-            partial(_make, tool, self._call, context),
+            partial(make, tool, self._call, context),
             timeout_seconds=tool.timeout_seconds,
             seconds_max=limits.tool_seconds,
             on_abandoned=self._tell_abandoned,
@@ -254,6 +256,7 @@ class _Call:
             files=files,
             inputs=self._read_inputs,
             memory=self._memories,
+            knowledge=self.knowledge.search if self.knowledge else None,
         )
 
     async def _read_inputs(self, max_bytes: int) -> Mapping[str, bytes]:
@@ -335,12 +338,12 @@ class _Call:
         return replace(outcome, charges=tuple(self._accepted.bill.charge(entry) for entry in self._entries))
 
 
-def _unknown(tools: ToolSet, call: ToolCall) -> ToolOutcome:
+def unknown(tools: ToolSet, call: ToolCall) -> ToolOutcome:
     names = ", ".join(tools.names) or "none"
     return ToolOutcome(f"there is no tool named {call.name!r}; available: {names}", True)
 
 
-async def _make(tool: Tool, call: ToolCall, context: CallContext) -> Outcome:
+async def make(tool: Tool, call: ToolCall, context: CallContext) -> Outcome:
     if tool.call is not None:
         return await tool.call(call.input, context)
     return _result_of(await tool.run(call.input))
@@ -351,49 +354,3 @@ def _result_of(value: object) -> CallResult:
     return (
         value if isinstance(value, CallResult) else CallResult(type="text" if isinstance(value, str) else "json", value=value)
     )
-
-
-async def run_once(tools: ToolSet, call: ToolCall, context: CallContext, limits: Limits) -> Ended:
-    """Makes a call outside a conversation: pictures and files of its result are named, since there is nowhere to store them."""
-    tool = tools.find(call.name)
-    if tool is None:
-        return _unknown(tools, call)
-    keeper = ResultKeeper(
-        name=call.name,
-        output_max=limits.tool_output,
-        file_max_bytes=limits.attachment_bytes,
-        store=_store_nowhere,
-        spill=_spill_nowhere,
-        output_schema=tool.output_schema,
-    )
-    try:
-        if faults := tools.misfits(call):
-            raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
-        task: ToolTask[Outcome] = ToolTask(
-            call.name,
-            partial(_make, tool, call, context),
-            timeout_seconds=tool.timeout_seconds,
-            seconds_max=limits.tool_seconds,
-        )
-        outcome = await task.run()
-        return await keeper.keep(_named_files(outcome)) if isinstance(outcome, CallResult) else outcome
-    except AgentVMError as error:
-        return ToolOutcome(cut(str(error), limits.tool_output), True)
-    except TimeoutError:
-        return ToolOutcome(f"{call.name} did not finish within {tool.timeout_seconds:g} seconds", True)
-
-
-def _named_files(result: CallResult) -> CallResult:
-    parts = tuple(
-        ResultText(text=f"[{part.media_type}, {len(part.data)} bytes]") if isinstance(part, ResultImage | ResultFile) else part
-        for part in result.parts
-    )
-    return msgspec.structs.replace(result, parts=parts)
-
-
-async def _store_nowhere(data: bytes, media_type: str, name: str | None) -> str:
-    raise ToolFailed("a file outside a conversation")
-
-
-async def _spill_nowhere(body: bytes) -> str | None:
-    return None

@@ -14,9 +14,9 @@ from agentvm.model.policy import Approval
 from agentvm.model.settings import Settings
 from agentvm.model.tier import Placed, Unplaced
 from agentvm.runtime.billing import ToolMeter, UnmeteredTools
-from agentvm.runtime.call_run import run_once
 from agentvm.runtime.calls import NOBODY_TO_ASK, ToolOutcome
 from agentvm.runtime.policy import CallFacts, PolicyLayer, decide
+from agentvm.runtime.single_call import run_once
 from agentvm.runtime.tools import ToolSet, ToolSource
 from agentvm.tools.base import CallContext, Caller
 

@@ -30,6 +30,7 @@ from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
+from agentvm.tools.base import KnowledgeSource
 
 
 class Choose(Protocol):
@@ -107,6 +108,7 @@ class Ports:
     large: LargeMessages = field(default_factory=LargeMessages)
     histories: Histories = field(default_factory=Histories)
     memories: Memories
+    knowledge: KnowledgeSource | None = None
     busy: BusyAgents = field(default_factory=BusyAgents)
 
     taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))

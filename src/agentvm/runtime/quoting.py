@@ -1,19 +1,69 @@
 """Quoting — looks up what the prompts of a turn tell beside the conversation: the same for all its steps."""
 
+from typing import NamedTuple
+
 from agentvm.drivers.conversation import Exchange
+from agentvm.errors import AgentVMError
+from agentvm.log import get_logger
 from agentvm.model.ids import MessageId
+from agentvm.model.image import Image
+from agentvm.model.knowledge import Passage
+from agentvm.model.memory import Memory
+from agentvm.model.usage import estimate_tokens
 from agentvm.runtime import memories, quoted_context
+from agentvm.runtime.call_knowledge import injected_of
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.storage.base import Recalled
 
+ROOM_SHARE = 5
+"""The part of a window that passages may fill: a fifth."""
 
-async def quote(ports: Ports, log: SessionLog, history: Recalled, asked: MessageId) -> Exchange:
-    """Returns the exchange before the message that is answered; none without anything to tell."""
+logger = get_logger(__name__)
+
+
+class Quoted(NamedTuple):
+    """An exchange before the question, and whether a stranger wrote some of it."""
+
+    exchange: Exchange = ()
+    tainted: bool = False
+
+
+async def quote(ports: Ports, image: Image, log: SessionLog, history: Recalled, asked: MessageId, window: int) -> Quoted:
+    """Returns what is told before the message that is answered; `window` is that of the model in tokens."""
+    wanted = injected_of(image) if ports.knowledge is not None else []
+    known = await _recall(ports, log)
+    if not (known or wanted):
+        return Quoted()
+    question = quoted_context.find_question(history.messages, asked)
+    passages, tainted = await _look_up(ports, log, wanted, question, window // ROOM_SHARE)
+    return Quoted(quoted_context.quote(memories.choose(known, question), passages), tainted)
+
+
+async def _recall(ports: Ports, log: SessionLog) -> tuple[Memory, ...]:
     if ports.settings_of(log.tenant_id).memory.by == "off":
         return ()
-    known = await ports.memories.recall((log.tenant_id, log.container_id))
-    if not known:
-        return ()
-    question = quoted_context.find_question(history.messages, asked)
-    return quoted_context.quote(memories.choose(known, question))
+    return await ports.memories.recall((log.tenant_id, log.container_id))
+
+
+async def _look_up(
+    ports: Ports, log: SessionLog, wanted: list[tuple[str, int]], question: str, room: int
+) -> tuple[list[Passage], bool]:
+    """Returns the best passages of each knowledge base, as many as so many tokens hold."""
+    passages: list[Passage] = []
+    tainted = False
+    for uri, count in wanted:
+        assert ports.knowledge is not None, "nothing is wanted without it"
+        try:
+            found = await ports.knowledge.search(log.tenant_id, [uri], question, count)
+        except AgentVMError as error:
+            # The question can be answered without them.
+            logger.warning("knowledge_not_searched", uri=uri, code=error.code, error=str(error))
+            continue
+        for passage in found.passages:
+            room -= estimate_tokens(passage.text) + estimate_tokens(passage.cite)
+            if room < 0:
+                break
+            passages.append(passage)
+        tainted = tainted or found.tainted
+    return passages, tainted and bool(passages)

@@ -47,6 +47,7 @@ from agentvm.runtime.turn_log import TurnLog
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.sql.nodes import NodeStore, Orphan
 from agentvm.storage.sql.store import Store
+from agentvm.tools.base import KnowledgeSource
 
 logger = get_logger(__name__)
 
@@ -347,6 +348,7 @@ async def open_runtime(
     choose: Choose | None = None,
     admit_bytes: AdmitBytes = admit_all,
     effectors: Sequence[Effector] = (),
+    knowledge: KnowledgeSource | None = None,
     suspends: bool = False,
     recovers_later: bool = False,
 ) -> AsyncIterator[Runtime]:
@@ -374,6 +376,7 @@ async def open_runtime(
             tool_meter=tool_meter or UnmeteredTools(),
             histories=histories,
             memories=memories,
+            knowledge=knowledge,
             admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name, key_owner=None: models.use_chain(name)),
         )

@@ -51,7 +51,7 @@ class CallRunner:
         self._accepted = accepted
         self._tools = tools
         self._tainted = tainted
-        self._call_run = CallRun(ports, log, accepted, tools, tainted)
+        self._call_run = CallRun(ports, image, log, accepted, tools, tainted)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
         self._policy: dict[str, str] = {}
         """The reason of the decision about each call."""

@@ -32,6 +32,7 @@ from agentvm.sharing.cache import Cache
 
 logger = get_logger(__name__)
 
+SEARCH_KNOWLEDGE = "search_knowledge"
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 TOLD_MAX = 40
@@ -215,6 +216,9 @@ class ServerTools:
         definition = image.definition
         names = self._default if definition.tools is None else tuple(definition.tools)
         rendered = definition.rendered or Rendered()
+        if rendered.knowledge and SEARCH_KNOWLEDGE not in names:
+            # Whoever names knowledge wants it searched.
+            names = (*names, SEARCH_KNOWLEDGE)
         specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
         # Two images with the same digest have the same specs.
         key = (*names, image.digest) if specs or rendered.sandbox else names

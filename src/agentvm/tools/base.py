@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
+from agentvm.model.ids import TenantId
+from agentvm.model.knowledge import FoundPassages
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.message import repair_text
@@ -152,6 +154,13 @@ class CallMemory(Protocol):
         """Returns whether there was such a memory; `ToolFailed` if text of strangers was read before."""
 
 
+class KnowledgeSource(Protocol):
+    """The knowledge bases of a server."""
+
+    async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
+        """Returns the passages that fit a question best."""
+
+
 class OtherTools(Protocol):
     """The other tools of the agent, for a tool whose code calls them."""
 
@@ -208,6 +217,8 @@ class CallContext:
     """The files of the session; None for a call without a session."""
     memory: CallMemory | None = None
     """The memories of the container; None for a call without one, and where memory is off."""
+    knowledge: "Callable[[str, int | None], Awaitable[FoundPassages]] | None" = None
+    """Searches the knowledge bases of the agent, for so many passages; None for an agent without any."""
     inputs: "Callable[[int], Awaitable[Mapping[str, bytes]]] | None" = None
     """Reads the files attached to the user's message, by name, up to so many bytes; None for a call without a message."""
 

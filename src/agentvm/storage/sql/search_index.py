@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from agentvm.storage.sql.connection import Row
 
-IndexName = Literal["messages", "resources"]
+IndexName = Literal["messages", "resources", "knowledge"]
 
 Weighed = tuple[float, int]
 """The weight of a hit, the best the least; and the position, negated so that newer hits come first."""
@@ -62,6 +62,12 @@ class SearchIndex(Protocol):
         `resources AS r`. The page begins after the resource `:id` if that is not empty; if that one is gone, it skips as many
         hits as came before it, `:before` with it.
         """
+
+    def add_chunks(self, chunks: Iterable[tuple[int, str]], /) -> None:
+        """Adds passages, each with its key and its words, which begin with the key of their index."""
+
+    def find_chunks(self, pieces: Sequence[SearchPiece], indexes: Sequence[str], limit: int, /) -> list[tuple[float, int]]:
+        """The best passages that have any of the pieces in one of the indexes: the weight, the best the least, and the key."""
 
     def merge(self, index: IndexName, pages: int, /) -> bool:
         """Merges some pages of an index, for a negative number of all its segments. Returns whether there may be more to do."""

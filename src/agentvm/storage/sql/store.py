@@ -26,6 +26,7 @@ from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.file_changes import collect_files
 from agentvm.storage.sql.journal_entries import add_entry, forget_entries, last_entry, read_entries
+from agentvm.storage.sql.knowledge import KnowledgeStore
 from agentvm.storage.sql.log import LOG_RANGE
 from agentvm.storage.sql.nodes import Claim, let_go, take
 from agentvm.storage.sql.placed_calls import PlacedCallStore
@@ -208,6 +209,10 @@ class Store(Scope):
 
     def accounts(self, tenant_id: TenantId) -> Accounts:
         return Accounts(self._database, tenant_id)
+
+    @property
+    def knowledge(self) -> KnowledgeStore:
+        return KnowledgeStore(self._database)
 
     def resources(self, tenant_id: TenantId) -> ResourceStore:
         return ResourceStore(self._database, tenant_id)

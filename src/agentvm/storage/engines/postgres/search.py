@@ -26,6 +26,12 @@ _DROP_MESSAGE = "DELETE FROM message_words WHERE position = ?"
 _ADD_RESOURCE = "INSERT INTO resource_texts (resource_key, part, scope, words) VALUES (?, ?, ?, CAST(? AS tsvector))"
 _DROP_RESOURCE = "DELETE FROM resource_texts WHERE resource_key = ?"
 
+_ADD_CHUNK = "INSERT INTO knowledge_words (chunk_key, words) VALUES (?, CAST(? AS tsvector))"
+_CHUNK_HITS = """
+SELECT -ts_rank(words, CAST(?1 AS tsquery), 1) AS weight, chunk_key FROM knowledge_words
+WHERE words @@ CAST(?1 AS tsquery) ORDER BY weight, chunk_key LIMIT ?2
+"""
+
 _MESSAGE_HITS = """
 SELECT coalesce(json_agg(json_build_array(
     -rank * (1 + 1 / (1 + greatest(CAST(:now AS BIGINT) - at, 0) / CAST(:month AS double precision))), -position
@@ -108,6 +114,16 @@ class TsvectorIndex:
         beyond, skip = (_AFTER, _SKIP) if values["id"] else ("true", "0")
         query = _RESOURCE_HITS.format(matches=matches, where=where, beyond=beyond, skip=skip)
         return self._connection.fetch(query, values)
+
+    def add_chunks(self, chunks: Iterable[tuple[int, str]]) -> None:
+        self._connection.many(
+            _ADD_CHUNK,
+            [(chunk_key, next(vectors([(words.split(" ")[:PART_WORDS_MAX], "")]), "")) for chunk_key, words in chunks],
+        )
+
+    def find_chunks(self, pieces: Sequence[SearchPiece], indexes: Sequence[str], limit: int) -> list[tuple[float, int]]:
+        question = " | ".join(_phrase(piece, key) for piece in pieces for key in indexes)
+        return [(weight, chunk_key) for weight, chunk_key in self._connection.fetch(_CHUNK_HITS, (question, limit))]
 
     def merge(self, index: IndexName, pages: int) -> bool:
         """PostgreSQL does this by itself when it vacuums."""

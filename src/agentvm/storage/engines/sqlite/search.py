@@ -9,7 +9,7 @@ from agentvm.storage.sql.connection import Connection, Row
 from agentvm.storage.sql.dialect import ORDERED_JOIN, rows_as_json
 from agentvm.storage.sql.search_index import IndexName, SearchPiece, Weighed
 
-_TABLES: dict[IndexName, str] = {"messages": "message_fts", "resources": "resource_fts"}
+_TABLES: dict[IndexName, str] = {"messages": "message_fts", "resources": "resource_fts", "knowledge": "knowledge_fts"}
 WEIGHTS = "0.0, 4.0, 3.0, 2.0, 1.0"
 """The weights of scope, name, tags, description and text."""
 
@@ -17,6 +17,10 @@ _ADD_MESSAGE = "INSERT INTO message_fts (rowid, text) VALUES (?, ?)"
 _DROP_MESSAGE = "DELETE FROM message_fts WHERE rowid = ?"
 _ADD_RESOURCE = "INSERT INTO resource_fts (rowid, scope, name, tags, description, text) VALUES (?, ?, ?, ?, ?, ?)"
 _DROP_RESOURCE = "DELETE FROM resource_fts WHERE rowid = ?"
+_ADD_CHUNK = "INSERT INTO knowledge_fts (rowid, text) VALUES (?, ?)"
+_CHUNK_HITS = """
+SELECT bm25(knowledge_fts), rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY bm25(knowledge_fts), rowid LIMIT ?
+"""
 _TOTAL_CHANGES = "SELECT total_changes()"
 
 _MESSAGE_HITS = f"""
@@ -79,6 +83,13 @@ class Fts5Index:
         beyond, skip = (_AFTER, _SKIP) if values["id"] else ("true", "0")
         query = _RESOURCE_HITS.format(where=where, beyond=beyond, skip=skip)
         return self._connection.fetch(query, {**values, "match": match})
+
+    def add_chunks(self, chunks: Iterable[tuple[int, str]]) -> None:
+        self._connection.many(_ADD_CHUNK, chunks)
+
+    def find_chunks(self, pieces: Sequence[SearchPiece], indexes: Sequence[str], limit: int) -> list[tuple[float, int]]:
+        match = " OR ".join(_phrase(piece, key) for piece in pieces for key in indexes)
+        return [(weight, chunk_key) for weight, chunk_key in self._connection.fetch(_CHUNK_HITS, (match, limit))]
 
     def merge(self, index: IndexName, pages: int) -> bool:
         table = _TABLES[index]

@@ -116,7 +116,7 @@ class Erasing(Scope):
 
         Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
         """
-        indexes: tuple[IndexName, ...] = ("messages", "resources")
+        indexes: tuple[IndexName, ...] = ("messages", "resources", "knowledge")
         for index in indexes:
             # The first merge takes in every piece there is; the others go on with it.
             pages = -MERGED_PAGES

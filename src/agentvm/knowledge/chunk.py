@@ -1,0 +1,100 @@
+"""Chunks — cuts a text into passages along its headings, paragraphs and sentences, Chinese ones too. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+CHUNKER_VERSION = 1
+"""Number of this way to cut texts: an index that was made in another way is made again."""
+SIZE_CHARACTERS = 800
+OVERLAP_CHARACTERS = 100
+HEADINGS_MAX = 300
+"""Characters of the headings above a passage."""
+
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# The best place to cut comes first.
+_CUTS = tuple(
+    re.compile(pattern)
+    for pattern in (r"\n[ \t]*\n", r"[。！？；…]+[”’」』）]*|[.!?]+[\"')\]]*(?=\s)", r"\n", r"[，、：]|[,;:](?=\s)", r"\s+")
+)
+
+
+class Chunk(NamedTuple):
+    """The characters from `start` to before `end`."""
+
+    start: int
+    end: int
+    heading: str | None
+
+
+def chunks(text: str, size: int = SIZE_CHARACTERS, overlap: int = OVERLAP_CHARACTERS) -> Iterator[Chunk]:
+    """Yields passages of at most `size` characters in their order; two beside each other share up to `overlap`."""
+    for start, end, heading in _sections(text):
+        place = start
+        while place < end:
+            cut = _cut(text, place, end, size)
+            first, last = _strip(text, place, cut)
+            if first < last:
+                yield Chunk(first, last, heading)
+            if cut >= end:
+                break
+            place = _back(text, place, cut, overlap)
+
+
+def _sections(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Yields the text between headings, each with the headings above it."""
+    fences = [found.span() for found in _FENCE.finditer(text)]
+    path: list[tuple[int, str]] = []
+    begin, body = 0, 0
+    for found in _HEADING.finditer(text):
+        if any(start <= found.start() < end for start, end in fences):
+            continue
+        # A heading without a text of its own goes with the next.
+        if text[body : found.start()].strip():
+            yield begin, found.start(), _joined(path)
+            begin = found.start()
+        level = len(found[1])
+        path = [entry for entry in path if entry[0] < level] + [(level, found[2])]
+        body = found.end()
+    yield begin, len(text), _joined(path)
+
+
+def _joined(path: list[tuple[int, str]]) -> str | None:
+    return " › ".join(name for _, name in path)[:HEADINGS_MAX] or None
+
+
+def _cut(text: str, start: int, end: int, size: int) -> int:
+    """Returns where a passage that begins at `start` ends: at the best place in the second half of its size."""
+    if end - start <= size:
+        return end
+    most, least = start + size, start + max(1, size // 2)
+    for pattern in _CUTS:
+        places = [found.end() for found in pattern.finditer(text, least, most)]
+        if places:
+            return places[-1]
+    return most
+
+
+def _back(text: str, start: int, cut: int, overlap: int) -> int:
+    """Returns where the next passage begins: at the first word or sentence of the part that two passages share."""
+    if not overlap:
+        return cut
+    least = max(start + 1, cut - overlap)
+    for pattern in (_CUTS[1], _CUTS[-1]):
+        found = pattern.search(text, least, cut)
+        if found is not None and found.end() < cut:
+            return found.end()
+    return least if _is_chinese(text[least:cut]) else cut
+
+
+def _is_chinese(text: str) -> bool:
+    return any("\u4e00" <= letter <= "\u9fff" for letter in text)
+
+
+def _strip(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

@@ -1,0 +1,45 @@
+"""Call knowledge — the knowledge bases of an image, as the calls of its turns search them."""
+
+from collections.abc import Mapping, Sequence
+
+from agentvm.model.image import Image
+from agentvm.model.knowledge import FoundPassages
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.session_log import SessionLog
+
+
+class CallKnowledge:
+    """Searches what the image names, and notes whether a stranger wrote what was found."""
+
+    def __init__(self, ports: Ports, image: Image, log: SessionLog) -> None:
+        self._source = ports.knowledge
+        self._tenant_id = log.tenant_id
+        self._uris = [str(spec["uri"]) for spec in knowledge_of(image)]
+        self.tainted = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to search."""
+        return self._source is not None and bool(self._uris)
+
+    async def search(self, question: str, k: int | None) -> FoundPassages:
+        assert self._source is not None, "asked for by nobody"
+        found = await self._source.search(self._tenant_id, self._uris, question, k)
+        self.tainted = self.tainted or found.tainted
+        return found
+
+
+def knowledge_of(image: Image) -> Sequence[Mapping[str, object]]:
+    """Returns the knowledge bases of an image as it was built."""
+    rendered = image.definition.rendered
+    return () if rendered is None else rendered.knowledge
+
+
+def injected_of(image: Image) -> list[tuple[str, int]]:
+    """Returns the knowledge bases whose best passages are told with each question, and how many of each."""
+    wanted: list[tuple[str, int]] = []
+    for spec in knowledge_of(image):
+        retrieval = spec.get("retrieval")
+        count = retrieval.get("inject") if isinstance(retrieval, Mapping) else None
+        if isinstance(count, int) and count > 0:
+            wanted.append((str(spec["uri"]), count))
+    return wanted

@@ -1,0 +1,26 @@
+from pathlib import Path
+
+from tests.cli.desk import open_desk
+
+
+async def test_a_folder_is_published_searched_and_cited(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "returns.md").write_text("# Returns\n\nWithin seven days. 七天之内可以退货。")
+    (tmp_path / "sub" / "my prices.csv").write_text("tea,4\n")
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG")
+    (tmp_path / ".hidden.md").write_text("secret")
+    async with open_desk() as desk:
+        made = await desk.record("knowledge", "add", "docs", str(tmp_path))
+        assert made["version"] == "1.0.0"
+        (found,) = await desk.record("knowledge", "search", "docs", "可以退货吗", "-k", "1")
+        assert found["cite"].startswith("resource://knowledge/docs@1.0.0#returns.md:0-")
+        assert "Within seven days" in await desk.ok("knowledge", "open", found["cite"])
+        assert (await desk.avm("knowledge", "search", "docs", "secret")).err == "Nothing found.\n"
+        (tmp_path / "more.txt").write_text("We open at nine.")
+        again = await desk.avm("knowledge", "add", "docs", str(tmp_path), "--chunk", "300", "--inject", "2")
+        assert "logo.png is left out" in again.err
+        assert "resource://knowledge/docs@1.1.0" in again.out
+        assert "nine" in await desk.ok("knowledge", "search", "docs", "when do you open?")
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        assert (await desk.avm("knowledge", "add", "none", str(empty))).code == 1
