@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 UNPACKED_MAX = 100 * 1024 * 1024
 PACKAGES = "packages"
+PIECE_CHARACTERS = 16 * 1024
 TEXT_MAX = 12 * 1024 * 1024
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -104,7 +105,10 @@ def structured(data: bytes) -> Read:
 
 def page(data: bytes) -> Read:
     reader = PageText()
-    reader.feed(decode(data))
+    text = decode(data)
+    # In pieces: the time that it takes grows faster than what it is given at once.
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        reader.feed(text[start : start + PIECE_CHARACTERS])
     reader.close()
     text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]*\n[ \t]*", "\n", "".join(reader.parts)))
     return [(None, text.strip())], " ".join(reader.title.split()) or None
