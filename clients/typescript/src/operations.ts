@@ -120,6 +120,8 @@ export const ROUTES: Readonly<Record<string, Route>> = {
   "resource.export": { method: "GET", path: "/v1/resources/{resourceId}/export", bytes: "always" },
   "resource.import": { method: "POST", path: "/v1/resources/import", query: ["onConflict","dryRun"] },
   "resource.blob": { method: "GET", path: "/v1/resources/{resourceId}/blobs/{digest}", bytes: "always" },
+  "resource.query": { method: "POST", path: "/v1/resources/{resourceId}/query" },
+  "resource.passage": { method: "GET", path: "/v1/passages" },
   "resource.invoke": { method: "POST", path: "/v1/resources/{resourceId}/invoke" },
   "retention.show": { method: "GET", path: "/v1/retention" },
   "log.list": { method: "GET", path: "/v1/logs", bytes: "sometimes" },

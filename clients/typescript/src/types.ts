@@ -530,6 +530,10 @@ export interface HttpOperations {
   "resource.import": { request: { onConflict?: "fail" | "newVersion" | "skip"; dryRun?: boolean }; reply: ImportView };
   /** Download a binary part of a version. */
   "resource.blob": { request: { resourceId: string; digest: string; version?: string | null }; reply: Response };
+  /** Search the documents of a knowledge base. The first search in a version makes its index, which takes a while for many documents. */
+  "resource.query": { request: { resourceId: string; q: string; k?: number | null; version?: string | null }; reply: FoundView };
+  /** Open the range of a document that a citation names: exactly these characters. */
+  "resource.passage": { request: { cite: string }; reply: PassageView };
   /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
   "resource.invoke": { request: { resourceId: string; version?: string | null; tool?: string | null; input?: Record<string, unknown>; approve?: boolean }; reply: ToolInvocation };
   /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
@@ -1149,6 +1153,10 @@ export interface HttpVerbs {
     import(request?: HttpOperations["resource.import"]["request"], options?: CallOptions): Promise<HttpOperations["resource.import"]["reply"]>;
     /** Download a binary part of a version. */
     blob(request: HttpOperations["resource.blob"]["request"], options?: CallOptions): Promise<HttpOperations["resource.blob"]["reply"]>;
+    /** Search the documents of a knowledge base. The first search in a version makes its index, which takes a while for many documents. */
+    query(request: HttpOperations["resource.query"]["request"], options?: CallOptions): Promise<HttpOperations["resource.query"]["reply"]>;
+    /** Open the range of a document that a citation names: exactly these characters. */
+    passage(request: HttpOperations["resource.passage"]["request"], options?: CallOptions): Promise<HttpOperations["resource.passage"]["reply"]>;
     /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
     invoke(request: HttpOperations["resource.invoke"]["request"], options?: CallOptions): Promise<HttpOperations["resource.invoke"]["reply"]>;
   };
@@ -1814,6 +1822,12 @@ export interface FoundRecord {
   after?: string;
 }
 
+/** Passages, the best first, and the documents that could not be read. */
+export interface FoundView {
+  passages: PassageView[];
+  problems?: DocumentProblem[];
+}
+
 /** `tool` is the URI of a tool, or `stdio:<id>` for an MCP server of the operator. */
 export interface GrantView {
   secret: string;
@@ -2129,6 +2143,19 @@ export interface OwnedRecord {
   users: number;
   keys: number;
   secrets: number;
+}
+
+/** A passage: the characters from `start` to before `end` of a document; `cite` opens it again. */
+export interface PassageView {
+  cite: string;
+  uri: string;
+  document: string;
+  start: number;
+  end: number;
+  text: string;
+  title?: string;
+  heading?: string;
+  page?: number;
 }
 
 /** `uri` names the version that has these tools; it is a new one if `created`. */
@@ -3001,6 +3028,12 @@ export interface DependencyView {
 export interface DependentView {
   resource: ResourceRecord;
   version: string;
+}
+
+/** A document that cannot be searched, and the reason. */
+export interface DocumentProblem {
+  document: string;
+  problem: string;
 }
 
 /** `emptied` counts default sessions of images, which are kept without their messages. */

@@ -37,7 +37,9 @@ logger = get_logger(__name__)
 CHUNKS_MAX = 100_000
 """Passages of one knowledge base."""
 PROBLEM_MAX = 300
-SERVED_MAX = 1_000
+DESCRIBED_MAX = 1_000
+BUILDS_MAX = 3
+"""How often an index is made that another node makes at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class ServedIndex:
 
     index: WholeIndex
     k: int
+    titles: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """How a knowledge base wants to be searched, and the titles of its documents."""
+
+    k: int
+    mode: str | None
     titles: Mapping[str, str | None]
 
 
@@ -59,8 +70,8 @@ class KnowledgeLibrary:
     clock: Clock
     new_id: NewId
     building: KeyedLock[VersionId] = field(default_factory=KeyedLock)
-    served: Cache[VersionId, ServedIndex] = field(default_factory=lambda: Cache(SERVED_MAX))
-    """Indexes that were used before. A version, and so its index, never changes."""
+    described: Cache[VersionId, Described] = field(default_factory=lambda: Cache(DESCRIBED_MAX))
+    """Descriptions of versions that were used before. A version never changes."""
 
     async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
         """Returns the passages of these knowledge bases that fit a question best; each base has its say about how many."""
@@ -94,21 +105,22 @@ class KnowledgeLibrary:
     async def ensure(self, tenant_id: TenantId, node: Node) -> ServedIndex:
         """Returns the index of a version, made if there is none."""
         version_id = node.version.version_id
-        served = self.served.get(version_id)
-        if served is not None:
-            return served
-        content = _content(node)
-        retrieval = content.retrieval
-        if retrieval is not None and retrieval.mode == "embedding":
+        about = self.described.get(version_id)
+        if about is None:
+            about = _describe(_content(node))
+            self.described.put(version_id, about)
+        if about.mode == "embedding":
             raise NotAvailable("This knowledge base wants a search by embeddings, and the server has no embedder; use bm25")
-        async with self.building.hold(version_id):
-            index = await self._knowledge.find(version_id, CHUNKER_VERSION) or await self._build(tenant_id, node, content)
-        if index is None:
-            raise NotFound("The version was deleted meanwhile")
-        k = None if retrieval is None else retrieval.k
-        served = ServedIndex(index, USUAL_PASSAGES_MAX if k is None else k, {one.id: one.title for one in content.documents})
-        self.served.put(version_id, served)
-        return served
+        for _ in range(BUILDS_MAX):
+            index = await self._knowledge.find(version_id, CHUNKER_VERSION)
+            if index is None:
+                async with self.building.hold(version_id):
+                    index = await self._knowledge.find(version_id, CHUNKER_VERSION)
+                    index = index or await self._build(tenant_id, node, _content(node))
+            # Without one another node has made it anew meanwhile, or the version is gone.
+            if index is not None:
+                return ServedIndex(index, about.k, about.titles)
+        raise NotFound("The version was deleted meanwhile")
 
     @property
     def _knowledge(self) -> KnowledgeStore:
@@ -149,6 +161,13 @@ class KnowledgeLibrary:
 
 def _content(node: Node) -> KnowledgeContent:
     return msgspec.json.decode(node.content, type=KnowledgeContent)
+
+
+def _describe(content: KnowledgeContent) -> Described:
+    retrieval = content.retrieval
+    k = None if retrieval is None else retrieval.k
+    mode = None if retrieval is None else retrieval.mode
+    return Described(USUAL_PASSAGES_MAX if k is None else k, mode, {one.id: one.title for one in content.documents})
 
 
 def _cut(document: Document, parsed: ParsedDocument, content: KnowledgeContent) -> list[IndexedChunk]:

@@ -1,7 +1,8 @@
 """Memories — what agents of a container are told in every conversation: read once, kept in memory, chosen for each turn.
 
 Theory of operation. Whatever changes memories goes through here, or is told as an event: a rewind, the end of a container. What
-changed while it was being read is not kept. So what is kept is what the store would give.
+changed while it was being read is not kept, and nothing is where several nodes share a database. So what is kept is what the
+store would give.
 """
 
 from collections.abc import Iterable
@@ -42,7 +43,8 @@ class Memories:
             return kept
         before = self._changes
         memories = await self._of(key).list()
-        if before == self._changes:
+        # Another node may change them, and nobody here would be told.
+        if before == self._changes and not self._store.node_id:
             self._kept.put(key, memories)
         return memories
 

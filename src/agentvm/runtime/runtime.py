@@ -354,11 +354,9 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start.
 
-    With `recovers_later` the turns of the previous process may still be unknown: see `Runtime.recovered`.
-    """
-    timers, broadcaster = ShortTimers(), Broadcaster()
-    kept = (histories := Histories(), memories := Memories(store))
-    ecosystem = Ecosystem(broadcaster, (*kept, timers, *effectors))
+    With `recovers_later` turns of the previous process may still be unknown, see `Runtime.recovered`."""
+    timers, broadcaster, histories, memories = ShortTimers(), Broadcaster(), Histories(), Memories(store)
+    ecosystem = Ecosystem(broadcaster, (histories, memories, timers, *effectors))
     async with open_journal(store, ecosystem.tell, clock, histories.forget) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,

@@ -48,8 +48,11 @@ FROM pg_constraint AS k JOIN pg_class AS from_table ON from_table.oid = k.conrel
 JOIN pg_class AS to_table ON to_table.oid = k.confrelid
 WHERE k.contype = 'f' AND NOT k.condeferrable AND from_table.relnamespace = current_schema()::regnamespace
 """
-_OWN = {"agentvm_schema", "agentvm_server_key", "message_words", "resource_texts"}
-"""Tables that only PostgreSQL has."""
+_MADE_AGAIN = ("knowledge_indexes", "knowledge_chunks")
+"""Tables that are not copied: the first search in a knowledge base makes its index again."""
+_OWN = {"agentvm_schema", "agentvm_server_key", "message_words", "resource_texts", "knowledge_words", *_MADE_AGAIN}
+"""Tables that only PostgreSQL has, and those that are made again."""
+_THEIRS = ("sqlite_", "message_fts", "resource_fts", "knowledge_fts", *_MADE_AGAIN)
 
 _INDEXED = """
 SELECT m.position, m.body, s.tenant_id, s.container_id
@@ -137,12 +140,12 @@ def _tables(raw: Raw, sqlite: apsw.Connection) -> list[_Table]:
         if table not in _OWN:
             columns.setdefault(table, []).append((column[0], column[1], bool(column[2])))
     theirs = {str(name) for (name,) in sqlite.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    missing = {name for name in theirs if not name.startswith(("sqlite_", "message_fts", "resource_fts"))} ^ columns.keys()
+    missing = {name for name in theirs if not name.startswith(_THEIRS)} ^ columns.keys()
     if missing:
         raise StoreFailed(f"The databases have different tables ({', '.join(sorted(missing))}): somebody has changed them")
     order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(columns, ()))
     for table, needed in raw.execute(_NEEDS).fetchall():
-        if table != needed:
+        if table != needed and table in columns:
             order.add(table, needed)
     return [_Table(name, columns[name]) for name in order.static_order()]
 
