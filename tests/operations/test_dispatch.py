@@ -37,6 +37,12 @@ class Broken:
     def waits(self, containers: object) -> "Broken":
         return self
 
+    def schedules(self, containers: object) -> "Broken":
+        return self
+
+    def triggers(self, containers: object) -> "Broken":
+        return self
+
     def drafts(self, author: str, containers: object) -> "Broken":
         return self
 

@@ -27,7 +27,8 @@ STRANGERS = {
 
 
 def named(command: str, ids: dict[str, str]) -> dict[str, object]:
-    return {name: ids.get(name, value) for name, value in REQUESTS[command].items()}
+    # An agent can be named by the id of its image.
+    return {name: ids.get("imageId" if value == "img_1" else name, value) for name, value in REQUESTS[command].items()}
 
 
 def absent(ids: dict[str, str]) -> dict[str, str]:

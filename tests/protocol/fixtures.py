@@ -19,7 +19,15 @@ HARD_TEXTS = (
     "\ufeff\ufffd\uffff",
 )
 
-IDS = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1", "agentId": "agent_1", "messageId": "msg_1"}
+IDS = {
+    "containerId": "c1",
+    "imageId": "img_1",
+    "sessionId": "sess_1",
+    "agentId": "agent_1",
+    "messageId": "msg_1",
+    "scheduleId": "sch_1",
+    "triggerId": "trg_1",
+}
 
 
 def ids_of(kind: type[msgspec.Struct]) -> dict[str, object]:
@@ -57,7 +65,9 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "session_draft_list": {"containerId": "c1"},
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
-    "run_start": {"content": "hi", "agent": "default"},
+    "run_start": {"content": "hi", "agent": "img_1"},
+    "schedule_create": {"agent": "default", "cron": "0 9 * * *", "message": "Good morning", "containerId": "c1"},
+    "trigger_create": {"agent": "default", "message": "Something happened", "containerId": "c1"},
     "message_edit": {"sessionId": "sess_1", "messageId": "msg_1", "content": "hello"},
     "tool_waits": {"sessionId": "sess_1", "state": "open"},
     "tool_explain": {"turnId": "turn_1", "callId": "c1"},

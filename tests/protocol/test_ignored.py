@@ -22,7 +22,7 @@ def ignored(name: str, **data: object) -> tuple[str, ...]:
         ("image_create", {"containerId": "c", "apiKey": "sk", "config": {"mcpServer": {}}}, ("apiKey", "config.mcpServer")),
         ("image_build", {"containerId": "c", "definition": {"name": "d", "apiKey": "sk"}}, ("definition.apiKey",)),
         ("image_build", {"containerId": "c", "definition": "d", "config": {"x": 1}}, ("config.x",)),
-        ("image_update", {"imageId": "i", "updates": {"name": "n", "apiKey": "sk"}}, ("updates.apiKey",)),
+        ("image_update", {"imageId": "i", "updates": {"name": "n", "apiKeys": "sk"}}, ("updates.apiKeys",)),
     ],
 )
 def test_fields_that_nobody_knows_are_named(name: str, data: dict[str, object], names: tuple[str, ...]) -> None:

@@ -40,7 +40,10 @@ def knowledge() -> None:
 @click.option("--inject", type=click.IntRange(0, 20), help="Passages that models are told with each question.")
 @tenant_command
 def add(api: Api, show: Show, name: str, folder: Path, chunk: int | None, overlap: int, inject: int | None) -> None:
-    """Publish the documents of FOLDER, or one file, as the knowledge base NAME: the first version, or the next."""
+    """Publish the documents of FOLDER as the knowledge base NAME.
+
+    FOLDER may be one file. A knowledge base that is already there gets its next version.
+    """
     documents, skipped = _read(folder)
     if not documents:
         raise click.ClickException(f"{plain(folder)} has no documents; these can be read: {', '.join(sorted(ENDINGS))}")

@@ -104,7 +104,10 @@ def schedule() -> None:
 @budget_options
 @tenant_command
 def create_schedule(api: Api, show: Show, /, steps: int | None, tokens: int | None, cost: str | None, **fields: Any) -> None:
-    """Let AGENT get MESSAGE at the times of CRON: five fields, or a name such as @daily."""
+    """Send MESSAGE to AGENT at the times of CRON.
+
+    CRON has five fields, or is a name such as @daily.
+    """
     show.record(api.call("schedule.create", **fields, budget=budget_of(steps, tokens, cost)), DETAILS)
 
 

@@ -80,19 +80,17 @@ DELETE FROM node_beats WHERE until < {DATABASE_NOW} - ?
 """
 _DROP_NODES = "DELETE FROM nodes WHERE state <> 'up' AND node_id NOT IN (SELECT node_id FROM node_beats)"
 _RUNNER = "SELECT runner FROM sessions WHERE tenant_id = ? AND session_id = ?"
-_UNFINISHED = """
-SELECT 1 FROM turns
-WHERE turns.session_key = sessions.session_key AND turns.outcome IS NULL AND turns.parked_at IS NULL
-"""
 # The head of the log is what a node must have numbered from: another may have run a turn since it has looked.
 _TAKE = """
 UPDATE sessions SET runner = ?
 WHERE tenant_id = ? AND session_id = ? AND runner IS NULL
   AND ? = (SELECT coalesce(max(last_seq), 0) FROM log WHERE log.session_key = sessions.session_key)
 """
-_LET_GO = f"""
+_LET_GO = """
 UPDATE sessions SET runner = NULL
-WHERE tenant_id = ? AND session_id = ? AND runner = ? AND tail_of IS NULL AND NOT EXISTS ({_UNFINISHED})
+WHERE tenant_id = ? AND session_id = ? AND runner = ? AND tail_of IS NULL AND NOT EXISTS (
+    SELECT 1 FROM turns WHERE turns.session_key = sessions.session_key AND turns.outcome IS NULL AND turns.parked_at IS NULL
+)
 """
 _RUNNERS = "SELECT DISTINCT runner FROM sessions WHERE runner IS NOT NULL AND tenant_id = ?"
 

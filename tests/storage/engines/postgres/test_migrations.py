@@ -10,7 +10,9 @@ from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite import migrations as sqlite_migrations
 
 # The search index of each engine, and tables of the engines themselves.
-OWN = re.compile(r"sqlite_|message_fts|resource_fts|message_words|resource_texts|agentvm_schema|agentvm_server_key")
+OWN = re.compile(
+    r"sqlite_|(message|resource|knowledge)_fts|(message|knowledge)_words|resource_texts|agentvm_schema|agentvm_server_key"
+)
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 
 
@@ -35,7 +37,8 @@ def sqlite_columns(connection: apsw.Connection) -> dict[str, dict[str, tuple[str
 def postgres_columns(raw: Raw) -> dict[str, dict[str, tuple[str, bool]]]:
     rows = raw.execute(
         "SELECT table_name, column_name, data_type, is_nullable = 'NO' FROM information_schema.columns "
-        "WHERE table_schema = 'public' AND table_name NOT IN (SELECT table_name FROM information_schema.views)"
+        "WHERE table_schema = 'public' AND table_name NOT IN "
+        "(SELECT table_name FROM information_schema.views WHERE table_schema = 'public')"
     )
     tables: dict[str, dict[str, tuple[str, bool]]] = {}
     for table, column, kind, required in rows:
