@@ -13,13 +13,14 @@ from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.feedback import Feedback
-from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, ShareId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.program import ProgramCall
 from agentvm.model.schedule import SourceRun
 from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
+from agentvm.model.share import Share
 from agentvm.model.usage import Usage
 from agentvm.model.webhook import Notice, Webhook, WebhookId
 from agentvm.storage.attachments import Upload
@@ -99,6 +100,9 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     rated = Feedback(turn_id=SOME_TURN, session_id=session_id, author=ALICE, rating="up", note=words, at=4)
     assert await store.accounts(tenant).feedback.put(rated)
     await home.memories.put(Memory(memory_id=MemoryId("mem_1"), text=words, by="user", created_at=4, updated_at=4))
+    share_id = ShareId(f"share_{tenant}_{container}_{session_id}")
+    link = Share(share_id=share_id, session_id=session_id, container_id=container, created_by=words, created_at=4)
+    assert await store.accounts(tenant).shares.add(link)
     assert uploaded.size
 
 

@@ -26,6 +26,8 @@ class Cable:
     async def lay(self, page: Page) -> None:
         self._page = page
         await page.context.route_web_socket("**/ws", self._connect)
+        # The way round a network that lets no WebSocket through.
+        await page.context.route("**/ws", lambda route: route.fallback() if self._is_plugged else route.abort())
         await page.reload()
 
     async def _connect(self, page: WebSocketRoute) -> None:

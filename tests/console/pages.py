@@ -190,6 +190,26 @@ async def attached(page: Page, filled: Filled) -> None:
     await expect(page.locator(".refusal .btn").first).to_be_visible()
 
 
+async def turn_panel(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.locator(".bill-amounts").first.click()
+    await expect(page.locator(".panel .bars")).to_be_visible()
+
+
+async def share_links(page: Page, filled: Filled) -> None:
+    await chat(page, filled)
+    await page.locator("[popovertarget]").first.click()
+    await page.locator(".menu-item").nth(4).click()
+    await page.locator("dialog .btn-ink").click()
+    await expect(page.locator(".share-links code").first).to_be_visible()
+
+
+async def shared(page: Page, filled: Filled) -> None:
+    await share_links(page, filled)
+    await page.goto(await page.locator(".share-links code").first.inner_text())
+    await expect(page.locator(".shared .answer").first).to_be_visible()
+
+
 async def home(page: Page, filled: Filled) -> None:
     await page.goto(filled.server.url)
     await expect(page.locator(".agent").first).to_be_visible()
@@ -253,6 +273,9 @@ PAGES: tuple[Visit, ...] = (
     taken_back,
     branches,
     attached,
+    turn_panel,
+    share_links,
+    shared,
     search,
     search_nothing,
     archive,

@@ -98,7 +98,7 @@ TOLD = {
     *("/agents", "/agents/:image", "/resources", "/resources/:id", "/files/:session", "/activity", "/activity/turns/:turn"),
     *("/activity/feedback", "/activity/logs", "/settings/history", "/settings/webhooks", "/wallet"),
     *("/people", "/people/invitations", "/people/keys"),
-    *("/people/:user", "/tenants", "/tenants/:tenant"),
+    *("/people/:user", "/tenants", "/tenants/:tenant", "/shared/:share"),
 }
 """The pages on which a text of the payloads must be seen, or nothing was tested there."""
 
@@ -125,6 +125,7 @@ async def test_forty_payloads_are_only_text_on_every_page(open_page: Open) -> No
         session_id, turn_id = await converse(page, server)
         values = {**await planter.plant(), "session": session_id, "turn": turn_id}
         await planter.plant_files(session_id)
+        values["share"] = (await planter.send("POST", f"/sessions/{session_id}/shares", {}))["shareId"]
         await planter.send("PUT", f"/turns/{turn_id}/feedback", {"rating": "down", "note": ALL[:2_000]})
         await planter.send("POST", "/containers/default/memories", {"text": ALL[:500]})
         for route in read_routes():

@@ -50,7 +50,14 @@ async def parameters(page: Page, people: PeopleServer, *, may_manage: bool) -> d
     (turn, *_) = (await send("GET", "/turns?limit=1"))["items"]
     (resource, *_) = (await send("GET", "/resources?limit=1"))["items"]
     users = (await send("GET", "/users?limit=1") if may_manage else {"items": []})["items"]
-    values = {"image": image["imageId"], "session": image["sessionId"], "turn": turn["turnId"], "id": resource["id"]}
+    share = await send("POST", f"/sessions/{image['sessionId']}/shares", {})
+    values = {
+        "share": share["shareId"],
+        "image": image["imageId"],
+        "session": image["sessionId"],
+        "turn": turn["turnId"],
+        "id": resource["id"],
+    }
     return {**values, "key": "limits.steps", "user": users[0]["userId"] if users else "usr_ada", "tenant": "acme"}
 
 

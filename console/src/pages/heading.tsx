@@ -11,6 +11,7 @@ import { Icon, type IconName } from "../ui/icons.tsx";
 import { words } from "../words/index.ts";
 
 const Branches = lazy(() => import("./branches.tsx"));
+const ShareLinks = lazy(() => import("./share_links.tsx"));
 const ForkWith = lazy(() => import("./fork_with.tsx"));
 
 const MENU = "conversation-menu";
@@ -18,7 +19,7 @@ const MENU = "conversation-menu";
 /** The title of a conversation, and what can be done with all of it. */
 export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConversation; go: (path: string) => void }): JSX.Element {
   const { sessionId } = open;
-  const dialog = useSignal<"branches" | "forkWith" | undefined>(undefined);
+  const dialog = useSignal<"branches" | "forkWith" | "share" | undefined>(undefined);
   const editing = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
   const title = row?.title ?? row?.preview ?? words.value.untitled;
@@ -69,6 +70,7 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
         <MenuItem icon="pen" label={words.value.rename} run={() => (editing.value = true)} />
         <MenuItem icon="fork" label={words.value.branches} run={() => (dialog.value = "branches")} />
         <MenuItem icon="agents" label={words.value.forkWith} run={() => (dialog.value = "forkWith")} />
+        <MenuItem icon="link" label={words.value.share} run={() => (dialog.value = "share")} />
         <MenuItem icon="list" label={words.value.summarize} run={() => attempt(open.summarize())} />
         <a class="menu-item" href={`/search?session=${sessionId}`}><Icon name="search" /> {words.value.searchIn}</a>
         <a class="menu-item" href={`/files/${sessionId}`}><Icon name="save" /> {words.value.pages.files}</a>
@@ -92,6 +94,7 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
       </div>
       <ErrorBoundary>
         {dialog.value === "branches" && <Branches open={open} onClose={() => (dialog.value = undefined)} />}
+        {dialog.value === "share" && <ShareLinks sessionId={sessionId} onClose={() => (dialog.value = undefined)} />}
         {dialog.value === "forkWith" && row !== undefined && <ForkWith open={open} row={row} go={go} onClose={() => (dialog.value = undefined)} />}
       </ErrorBoundary>
     </header>

@@ -22,6 +22,7 @@ UserId = NewType("UserId", str)
 KeyId = NewType("KeyId", str)
 BrowserSessionId = NewType("BrowserSessionId", str)
 InvitationId = NewType("InvitationId", str)
+ShareId = NewType("ShareId", str)
 
 Clock = Callable[[], int]
 """Unix milliseconds now."""

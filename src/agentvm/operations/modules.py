@@ -10,8 +10,8 @@ MODULES = (
     "key browser_session oidc preference invitation tenant user container erasure quota usage usage_reconcile wallet secret "
     "channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
     "resource_resolve resource_version resource_bundle resource_invoke agent retention log error provider metric turn "
-    "feedback memory tool mcp session_lists session session_open file branch message message_ask run compaction draft transfer "
-    "webhook schedule trigger"
+    "feedback share memory tool mcp session_lists session session_open file branch message message_ask run compaction "
+    "draft transfer webhook schedule trigger"
 ).split()
 """The modules of operations, in the order of the reference."""
 

@@ -19,13 +19,14 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Tenant, User, UserRole
 from agentvm.model.channel import ChannelId, ChatChannel
 from agentvm.model.gateway_settings import AnthropicSwitch, GatewaySettings, OpenAISwitch
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, ShareId, TenantId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.schedule import TriggerId
 from agentvm.model.secret import Secret
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.settings import OidcConfig
+from agentvm.model.share import Share
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId
@@ -108,6 +109,8 @@ class Account:
     """A schedule."""
     trigger_id: str = ""
     """A trigger."""
+    share_id: str = ""
+    """A link to that session."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,6 +187,8 @@ class World:
         await self.schedule(account)
         account.channel_id = f"chn_{account.slug}"
         await self.vm.tenancy.store.accounts(account.tenant_id).channels.add(_channel(account))
+        account.share_id = f"share_{account.slug}"
+        await self.vm.tenancy.store.accounts(account.tenant_id).shares.add(_share(account))
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id
@@ -286,6 +291,16 @@ async def open_world(
             world.acme = await _open_account(world, "acme")
             world.bolt = await _open_account(world, "bolt")
         yield world
+
+
+def _share(account: Account) -> Share:
+    return Share(
+        share_id=ShareId(account.share_id),
+        session_id=SessionId(account.session_id),
+        container_id=ContainerId("private"),
+        created_by="setup",
+        created_at=NOON,
+    )
 
 
 def _channel(account: Account) -> ChatChannel:

@@ -90,17 +90,10 @@ def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
         wanted = (
-            *("key_id", "user_id", "tenant", "resource_id", "turn_id"),
-            "session",
-            "session_id",
-            "attachment",
-            "image_id",
-            "wait_id",
-            "browser_session_id",
-            "invitation_id",
-            *("webhook_id", "channel_id", "schedule_id", "trigger_id"),
+            "key_id user_id tenant resource_id turn_id session session_id attachment image_id wait_id "
+            "browser_session_id invitation_id webhook_id channel_id schedule_id trigger_id share_id"
         )
-        names = dict.fromkeys(wanted, ABSENT)
+        names = dict.fromkeys(wanted.split(), ABSENT)
     else:
         names = {
             "key_id": account.user_key_id,
@@ -119,6 +112,7 @@ def named(account: Account | None) -> dict[str, str]:
             "channel_id": account.channel_id,
             "schedule_id": account.schedule_id,
             "trigger_id": account.trigger_id,
+            "share_id": account.share_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}
@@ -228,7 +222,9 @@ async def test_every_route_that_is_served_is_asked_below() -> None:
         routes = [route for route in world.app.http.routes if route.is_gated and route.method != "HEAD"]
         served = {f"{route.method} {route.path.replace(':path}', '}')}" for route in routes}
         gateways = {f"{method} {path.replace(':path}', '}')}" for method, path, _ in gateway_routes()}
-        assert served == {route.name for route in FACES} | gateways | {"POST /ws", "POST /ws/{link}"}
+        # Those of a link are tested in `tests/server/test_http_socket.py`.
+        sockets = {"POST /ws", "POST /ws/{link}"}
+        assert served == {route.name for route in FACES} | gateways | sockets
 
 
 def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:

@@ -20,7 +20,7 @@ OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
     "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits", "file_changes", "file_claims",
-    "program_calls", "placed_calls", "aliases", "webhook_deliveries", "feedback",
+    "program_calls", "placed_calls", "aliases", "webhook_deliveries", "feedback", "shares",
     "channel_messages", "memories", "schedules", "triggers", "runs",
 )  # fmt: skip
 OF_TENANTS = (

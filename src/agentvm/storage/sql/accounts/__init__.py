@@ -21,6 +21,7 @@ from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.accounts.preferences import PreferenceStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.storage.sql.accounts.secrets import SecretStore
+from agentvm.storage.sql.accounts.shares import ShareStore
 from agentvm.storage.sql.accounts.users import UserStore
 from agentvm.storage.sql.connection import Database
 
@@ -44,3 +45,4 @@ class Accounts:
         self.ledger = LedgerStore(database, tenant_id)
         self.asked = AskedStore(database, tenant_id)
         self.feedback = FeedbackStore(database, tenant_id)
+        self.shares = ShareStore(database, tenant_id)

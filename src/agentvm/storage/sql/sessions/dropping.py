@@ -38,6 +38,7 @@ _LIGHT = {
     "placed_calls": "placed_key",
     "aliases": "alias_key",
     "feedback": "position",
+    "shares": "position",
     "drafts": "author, device",
     "read_marks": "reader, device",
     "readers": "tenant_id, client_id",
