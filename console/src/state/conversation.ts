@@ -37,6 +37,8 @@ const PAGE = 100;
 const FAR_PAGE = 200;
 const TURNS = 200;
 const FORKS_MAX = 200;
+/** Events that are kept while the conversation is being read. Beyond them it is read again: all of them are in the store. */
+const EARLY_MAX = 2_000;
 
 /** What is kept of a conversation for a start without a connection. */
 interface ConversationCopy {
@@ -82,6 +84,8 @@ export class OpenConversation {
   #endings: (() => void)[] = [];
   #read = false;
   #early: EventFrame[] = [];
+  /** Whether more events came than were kept. */
+  #isOverrun = false;
   /** The keys of messages that the server has taken. */
   #taken = new Set<string>();
 
@@ -128,7 +132,7 @@ export class OpenConversation {
   }
 
   async #load(): Promise<void> {
-    this.#read = false;
+    this.#read = this.#isOverrun = false;
     this.#early = [];
     try {
       const page = await openSession(this.sessionId, PAGE);
@@ -137,6 +141,7 @@ export class OpenConversation {
         ask("session_rewinds", { sessionId: this.sessionId }),
         ask("tool_waits", { sessionId: this.sessionId }),
       ]);
+      if (this.#isOverrun) return await this.#load();
       // The ends of turns never change: those of the kept copy stay until they are read again. The outbox is read last, so that
       // a message that was sent meanwhile stays in view.
       const read = await this.#withWaiting({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends });
@@ -271,7 +276,8 @@ export class OpenConversation {
     if (frame.type === "session_forked" && frame.data.originalSessionId === this.sessionId) void this.loadForks().catch(() => undefined);
     if (frame.context?.sessionId !== this.sessionId) return;
     if (frame.type === "turn_request" && frame.data.clientKey !== undefined) this.#taken.add(frame.data.clientKey);
-    if (!this.#read) this.#early.push(frame);
+    if (!this.#read && this.#early.length < EARLY_MAX) this.#early.push(frame);
+    else if (!this.#read) this.#isOverrun = true;
     else if (frame.type === "text_delta" || frame.type === "thinking_delta") this.#grow(frame);
     else this.#apply(frame);
   }
