@@ -566,6 +566,14 @@ export interface HttpOperations {
   "feedback.withdraw": { request: { turnId: string }; reply: undefined };
   /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
   "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
+  /** Make a link by which everybody in your tenant who may read sessions reads this one as it is now. */
+  "share.create": { request: { sessionId: string; days?: number | null }; reply: Share };
+  /** List the links to a session, the newest first. */
+  "share.list": { request: { sessionId: string }; reply: ShareList };
+  /** End a link to a session that you may use. */
+  "share.end": { request: { shareId: string }; reply: undefined };
+  /** Read the conversation of a link: questions and answers, as they were when the link was made. */
+  "share.read": { request: { shareId: string; cursor?: string | null; limit?: number }; reply: SharedPage };
   /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
   "memory.list": { request: { containerId: string }; reply: MemoryPage };
   /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
@@ -1213,6 +1221,16 @@ export interface HttpVerbs {
     withdraw(request: HttpOperations["feedback.withdraw"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.withdraw"]["reply"]>;
     /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
     list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
+  };
+  share: {
+    /** Make a link by which everybody in your tenant who may read sessions reads this one as it is now. */
+    create(request: HttpOperations["share.create"]["request"], options?: CallOptions): Promise<HttpOperations["share.create"]["reply"]>;
+    /** List the links to a session, the newest first. */
+    list(request: HttpOperations["share.list"]["request"], options?: CallOptions): Promise<HttpOperations["share.list"]["reply"]>;
+    /** End a link to a session that you may use. */
+    end(request: HttpOperations["share.end"]["request"], options?: CallOptions): Promise<HttpOperations["share.end"]["reply"]>;
+    /** Read the conversation of a link: questions and answers, as they were when the link was made. */
+    read(request: HttpOperations["share.read"]["request"], options?: CallOptions): Promise<HttpOperations["share.read"]["reply"]>;
   };
   memory: {
     /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
@@ -2507,6 +2525,29 @@ export interface SettingView {
   layers?: SourceView[];
 }
 
+/** A link to a conversation. What was said after `createdAt` is not shown. */
+export interface Share {
+  shareId: string;
+  sessionId: string;
+  containerId: string;
+  createdBy: string;
+  createdAt: number;
+  expiresAt?: number;
+}
+
+export interface ShareList {
+  items: Share[];
+}
+
+/** A part of a conversation, the oldest message first. */
+export interface SharedPage {
+  title?: string;
+  createdAt: number;
+  expiresAt?: number;
+  items: SharedMessage[];
+  nextCursor?: string;
+}
+
 export interface SocketToken {
   token: string;
   expiresAt: number;
@@ -3418,6 +3459,14 @@ export interface SeriesColumns {
   agents: (number | null)[];
   modelCalls: (number | null)[];
   price: (number | null)[];
+}
+
+/** A question or an answer. Thinking, calls of tools and files are not shown. */
+export interface SharedMessage {
+  messageId: string;
+  role: "assistant" | "user";
+  text: string;
+  at: number;
 }
 
 /** The value of one layer. */
