@@ -15,7 +15,7 @@ Feature: Agents refer to resources
   Scenario: I discover which tools are available
     When alice looks for tools
     Then she finds "current_time" and "calculator" among others
-    When alice looks for tools about "时间"
+    When alice looks for tools about "时区"
     Then she finds "current_time"
 
   @R70

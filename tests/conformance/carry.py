@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import msgspec
 from msgspec import structs
 
 from agentvm.errors import Conflict
@@ -54,8 +53,7 @@ async def check_pages(store: Store) -> None:
     """Many messages come in pages, without any that is said meanwhile, and without those of turns that still run."""
 
     def said(number: int, turn_id: TurnId | None = None) -> Message:
-        about = {"id": MessageId(f"m{number}"), "timestamp": 1, "turn_id": turn_id}
-        return msgspec.convert({**about, "role": "user", "subtype": "user", "content": "x" * 20_000}, UserMessage)
+        return UserMessage(id=MessageId(f"m{number}"), timestamp=1, turn_id=turn_id, role="user", content="x" * 20_000)
 
     messages = tuple(said(number) for number in range(700))
     running = turn("turn_2", at=9)

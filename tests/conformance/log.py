@@ -127,6 +127,11 @@ async def check_the_journal_keeps_what_is_not_forgotten(store: Store) -> None:
     assert [body for _, body in await store.read_journal()] == [b"two", b"three"]
     last = (await store.commit([], entry=b"four", forget=entries[2] + 1)).entry
     assert await store.read_journal() == ((last, b"four"),)
+    await store.commit([], forget=last + 1)
+    assert await store.read_journal() == ()
+    # An empty journal may number anew: what is added is not among what is forgotten.
+    await store.commit([], entry=b"five", forget=last + 1)
+    assert [body for _, body in await store.read_journal()] == [b"five"]
 
 
 async def check_a_probe_leaves_no_trace(store: Store) -> None:

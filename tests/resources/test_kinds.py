@@ -26,7 +26,6 @@ def test_every_type_is_described_with_a_schema_in_names_of_the_wire() -> None:
     [
         ("tools", {"runtime": "mcp", "entry": "https://x.test"}, "its tools are not known"),
         ("tools", {"runtime": "builtin", "entry": "hammer"}, "'hammer'"),
-        ("knowledge", {}, "search knowledge"),
     ],
 )
 def test_what_does_nothing_here_has_a_reason(kind: ResourceType, content: dict[str, object], word: str) -> None:

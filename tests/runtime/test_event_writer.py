@@ -35,7 +35,7 @@ async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_pa
 async def test_a_turn_that_was_stopped_while_the_disk_was_full_is_not_taken_up_again(paid_by: str, tmp_path: Path) -> None:
     broken = [False]
     driver = ScriptedDriver(lambda prompt: [*reply("a", "b")[:4], Pause(anyio.Event())])
-    path, limits = tmp_path / "data", Limits(idle_seconds=0.01 if paid_by == "the runtime" else 1_000)
+    path, limits = tmp_path / "data", Limits(idle_seconds=0.5 if paid_by == "the runtime" else 1_000)
     async with open_world(driver, path=path, limits=limits, fails=lambda number: broken[0], suspends=True) as world:
         turn_id = await world.say(agent := world.start(), "go")
         await world.hear("text_delta", times=2)

@@ -72,9 +72,8 @@ def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
     assert not what
 
 
-@pytest.mark.parametrize("seed", [1_100_510, 1_100_652])
+@pytest.mark.parametrize("seed", [1_100_561, 1_100_604])
 def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
-    """In one a wait is left of what was deleted, in the other waits and a turn that has no end."""
     assert run_history(seed).counts["deletions cut short"] > 0
 
 

@@ -5,14 +5,14 @@ The code is part of the API, the text is for people. A message names the item an
     AgentVMError
     ├── InvalidInput            the request is malformed
     │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge · FilePathInvalid
-    │   └── Unprocessable       the request is well formed, but inconsistent
+    │   └── Unprocessable       the request is well formed, but inconsistent; TooManyMemories
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
     │       ├── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     │       └── McpCommandNotAllowed
     ├── NotFound                the item does not exist, or belongs to another tenant
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound · WaitNotFound
-    │       · FileMissing
+    │       · FileMissing · MemoryNotFound
     ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── WaitAlreadyAnswered · WaitExpired · ApprovalRequired
@@ -43,7 +43,7 @@ The code is part of the API, the text is for people. A message names the item an
     │   └── TierUnavailable     no tier of this server can run the job
     │       ├── TierBroken
     │       └── EngineLacking
-    ├── TurnLimitReached
+    ├── TurnLimitReached · OutputMisfit
     ├── PlatformFailed          a chat platform failed; the host tries again
     │   └── PlatformRefused     a chat platform does not accept the channel
     └── ChannelError            errors of a client's connection

@@ -64,7 +64,7 @@ def test_what_writes_is_audited() -> None:
     # So is the look of the console.
     looks = {"PUT /v1/auth/preferences"}
     # As the command: what it creates on the way is audited by itself.
-    said = {"POST /v1/messages", "POST /v1/run"}
+    said = {"POST /v1/messages", "POST /v1/run", "POST /v1/triggers/{trigger_id}"}
     # As the command; an agent that is stopped starts again with the next message.
     stopped = {"POST /v1/images/{image_id}/stop"}
     # So is what somebody thinks of an answer.

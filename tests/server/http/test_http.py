@@ -28,6 +28,8 @@ def test_only_what_is_about_oneself_needs_no_permission() -> None:
         "POST /v1/auth/invitation",
         "POST /v1/auth/invitation/accept",
         "GET /v1/catalog/models",
+        # Signed with the secret of the trigger.
+        "POST /v1/triggers/{trigger_id}",
     ]
 
 

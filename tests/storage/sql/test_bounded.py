@@ -39,6 +39,16 @@ EXCUSED = {
     "DELETE FROM mcp_connections": "the connections of one user, some hundreds at most",
     "DELETE FROM secret_grants": "the grants of one tenant, a thousand at most",
     "UPDATE sessions {}": "one session of an import",
+    "DELETE FROM memories WHERE {} AND memory_id": "one memory of one container",
+    "DELETE FROM memories WHERE (tenant_id, container_id, session_id)": "memories of one container, 200 at most",
+    "DELETE FROM node_asks": "requests between nodes, which are forgotten after seconds",
+    "UPDATE sessions SET runner = 0": "turns that ran when a server without a cluster ended; once, before nodes serve",
+    "UPDATE sessions SET tail_of = coalesce": "the sessions that the caller lists, fifty at most",
+    "UPDATE sessions SET tail_of = NULL WHERE runner": "the sessions that the caller lists, fifty at most",
+    "DELETE FROM node_beats": "the nodes of one cluster",
+    "DELETE FROM nodes": "the nodes of one cluster",
+    "DELETE FROM runs WHERE tenant_id = ? AND source_id": "the last runs of one schedule, which are bounded",
+    "DELETE FROM secrets WHERE tenant_id = ? AND name LIKE": "the keys of one image, one for each provider",
     "UPDATE arriving_messages {}": "one session of an import",
 }
 

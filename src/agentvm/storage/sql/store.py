@@ -272,7 +272,8 @@ class Store(Scope):
             if left:
                 gone |= add(connection, left)
             if forget:
-                self._forget(connection, forget)
+                # Never the new entry: in an empty journal SQLite begins to number anew.
+                self._forget(connection, forget if entry is None else min(forget, number))
             return Committed(number, frozenset(gone), let_go(connection, self.node_id, claims))
 
         try:

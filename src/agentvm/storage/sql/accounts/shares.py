@@ -13,7 +13,9 @@ SELECT session_key, tenant_id, ?, ?, ?, ? FROM sessions
 WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL
   AND (SELECT count(*) FROM shares AS s WHERE s.session_key = sessions.session_key) < ?
 """
-_DROP_EXPIRED = "DELETE FROM shares WHERE tenant_id = ? AND expires_at <= ?"
+_DROP_EXPIRED = """
+DELETE FROM shares WHERE share_id IN (SELECT share_id FROM shares WHERE tenant_id = ? AND expires_at <= ? LIMIT 100)
+"""
 _SHARES = """
 SELECT h.share_id, s.session_id, s.container_id, h.created_by, h.created_at, h.expires_at
 FROM shares AS h JOIN sessions AS s USING (session_key)
