@@ -134,6 +134,10 @@ class Context:
     def sessions(self) -> SessionLibrary:
         return SessionLibrary(self.workspace)
 
+    def sessions_of(self, principal: Principal) -> SessionLibrary:
+        """The sessions that a principal may use who is narrower than the caller."""
+        return SessionLibrary(self.vm.workspace(principal))
+
     @property
     def sender(self) -> MessageSender:
         return MessageSender(self.workspace)

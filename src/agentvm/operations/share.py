@@ -16,7 +16,6 @@ from agentvm.model.share import DAYS_MAX, Share
 from agentvm.operations.calendar import DAY_MS
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
-from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.message_pages import read_page
 from agentvm.storage.sessions import MessageQuery
 
@@ -129,7 +128,7 @@ async def read(context: Context, request: ShareRead) -> SharedPage:
     if share is None or _has_expired(share, context.vm.clock()):
         raise NotFound(GONE)
     # The link opens this one conversation, whatever containers its reader may use.
-    library = SessionLibrary(context.vm.workspace(_narrowed(context, share)))
+    library = context.sessions_of(_narrowed(context, share))
     session = await library.session(share.session_id)
     query = MessageQuery(cursor=request.cursor, limit=request.limit)
     page = await read_page(context.room, partial(library.messages, share.session_id), query)
