@@ -144,5 +144,6 @@ async def test_a_peer_hears_the_last_words_of_a_server_that_ends() -> None:
                 pass
         async for frame in peer:
             heard.append(json.loads(frame)["type"])
-    assert heard[-1] == "turn_response"
+    # A title may be told after the end of the turn.
+    assert "turn_response" in heard
     assert peer.close_code == 1001
