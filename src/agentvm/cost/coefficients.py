@@ -14,7 +14,7 @@ Measure = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Measured(Record):
-    """One number and where it is from."""
+    """A number with its unit and its source."""
 
     value: Measure
     unit: str

@@ -15,7 +15,7 @@ SURCHARGE_SHARE = 0.05
 
 
 class BillLine(Record):
-    """One item of a bill."""
+    """An item of a bill."""
 
     name: str
     amount: float

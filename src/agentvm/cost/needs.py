@@ -13,7 +13,7 @@ TB_BYTES = 1e12
 
 
 class Term(Record):
-    """One summand, with the multiplication it came from."""
+    """A summand, with the multiplication that it came from."""
 
     name: str
     amount: float

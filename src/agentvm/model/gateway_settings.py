@@ -8,7 +8,7 @@ from agentvm.model.setting import Group, OnOff, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GatewaySwitch(Group):
-    """One gateway."""
+    """The switch of a gateway."""
 
     enabled: Annotated[OnOff, setting("Whether clients of this protocol are served.")] = "on"
 

@@ -30,7 +30,7 @@ from agentvm.model.schedule import (
 from agentvm.model.turn import TurnBudget, TurnOrigin
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit, number_of
+from agentvm.operations.pages import Limit, number_of, paged
 from agentvm.protocol.requests import Reply, Request
 from agentvm.schedules.cron import next_time, parse, times
 from agentvm.schedules.plan import wake_time
@@ -175,9 +175,8 @@ async def list_all(context: Context, request: ScheduleList) -> ScheduleListReply
     """List schedules, oldest first."""
     store = context.store.schedules(await context.sessions.containers(request.container_id))
     found = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
-    page = found[: request.limit]
-    following = str(page[-1][0]) if len(found) > len(page) else None
-    return ScheduleListReply(schedules=tuple(_view(schedule) for _, schedule in page), next_cursor=following)
+    page = paged(found, request.limit, lambda index: str(found[index][0]))
+    return ScheduleListReply(schedules=tuple(_view(schedule) for _, schedule in page.items), next_cursor=page.next_cursor)
 
 
 class ScheduleGet(Request[ScheduleReply]):

@@ -20,7 +20,7 @@ from agentvm.model.schedule import (
 from agentvm.model.turn import TurnBudget
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit, number_of
+from agentvm.operations.pages import Limit, number_of, paged
 from agentvm.operations.schedule import Agent, RunListReply, RunReply, enabled_as, made_by, place
 from agentvm.protocol.requests import Reply, Request
 
@@ -145,9 +145,8 @@ async def list_all(context: Context, request: TriggerList) -> TriggerListReply:
     """List triggers, oldest first."""
     store = context.store.triggers(await context.sessions.containers(request.container_id))
     found = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
-    page = found[: request.limit]
-    following = str(page[-1][0]) if len(found) > len(page) else None
-    return TriggerListReply(triggers=tuple(_view(trigger) for _, trigger in page), next_cursor=following)
+    page = paged(found, request.limit, lambda index: str(found[index][0]))
+    return TriggerListReply(triggers=tuple(_view(trigger) for _, trigger in page.items), next_cursor=page.next_cursor)
 
 
 class TriggerGet(Request[TriggerReply]):
