@@ -1,9 +1,12 @@
 """Cost — measures what a turn, a delta, a call of a tool and a user take, and writes the coefficients of `avm cost`.
 
-    python -m bench.cost [FILE] [--rounds 3] [--users 500] [--containers 20000]
+    python -m bench.cost [FILE] [--rounds 3] [--users 500] [--containers 20000] [--cluster]
 
 CPU is that of all threads of the server, and of the jails for tools; the best of several rounds counts. The cost of a delta is
 the slope between turns of 10 and of 100 deltas, and the cost of a byte of text the slope between short and long answers.
+
+With `--cluster` a PostgreSQL on this machine is measured, and nothing else. Sections that are not measured stay as they were.
+`python -m bench.edge` writes the section of the edge.
 """
 
 import argparse
@@ -15,14 +18,17 @@ from tempfile import TemporaryDirectory
 
 import anyio
 import msgspec
+import psycopg
+from tests.provision.postgres import Postgres, postgres
 from websockets.asyncio.client import connect
 
-from agentvm.cost.coefficients import Coefficients, Measured
+from agentvm.cost.coefficients import ClusterCoefficients, Coefficients, Measured, decode, shipped
 from agentvm.model.tier import Job
 from agentvm.tiers.process import open_process_tier
 from agentvm.version import VERSION
 from bench import density, disk, tiers, turns
 from bench.measure import raise_file_limit, running, wait_ready
+from bench.plans import copied
 
 FILE = Path(__file__).parent.parent / "src" / "agentvm" / "cost" / "coefficients.json"
 CLIENTS, FEW, MANY = 50, 10, 100
@@ -90,6 +96,52 @@ async def jails() -> tuple[float, float]:
         return cpu * 1e3, megabytes * 1e6
 
 
+async def cluster() -> ClusterCoefficients:
+    """What PostgreSQL takes for the same turns, and for the same rows."""
+    with postgres() as server:
+        runs = [(await turns.measure("postgres", CLIENTS, MANY, 0, store=server))["fresh"] for _ in range(2)]
+        memory = sum(_private_memory(pid) for pid in _family(server.process.pid))
+        sizes = [await _copied_size(server, name, played) for name, played in (("empty", 0), ("played", 20))]
+    (empty_rows, empty), (played_rows, played) = sizes
+    ratio = (played - empty) / (played_rows - empty_rows)
+    cpu = min(run.store_cpu / run.turns for run in runs) * 1e3
+    return ClusterCoefficients(
+        cpu_of_database_per_turn=Measured(
+            value=round(cpu, 3), unit="ms", source=f"bench.turns --engine postgres, {CLIENTS} clients, {MANY} deltas"
+        ),
+        memory_of_database=Measured(value=memory, unit="bytes", source="private and shared memory of PostgreSQL 18 after it"),
+        disk_ratio=Measured(value=round(ratio, 3), unit="bytes", source="the same turns copied by avm database copy"),
+    )
+
+
+async def _copied_size(server: Postgres, name: str, rounds: int) -> tuple[int, int]:
+    """Bytes of a database of some turns in SQLite, and of its copy in PostgreSQL."""
+    with TemporaryDirectory() as directory:
+        data_dir = Path(directory)
+        with running("agentvm", data_dir=data_dir, deltas=MANY) as started:
+            wait_ready(started)
+            clients = turns.Clients(started, None)
+            await clients.connect("agentvm", CLIENTS)
+            await clients.play(1 + rounds)
+            await clients.close()
+        with copied(server, data_dir, name) as url, psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM FULL")
+            row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        assert row is not None
+        return disk.size_of(data_dir), int(row[0])
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *map(int, children)]
+
+
+def _private_memory(pid: int) -> int:
+    """Bytes of a process; memory that several share counts in parts."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
 async def measure(rounds: int, users: int, containers: int) -> Coefficients:
     turn, delta = await cpu_of_turns(rounds)
     socket, _ = await density.measure("agentvm", users)
@@ -116,9 +168,15 @@ async def measure(rounds: int, users: int, containers: int) -> Coefficients:
     )
 
 
-def main(file: Path, rounds: int, users: int, containers: int) -> None:
+def main(file: Path, rounds: int, users: int, containers: int, *, only_cluster: bool) -> None:
     raise_file_limit()
-    coefficients = anyio.run(measure, rounds, users, containers, backend_options={"use_uvloop": True})
+    before = decode(file.read_bytes(), str(file)) if file.exists() else shipped()
+    uvloop = {"use_uvloop": True}
+    if only_cluster:
+        coefficients = msgspec.structs.replace(before, cluster=anyio.run(cluster, backend_options=uvloop))
+    else:
+        servers = anyio.run(measure, rounds, users, containers, backend_options=uvloop)
+        coefficients = msgspec.structs.replace(servers, cluster=before.cluster, edge=before.edge)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(coefficients), indent=2) + b"\n")
     print(file.read_text())
 
@@ -129,5 +187,6 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--users", type=int, default=500)
     parser.add_argument("--containers", type=int, default=20_000)
+    parser.add_argument("--cluster", action="store_true", help="measure PostgreSQL only")
     options = parser.parse_args()
-    main(options.file, options.rounds, options.users, options.containers)
+    main(options.file, options.rounds, options.users, options.containers, only_cluster=options.cluster)

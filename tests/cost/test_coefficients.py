@@ -18,6 +18,14 @@ def test_every_shipped_number_has_a_unit_and_a_source() -> None:
     assert all(each.value > 0 and each.unit and each.source for each in numbers)
 
 
+def test_the_shipped_edge_costs_at_most_three_requests_and_four_rows_a_turn() -> None:
+    edge = coefficients.shipped().edge
+    assert edge is not None
+    assert edge.object_requests_per_turn.value <= 3
+    assert edge.rows_per_turn.value <= 4
+    assert edge.cpu_per_turn.unit == "ms"
+
+
 def test_a_run_of_the_user_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(msgspec.json.encode(ROUND))

@@ -8,18 +8,21 @@ from agentvm.cli.options import json_option
 from agentvm.cli.table import Show, table
 from agentvm.cost import coefficients, prices
 from agentvm.cost.estimate import Estimate, estimate
-from agentvm.cost.needs import Requirement
+from agentvm.cost.needs import Needs, Requirement
+from agentvm.cost.shapes import SHAPES, Shape
 from agentvm.cost.workload import Workload
 
 EXAMPLES = """\b
 Examples:
   avm cost                                          a million users, 30 million turns a month
   avm cost --users 1000 --turns 30000
+  avm cost --shape cluster                          nodes, PostgreSQL and its standby
   avm cost --print-prices > prices.yaml             then edit it, and
   avm cost --prices prices.yaml --json
 """
 
 _DEFAULT = Workload()
+TITLES: dict[Shape, str] = {"one-node": "ONE SERVER AND A SPARE", "cluster": "A CLUSTER", "edge": "AT THE EDGE"}
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -35,11 +38,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--peak", type=float, default=_DEFAULT.peak, show_default=True, help="Busiest minutes, times the average.")
 @click.option("--tools", type=float, default=_DEFAULT.tools, show_default=True, help="Calls in a sandbox for each turn.")
 @click.option("--months", type=float, default=_DEFAULT.months, show_default=True, help="Months that conversations are kept.")
+@click.option("--shape", type=click.Choice(SHAPES), default="one-node", show_default=True, help="How the servers are run.")
 @click.option("--prices", "price_file", type=_FILE, help="Your price table (YAML) instead of the shipped example.")
 @click.option("--coefficients", "coefficient_file", type=_FILE, help="Your own run of bench.cost (JSON).")
 @click.option("--print-prices", is_flag=True, help="Print the shipped price table and exit.")
 @json_option
-def cost(price_file: Path | None, coefficient_file: Path | None, print_prices: bool, as_json: bool, **workload: float) -> None:
+def cost(
+    shape: Shape, price_file: Path | None, coefficient_file: Path | None, print_prices: bool, as_json: bool, **workload: float
+) -> None:
     """Estimate the monthly cost of serving users.
 
     Tokens of models are not part of it.
@@ -49,7 +55,7 @@ def cost(price_file: Path | None, coefficient_file: Path | None, print_prices: b
         return
     measured = coefficients.shipped() if coefficient_file is None else coefficients.read(coefficient_file)
     priced = prices.shipped() if price_file is None else prices.read(price_file)
-    found = estimate(Workload(**workload), measured, priced)  # type: ignore[arg-type]  # checked by estimate()
+    found = estimate(Workload(**workload), measured, priced, shape)  # type: ignore[arg-type]  # checked by estimate()
     if as_json:
         Show(as_json=True).json(found, exact=True)
     else:
@@ -62,17 +68,14 @@ def _show(found: Estimate) -> None:
         f"{work.users:,} users, {work.turns:,} turns a month of {work.seconds:g} s: {work.turns_per_second:.1f} turns/s, "
         f"{work.peak_turns_per_second:.1f} in the busiest minutes with {work.streams:,.0f} under way.\n"
     )
-    needs = found.needs
-    click.echo(table(("NEEDED", "", "UNIT", "BECAUSE"), [*_rows("server cores", needs.server_cores),
-        *_rows("sandbox cores", needs.tool_cores), *_rows("memory", needs.memory), *_rows("disk", needs.disk),
-        *_rows("traffic", needs.traffic)]))  # fmt: skip
-    click.echo()
+    if found.shape != "edge":
+        _show_needs(found.needs)
     if found.total is None:
-        click.echo(f"One server cannot carry this: {found.problem}.")
+        click.echo(f"This shape has no price: {found.problem}.")
     else:
         rows = [(line.name, f"{line.amount:,.1f} {line.unit}", _dollars(line.price), line.source) for line in found.lines]
         click.echo(
-            table(("ONE SERVER AND A SPARE", "AMOUNT", "A MONTH", "SOURCE"), [*rows, ("total", "", _dollars(found.total), "")])
+            table((TITLES[found.shape], "AMOUNT", "A MONTH", "SOURCE"), [*rows, ("total", "", _dollars(found.total), "")])
         )
         click.echo(
             f"\nThe surcharge of 5 % pays this when the tokens of all users cost {_dollars(found.break_even)} a month.\n"
@@ -84,14 +87,24 @@ def _show(found: Estimate) -> None:
     if peers:
         click.echo(table(("ELSEWHERE, THE SAME TURNS", "A MONTH", "", "SOURCE"), peers))
         click.echo()
-    changes = [
-        (each.change, "more than one server" if each.price is None else _dollars(each.price)) for each in found.sensitivity
-    ]
+    changes = [(each.change, "not in this shape" if each.price is None else _dollars(each.price)) for each in found.sensitivity]
     click.echo(table(("WHAT IF", "A MONTH"), changes))
     measured = found.measured
     click.echo(
         f"\nMeasured {measured.date} with AgentVM {measured.version} on {measured.machine}; prices of {found.prices_of}."
     )
+
+
+def _show_needs(needs: Needs) -> None:
+    requirements = {
+        "server cores": needs.server_cores,
+        "sandbox cores": needs.tool_cores,
+        "memory": needs.memory,
+        "disk": needs.disk,
+        "traffic": needs.traffic,
+    }
+    rows = [row for name, need in requirements.items() for row in _rows(name, need)]
+    click.echo(f"{table(('NEEDED', '', 'UNIT', 'BECAUSE'), rows)}\n")
 
 
 def _rows(name: str, need: Requirement) -> list[tuple[str, str, str, str]]:

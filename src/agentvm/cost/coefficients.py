@@ -21,6 +21,37 @@ class Measured(Record):
     source: str
 
 
+class EdgeCoefficients(Record, rename=None):
+    """The numbers of one run of `python -m bench.edge`: what the platform of the edge bills."""
+
+    date: str
+    machine: str
+    worker_requests_per_connection: Measured
+    object_requests_per_connection: Measured
+    object_requests_per_turn: Measured
+    rows_per_turn: Measured
+    """Rows written, alarms included."""
+    awake_per_turn: Measured
+    """Milliseconds that the object of the container is awake."""
+    cpu_per_turn: Measured
+    """Milliseconds of a turn without any delta."""
+    cpu_per_delta: Measured
+    """Microseconds."""
+    storage_per_turn: Measured
+    """Bytes."""
+
+
+class ClusterCoefficients(Record, rename=None):
+    """The numbers of a node that stores in PostgreSQL."""
+
+    cpu_of_database_per_turn: Measured
+    """Milliseconds of PostgreSQL for a turn of 100 deltas."""
+    memory_of_database: Measured
+    """Bytes of a PostgreSQL server with its connections."""
+    disk_ratio: Measured
+    """Bytes in PostgreSQL for each byte in SQLite."""
+
+
 class Coefficients(Record, rename=None):
     """The numbers of one run of the benchmarks."""
 
@@ -49,6 +80,9 @@ class Coefficients(Record, rename=None):
     """Bytes on disk for each byte of text."""
     traffic_per_delta: Measured
     """Bytes sent to the client."""
+    edge: EdgeCoefficients | None = None
+    """Absent before `python -m bench.edge` has run."""
+    cluster: ClusterCoefficients | None = None
 
 
 def decode(text: bytes, name: str) -> Coefficients:

@@ -1,28 +1,16 @@
-"""Estimate — the monthly bill of a workload on one server with a spare, next to other platforms."""
+"""Estimate — the monthly bill of a workload in one shape of running it, next to other platforms."""
 
 import msgspec
 
 from agentvm.cost.coefficients import Coefficients
 from agentvm.cost.needs import Needs, needs_of
-from agentvm.cost.prices import Machine, PriceTable
+from agentvm.cost.prices import PriceTable
+from agentvm.cost.shapes import BillLine, Shape, bill_of, total_of
 from agentvm.cost.workload import Workload, checked
 from agentvm.model.base import Record
 
-PROCESS_CORES_MAX = 1.0
-"""Cores that one server process can use: its turns share one thread."""
 SURCHARGE_SHARE = 0.05
 """The operator's charge on top of the tokens."""
-
-
-class BillLine(Record):
-    """An item of a bill."""
-
-    name: str
-    amount: float
-    unit: str
-    price: float
-    """Dollars a month."""
-    source: str
 
 
 class PeerBill(Record):
@@ -40,18 +28,20 @@ class Sensitivity(Record):
 
     change: str
     price: float | None
-    """None if one server cannot carry it."""
+    """None if the shape cannot carry it."""
 
 
 class Estimate(Record, omit_defaults=False):
     """A bill with everything it was computed from."""
 
     workload: Workload
+    shape: Shape
     needs: Needs
+    """The needs of servers; the edge is billed by what it counts."""
     lines: tuple[BillLine, ...]
-    """Empty if one server cannot carry the workload."""
+    """Empty if the shape cannot carry the workload."""
     problem: str | None
-    """Why one server cannot carry the workload."""
+    """Why the shape cannot carry the workload."""
     total: float | None
     per_thousand_users: float | None
     break_even: float | None
@@ -62,57 +52,25 @@ class Estimate(Record, omit_defaults=False):
     prices_of: str
 
 
-def estimate(workload: Workload, measured: Coefficients, prices: PriceTable) -> Estimate:
+def estimate(workload: Workload, measured: Coefficients, prices: PriceTable, shape: Shape = "one-node") -> Estimate:
     """Returns the bill of a workload; `InvalidInput` for numbers that are out of bounds."""
     workload = checked(workload)
-    needs = needs_of(workload, measured)
-    lines, problem = _bill(needs, prices)
-    total = _total(lines)
+    lines, problem = bill_of(shape, workload, measured, prices)
+    total = total_of(lines)
     return Estimate(
         workload=workload,
-        needs=needs,
+        shape=shape,
+        needs=needs_of(workload, measured),
         lines=lines,
         problem=problem,
         total=total,
         per_thousand_users=None if total is None else total / workload.users * 1_000,
         break_even=None if total is None else total / SURCHARGE_SHARE,
         peers=_peers(workload, prices, total),
-        sensitivity=_sensitivity(workload, measured, prices),
+        sensitivity=_sensitivity(shape, workload, measured, prices),
         measured=measured,
         prices_of=prices.date.isoformat(),
     )
-
-
-def _bill(needs: Needs, prices: PriceTable) -> tuple[tuple[BillLine, ...], str | None]:
-    cores, memory = needs.server_cores.amount + needs.tool_cores.amount, needs.memory.amount
-    if needs.server_cores.amount > PROCESS_CORES_MAX:
-        return (), f"the turns need {needs.server_cores.amount:.1f} cores, and one server process uses one: several nodes"
-    fitting = [each for each in prices.machines if each.cores >= cores and each.memory_gb >= memory]
-    if not fitting:
-        return (), f"no server of the price table has {cores:.1f} cores and {memory:.1f} GB of memory"
-    machine = min(fitting, key=lambda each: each.price)
-    return _lines(machine, needs, prices), None
-
-
-def _lines(machine: Machine, needs: Needs, prices: PriceTable) -> tuple[BillLine, ...]:
-    disk, traffic = needs.disk.amount, needs.traffic.amount
-    more_disk, more_traffic = max(0.0, disk - machine.disk_gb), max(0.0, traffic - machine.traffic_tb)
-    return (
-        BillLine(name=f"server, {machine.name}", amount=1, unit="server", price=machine.price, source=machine.source),
-        BillLine(name=f"spare, {machine.name}", amount=1, unit="server", price=machine.price, source=machine.source),
-        _line("disk beyond the server's", more_disk, prices.disk.price, "GB", prices.disk.source),
-        _line("disk beyond the spare's", more_disk, prices.disk.price, "GB", prices.disk.source),
-        _line("backup", disk, prices.backup.price, "GB", prices.backup.source),
-        _line("traffic beyond the server's", more_traffic, prices.traffic.price, "TB", prices.traffic.source),
-    )
-
-
-def _line(name: str, amount: float, price: float, unit: str, source: str) -> BillLine:
-    return BillLine(name=name, amount=amount, unit=unit, price=amount * price, source=source)
-
-
-def _total(lines: tuple[BillLine, ...]) -> float | None:
-    return sum(line.price for line in lines) if lines else None
 
 
 def _peers(workload: Workload, prices: PriceTable, total: float | None) -> tuple[PeerBill, ...]:
@@ -124,7 +82,7 @@ def _peers(workload: Workload, prices: PriceTable, total: float | None) -> tuple
     )
 
 
-def _sensitivity(workload: Workload, measured: Coefficients, prices: PriceTable) -> tuple[Sensitivity, ...]:
+def _sensitivity(shape: Shape, workload: Workload, measured: Coefficients, prices: PriceTable) -> tuple[Sensitivity, ...]:
     changes: dict[str, dict[str, float]] = {
         "twice the turns": {"turns": workload.turns * 2},
         "ten times the text": {"text_bytes": workload.text_bytes * 10, "deltas": workload.deltas * 10},
@@ -132,9 +90,7 @@ def _sensitivity(workload: Workload, measured: Coefficients, prices: PriceTable)
         "a call of a tool in every turn": {"tools": 1.0},
         "conversations kept for a year": {"months": 12.0},
     }
+    changed = {name: msgspec.structs.replace(workload, **fields) for name, fields in changes.items()}
     return tuple(
-        Sensitivity(
-            change=name, price=_total(_bill(needs_of(msgspec.structs.replace(workload, **fields), measured), prices)[0])
-        )
-        for name, fields in changes.items()
+        Sensitivity(change=name, price=total_of(bill_of(shape, work, measured, prices)[0])) for name, work in changed.items()
     )

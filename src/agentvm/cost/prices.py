@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import yaml
 
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
@@ -36,6 +35,37 @@ class Rate(Record, rename=None):
     source: str
 
 
+class Metered(Record, rename=None):
+    """The price of one unit beyond those that a plan includes."""
+
+    price: Dollars
+    unit: str
+    included: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    source: str
+
+
+class Fact(Record, rename=None):
+    """A number that a vendor publishes."""
+
+    value: Size
+    unit: str
+    source: str
+
+
+class EdgePrices(Record, rename=None, forbid_unknown_fields=True):
+    """The charges for Workers and Durable Objects."""
+
+    plan: Rate
+    requests: Metered
+    cpu_ms: Metered
+    object_requests: Metered
+    object_gb_seconds: Metered
+    rows_written: Metered
+    storage_gb: Metered
+    empty_object: Fact
+    """Bytes of an object that has stored nothing."""
+
+
 class Platform(Record, rename=None):
     """Another platform with its charges for turns, tokens excluded."""
 
@@ -55,10 +85,16 @@ class PriceTable(Record, rename=None, forbid_unknown_fields=True):
     backup: Rate
     traffic: Rate
     peers: tuple[Platform, ...] = ()
+    edge: EdgePrices | None = None
+    sandbox: Rate | None = None
+    """An hour of a sandbox at another platform: the price of what the scheduler keeps on the server."""
 
 
 def decode(text: bytes, name: str) -> PriceTable:
     """Returns the prices of a YAML file; `InvalidInput` names what is wrong with it."""
+    # Late: the table of operations and the client load this module, and need no YAML.
+    import yaml  # noqa: PLC0415
+
     try:
         return msgspec.convert(yaml.safe_load(text), PriceTable)
     except (msgspec.ValidationError, yaml.YAMLError, UnicodeDecodeError) as error:

@@ -1,3 +1,4 @@
+import type { UsageView as UsageRow } from "../../link/client.ts";
 import type { JSX } from "preact";
 import { useData, withQuery } from "../../state/data.ts";
 import { Empty, Shown } from "../../ui/shown.tsx";
@@ -6,24 +7,12 @@ import { Stack } from "../../ui/stack.tsx";
 import { money } from "../../words/format.ts";
 import { peopleWords } from "../../words/people/index.ts";
 
+export type { UsageRow };
+
 export type By = "model" | "user" | "image" | "container" | "session" | "driver";
-export const FIELDS: Record<By, string> = { model: "model", user: "userId", image: "imageId", container: "containerId", session: "sessionId", driver: "driver" };
+export const FIELDS: Record<By, "model" | "userId" | "imageId" | "containerId" | "sessionId" | "driver"> = { model: "model", user: "userId", image: "imageId", container: "containerId", session: "sessionId", driver: "driver" };
 export const DAYS: Record<string, number> = { "24h": 1, "7d": 7, "30d": 30, "90d": 90, "365d": 365 };
 const [DAY_MS, HOUR_MS] = [86_400_000, 3_600_000];
-
-export interface UsageRow {
-  calls: number;
-  inputTokens: number;
-  outputTokens: number;
-  estimatedCalls: number;
-  unpricedCalls: number;
-  cost: number;
-  price: number;
-  margin?: number;
-  day?: string;
-  hour?: string;
-  [field: string]: string | number | undefined;
-}
 
 /** The first moment of a span that ends now, at the beginning of a day or an hour in UTC. */
 export function sinceOf(span: string, now: number): string {

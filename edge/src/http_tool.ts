@@ -1,0 +1,125 @@
+/**
+ * HTTP tool — a call is one request to one literal host.
+ *
+ * The model chooses values, never the host, a header's name or a further segment of the path. Arguments that the author puts
+ * nowhere form the body, or the query of a GET. Redirects are not followed: they could lead elsewhere.
+ */
+
+import { EdgeError } from "./errors.ts";
+import type { ToolDefinition } from "./records.ts";
+import type { Outcome } from "./turn.ts";
+
+const TIMEOUT_MS = 30_000;
+const RESULT_MAX_CHARACTERS = 100_000;
+const ERROR_MAX_CHARACTERS = 2_000;
+const RESPONSE_MAX_BYTES = 4 * 1024 * 1024;
+const PLACEHOLDER = /\{([A-Za-z_][A-Za-z0-9_-]{0,63})\}/g;
+const ENTRY = /^(?:(GET|HEAD|POST|PUT|PATCH|DELETE) )?(https?:\/\/[^/?#{}]+)(\/[^?#]*)?$/;
+const PRIVATE = /^(localhost|.*\.localhost|.*\.internal|.*\.local|0\..*|10\..*|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\..*|127\..*|169\.254\..*|172\.(1[6-9]|2\d|3[01])\..*|192\.168\..*|\[.*\])$/i;
+
+export async function callHttp(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[], signal: AbortSignal): Promise<Outcome> {
+  const request = requestOf(tool, input, key, allowed);
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(tool.timeoutMs ?? TIMEOUT_MS)]);
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(request, { redirect: "manual", signal: deadline });
+    text = await readBounded(response);
+  } catch (error) {
+    if (signal.aborted || error instanceof EdgeError) throw error;
+    throw new EdgeError("tool_failed", `${new URL(request.url).host} cannot be reached, or did not answer in time`);
+  }
+  const accepted = (tool.http?.ok ?? ["2xx"]).some((pattern) => new RegExp(`^${pattern.replaceAll("x", "\\d")}$`).test(String(response.status)));
+  if (!accepted) {
+    return { result: `${new URL(request.url).host} answered with status ${response.status}: ${text.slice(0, ERROR_MAX_CHARACTERS)}`, isError: true };
+  }
+  return resultOf(tool, text, response.headers.get("content-type") ?? "");
+}
+
+/** The text of a response. A longer one is given up: an isolate has 128 MB for all of its clients. */
+async function readBounded(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.byteLength;
+    if (size > RESPONSE_MAX_BYTES) {
+      await response.body?.cancel().catch(() => {});
+      throw new EdgeError("tool_failed", `The response has more than ${RESPONSE_MAX_BYTES.toLocaleString("en-US")} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  return await new Blob(chunks as BlobPart[]).text();
+}
+
+/** The request of a call; the same for the same input and key. `allowed` are hosts of the operator's own network. */
+export function requestOf(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[]): Request {
+  const entry = ENTRY.exec(tool.entry ?? "");
+  if (entry === null) throw new EdgeError("tool_failed", `The address of ${tool.name} is not METHOD https://host/path`);
+  const [, method = "GET", origin = "", path = "/"] = entry;
+  const { hostname: host, host: authority, protocol } = new URL(origin);
+  if (!allowed.includes(authority) && protocol !== "https:") throw new EdgeError("egress_refused", `A tool uses https; plain http only to a host of ALLOW_HOSTS`);
+  if (!allowed.includes(authority) && PRIVATE.test(host.replace(/\.$/, ""))) throw new EdgeError("egress_refused", `${host} is not an address of the public network`);
+  const used = new Set<string>();
+  const url = new URL(origin + fillPath(path, input, used));
+  for (const [name, value] of fill(tool.http?.query, input, used)) url.searchParams.append(name, value);
+  const headers = new Headers(fill(tool.http?.headers, input, used));
+  const rest = Object.entries(input).filter(([name]) => !used.has(name));
+  if (tool.repeat === "keyed") headers.set("idempotency-key", key);
+  if (method === "GET" || method === "HEAD") {
+    for (const [name, value] of rest) url.searchParams.append(name, textOf(value));
+    return new Request(url.href, { method, headers });
+  }
+  return new Request(url.href, { method, headers, ...bodyOf(tool, rest, headers) });
+}
+
+function bodyOf(tool: ToolDefinition, rest: [string, unknown][], headers: Headers): { body?: string } {
+  const form = tool.http?.body ?? "json";
+  if (form === "none" || rest.length === 0) return {};
+  if (!headers.has("content-type")) headers.set("content-type", form === "form" ? "application/x-www-form-urlencoded" : "application/json");
+  if (form === "form") return { body: new URLSearchParams(rest.map(([name, value]) => [name, textOf(value)])).toString() };
+  return { body: JSON.stringify(Object.fromEntries(rest)) };
+}
+
+/** Fills the path: an argument is (a part of) one segment, whatever characters it has. */
+function fillPath(path: string, input: Record<string, unknown>, used: Set<string>): string {
+  const segments = path.split("/").map((segment) => {
+    const filled = segment.replaceAll(PLACEHOLDER, (_, name: string) => {
+      if (!(name in input)) throw new EdgeError("tool_failed", `${name} is missing; the address needs it`);
+      used.add(name);
+      return encodeURIComponent(textOf(input[name]));
+    });
+    if (filled !== segment && (filled === "" || filled === "." || filled === "..")) throw new EdgeError("tool_failed", "An argument of the address cannot be empty, . or ..");
+    return filled;
+  });
+  return segments.join("/");
+}
+
+/** The pairs of `query` or `headers`; one whose argument was not given is left out. */
+function fill(templates: Record<string, string> | undefined, input: Record<string, unknown>, used: Set<string>): [string, string][] {
+  return Object.entries(templates ?? {}).flatMap(([name, template]): [string, string][] => {
+    if (template.includes("${secret:")) throw new EdgeError("secret_not_granted", `${name} needs a secret, and the edge has none for tools`);
+    const names = [...template.matchAll(PLACEHOLDER)].map((match) => match[1] ?? "");
+    for (const argument of names) used.add(argument);
+    if (names.some((argument) => !(argument in input))) return [];
+    return [[name, template.replaceAll(PLACEHOLDER, (_, argument: string) => textOf(input[argument]))]];
+  });
+}
+
+const textOf = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value ?? null));
+
+function resultOf(tool: ToolDefinition, text: string, mediaType: string): Outcome {
+  const pick = tool.http?.pick;
+  if (!/json/i.test(mediaType) && pick === undefined) return { result: text.slice(0, RESULT_MAX_CHARACTERS), isError: false };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { result: `${tool.name} expected JSON, and got: ${text.slice(0, ERROR_MAX_CHARACTERS)}`, isError: true };
+  }
+  for (const part of pick ? pick.split("/").slice(1) : []) {
+    const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof value !== "object" || value === null || !(name in value)) return { result: `The response has nothing at ${pick}: ${text.slice(0, ERROR_MAX_CHARACTERS)}`, isError: true };
+    value = (value as Record<string, unknown>)[name];
+  }
+  return { result: value, isError: false };
+}

@@ -1,0 +1,181 @@
+/** Records — what a Worker and the object of a container tell each other. */
+
+import type { UserMessage } from "../../clients/typescript/src/types.ts";
+import type { Batch } from "./events.ts";
+
+/** How an agent of an image answers: the snapshot of its definition. */
+export interface Definition {
+  systemPrompt?: string;
+  model?: string;
+  maxTokens?: number;
+  temperature?: number;
+  thinking?: number;
+  /** Tools as the build of the image has resolved them. */
+  tools: ToolDefinition[];
+}
+
+/** A tool of an image. Members beyond these are those of its runtime. */
+export interface ToolDefinition {
+  name: string;
+  description: string;
+  runtime: string;
+  inputSchema?: Record<string, unknown>;
+  entry?: string;
+  ask?: boolean;
+  repeat?: "safe" | "keyed" | "never";
+  effect?: "read" | "write" | "destructive";
+  timeoutMs?: number;
+  http?: HttpParts;
+  options?: Record<string, unknown>;
+  /** The version of a server that the tool was built from. */
+  resourceId?: string;
+  version?: string;
+}
+
+export interface HttpParts {
+  query?: Record<string, string>;
+  headers?: Record<string, string>;
+  body?: "json" | "form" | "none";
+  pick?: string;
+  ok?: string[];
+}
+
+export interface Image {
+  imageId: string;
+  sessionId: string;
+  containerId: string;
+  agentId?: string;
+  name: string;
+  description?: string;
+  definitionName: string;
+  digest: string;
+  definition: Definition;
+  clientData?: Record<string, unknown>;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export type TurnState = "queued" | "running" | "parked" | "ended";
+
+/** A call that waits for somebody. */
+export interface Wait {
+  waitId: string;
+  callId: string;
+  toolName: string;
+  kind: "approval" | "client";
+  input: Record<string, unknown>;
+  fingerprint: string;
+  askedAt: number;
+  expiresAt: number;
+  answer?: WaitAnswer;
+}
+
+export interface WaitAnswer {
+  decision: "approve" | "edit" | "deny" | "answer" | "expired" | "superseded";
+  input?: Record<string, unknown>;
+  result?: unknown;
+  reason?: string;
+}
+
+/** A turn as it is stored; `body` is packed by the Worker that wrote it, and read by Workers only. */
+export interface StoredTurn {
+  turnId: string;
+  n: number;
+  state: TurnState;
+  firstSeq: number;
+  lastSeq: number;
+  body: string | ArrayBuffer;
+}
+
+/** A turn that a Worker is to run. */
+export interface Accepted {
+  image: Image;
+  agentId: string;
+  agentIsNew: boolean;
+  turnId: string;
+  n: number;
+  attempt: number;
+  acceptedAt: number;
+  user: UserMessage;
+  /** What is stored of the turn itself, if it was begun before. */
+  body?: string | ArrayBuffer;
+  waits: Wait[];
+  /** The number of the last event before the turn. */
+  firstSeq: number;
+  history: StoredTurn[];
+  listeners: number;
+}
+
+export interface AcceptRequest {
+  imageId?: string;
+  agentId?: string;
+  newAgentId: string;
+  turnId: string;
+  user: UserMessage;
+  clientKey?: string;
+  runner: string;
+}
+
+/** The reply to a message: `run` is the turn that the sender's Worker is to run, which may be another one. */
+export interface AcceptReply {
+  image: Image;
+  agentId: string;
+  agentIsNew: boolean;
+  turnId: string;
+  messageId: string;
+  seq: number;
+  queued: boolean;
+  /** The same message was sent before. */
+  repeated: boolean;
+  run?: Accepted;
+}
+
+export interface FoldRequest {
+  sessionId: string;
+  n: number;
+  turnId: string;
+  attempt: number;
+  runner: string;
+  state: "running" | "parked" | "ended";
+  lastSeq: number;
+  body: string | ArrayBuffer;
+  waits: Wait[];
+  /** The entry of the ledger, as JSON; empty if nothing was used. */
+  entry: string;
+}
+
+export interface FoldReply {
+  /** False if another Worker has the turn: nothing was stored. */
+  stored: boolean;
+  next?: Accepted;
+}
+
+export interface LedgerRow {
+  sessionId: string;
+  n: number;
+  turnId: string;
+  entry: string;
+}
+
+/** From the object to a Worker that listens. */
+export type Down =
+  | { kind: "batch"; batch: Batch }
+  | { kind: "listen"; sessionId: string; connection: string; after: number | null }
+  | { kind: "interrupt"; turnId: string };
+
+/** From a Worker that listens to the object. */
+export type Up =
+  | { kind: "subscribe"; sessionId: string; after: number | null }
+  | { kind: "unsubscribe"; sessionId: string }
+  | { kind: "follow" }
+  | { kind: "post"; batch: Batch; to: string | null };
+
+/** What a turn that nobody runs any more is handed to a new Worker with. */
+export interface Rerun {
+  /** The name of the object. */
+  object: string;
+  sessionId: string;
+  n: number;
+  turnId: string;
+  attempt: number;
+}

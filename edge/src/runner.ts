@@ -1,0 +1,234 @@
+/**
+ * Runner — runs turns in a Worker: model, tools, model … It waits here, where waiting costs nothing.
+ *
+ * The end of a turn is told when it is stored, and not before; pieces of an answer are told at once. A turn that another Worker
+ * has taken over in the meantime is dropped in silence: that one tells its end.
+ */
+
+import { type Body, BODY_MAX_BYTES, messagesOf, pack, unpack } from "./body.ts";
+import { scopeOf } from "./batches.ts";
+import { type Env, maxTokens, modelOf, silenceMs, waitMs } from "./env.ts";
+import { EdgeError, ProviderError, visible } from "./errors.ts";
+import { type Batch, type Numbered, packEvents, tell, type Told, unpackEvents } from "./events.ts";
+import { Feed } from "./feed.ts";
+import type { Link } from "./link.ts";
+import { anthropic } from "./providers/anthropic.ts";
+import { openai } from "./providers/openai.ts";
+import { entriesOf, type Stream } from "./providers/prompt.ts";
+import type { Accepted, FoldReply, Wait } from "./records.ts";
+import { Tools } from "./tools.ts";
+import { type Call, type Message, Turn } from "./turn.ts";
+
+/** Model calls of one turn. */
+const STEPS_MAX = 50;
+const TURN_MAX_MS = 10 * 60 * 1000;
+
+export class Run {
+  readonly accepted: Accepted;
+  readonly feed: Feed;
+  #env: Env;
+  #link: Link;
+  #runner: string;
+  #turn: Turn;
+  #tools: Tools;
+  #history: Message[] = [];
+  #started: string[] = [];
+  #earlier: Numbered[] = [];
+  #stop = new AbortController();
+
+  constructor(env: Env, link: Link, runner: string, accepted: Accepted, deliver: (batch: Batch) => void) {
+    this.#env = env;
+    this.#link = link;
+    this.#runner = runner;
+    this.accepted = accepted;
+    const scope = { ...scopeOf(accepted.image), agentId: accepted.agentId, turnId: accepted.turnId };
+    this.feed = new Feed(scope, accepted.firstSeq, accepted.listeners, deliver, link);
+    this.#turn = new Turn(accepted.turnId, accepted.user.id, accepted.acceptedAt);
+    this.#tools = new Tools(env, accepted.image.definition.tools, accepted.image);
+  }
+
+  /** Tells that the turn has begun; or that it goes on. */
+  begin(isQueued = false): void {
+    const { accepted } = this;
+    const { turnId, acceptedAt, user, image, attempt } = accepted;
+    if (accepted.body !== undefined || attempt > 0) {
+      this.feed.tell([tell("turn_resumed", { turnId, messageId: user.id, attempt, timestamp: Date.now() }, Date.now())]);
+      return;
+    }
+    const persisted = tell("message_persisted", { sessionId: image.sessionId, messageId: user.id, savedAt: acceptedAt }, acceptedAt);
+    const request = tell("turn_request", { turnId, messageId: user.id, timestamp: acceptedAt }, acceptedAt);
+    this.feed.tell([...(isQueued ? [] : [persisted]), tell("user_message", user, acceptedAt), request]);
+  }
+
+  /** Tells that the turn is being stopped. `stop` stops it. */
+  announceInterrupt(): void {
+    const { containerId } = this.accepted.image;
+    this.feed.tell([tell("interrupted", { agentId: this.accepted.agentId, containerId, turnId: this.accepted.turnId }, Date.now())]);
+  }
+
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Runs the turn to its end, or until it waits for somebody; returns the turn that this Worker is to run next. */
+  async run(): Promise<Accepted | undefined> {
+    const deadline = setTimeout(() => this.#stop.abort(new ProviderError("timeout", `The turn took longer than ${TURN_MAX_MS / 1000} s`, true)), TURN_MAX_MS);
+    try {
+      await this.#restore();
+      let told = await this.#resume();
+      for (let step = 0; told === undefined; step++) {
+        if (step >= STEPS_MAX) throw new EdgeError("turn_limit_reached", `A turn makes at most ${STEPS_MAX} calls of the model`);
+        told = (await this.#ask()) ?? (await this.#callTools());
+      }
+      return await this.#fold(told);
+    } catch (error) {
+      return await this.#fold(this.#failed(error));
+    } finally {
+      clearTimeout(deadline);
+    }
+  }
+
+  #failed(error: unknown): Told[] {
+    const reason: unknown = this.#stop.signal.aborted ? this.#stop.signal.reason : error;
+    if (this.#stop.signal.aborted && !(reason instanceof EdgeError)) return this.#turn.interrupt(Date.now());
+    const known = visible(reason);
+    return this.#turn.fail(known.code, known.message, known instanceof ProviderError && known.recoverable, Date.now());
+  }
+
+  /** Reads what is stored of the session, and of the turn itself. */
+  async #restore(): Promise<void> {
+    const { accepted } = this;
+    this.#history = await messagesOf(accepted.history);
+    const before: Body | undefined = accepted.body === undefined ? undefined : await unpack(accepted.body);
+    if (before === undefined) return;
+    this.#turn.restore(before.messages.slice(1), before.produced ?? 0, before.usage);
+    this.#started = before.started ?? [];
+    const earlier = unpackEvents(before.events, before.first ?? 0);
+    // What a lost run has told has other numbers, and is told anew.
+    if (earlier.at(-1)?.seq === accepted.firstSeq) this.#earlier = earlier;
+  }
+
+  /** Goes on with a turn that has waited, or whose Worker is gone. Its end, if it has come. */
+  async #resume(): Promise<Told[] | undefined> {
+    if (this.#turn.pending.length === 0) return undefined;
+    const superseded = this.accepted.waits.some((wait) => wait.answer?.decision === "superseded");
+    if (!superseded) return await this.#callTools();
+    for (const call of this.#turn.pending) {
+      const outcome = { result: "Not made: the user went on with another message.", isError: false, denied: true };
+      this.feed.tell(this.#turn.finish(call, outcome, Date.now()));
+    }
+    return this.#turn.interrupt(Date.now());
+  }
+
+  /** One call of the model; the end of the turn, if it has come. */
+  async #ask(): Promise<Told[] | undefined> {
+    const turn = this.#turn;
+    for await (const output of this.#stream()) {
+      const events = turn.step(output, Date.now());
+      if (turn.ended) return events;
+      this.feed.tell(events);
+      if (this.#stop.signal.aborted) throw this.#stop.signal.reason;
+    }
+    return undefined;
+  }
+
+  #stream(): Stream {
+    const { definition } = this.accepted.image;
+    const { provider, key, model } = modelOf(this.#env, definition.model);
+    const prompt = {
+      model,
+      ...(definition.systemPrompt ? { system: definition.systemPrompt } : {}),
+      entries: entriesOf([...this.#history, this.accepted.user, ...this.#turn.messages]),
+      maxTokens: definition.maxTokens ?? maxTokens(this.#env),
+      ...(definition.temperature === undefined ? {} : { temperature: definition.temperature }),
+      ...(definition.thinking === undefined ? {} : { thinking: definition.thinking }),
+      tools: this.#tools.specs,
+      providerTools: this.#tools.ofProvider,
+    };
+    const call = { signal: this.#stop.signal, silenceMs: silenceMs(this.#env, provider) };
+    return (provider.kind === "anthropic" ? anthropic : openai)(provider.baseUrl, key, prompt, call);
+  }
+
+  /** The calls that the model has asked for: run, or held. The end of this run, if only calls are left that wait. */
+  async #callTools(): Promise<Told[] | undefined> {
+    const turn = this.#turn;
+    const waits = new Map(this.accepted.waits.map((wait) => [wait.callId, wait]));
+    const isHeld = (call: Call): boolean => !waits.has(call.id) && call.problem === undefined && this.#tools.waitsFor(call.name) !== undefined;
+    const due = turn.pending.filter((call) => !isHeld(call));
+    const held = await Promise.all(turn.pending.filter(isHeld).map((call) => this.#tools.hold(call, Date.now() + waitMs(this.#env))));
+    if (due.some((call) => !this.#tools.mayRepeat(call.name))) await this.#checkpoint(due.map((call) => call.id));
+    await Promise.all(
+      due.map(async (call) => {
+        const wait = waits.get(call.id);
+        if (wait?.answer !== undefined) this.feed.tell(this.#tools.answered(wait, this.accepted.turnId, Date.now()));
+        const outcome = await this.#tools.run(call, wait?.answer, this.#started.includes(call.id), this.#stop.signal);
+        if (this.#stop.signal.aborted) throw this.#stop.signal.reason;
+        this.feed.tell(turn.finish(call, outcome, Date.now()));
+      }),
+    );
+    this.accepted.waits = held;
+    return held.length === 0 ? undefined : this.#park(held);
+  }
+
+  #park(waits: readonly Wait[]): Told[] {
+    const { turnId, user, acceptedAt } = this.accepted;
+    const at = Date.now();
+    const parked = tell("turn_parked", { turnId, messageId: user.id, waits: waits.map((wait) => wait.waitId), active: at - acceptedAt, timestamp: at }, at);
+    return [...waits.map((wait) => this.#tools.waiting(wait, turnId, at)), parked];
+  }
+
+  /** Stores that calls are about to begin which must not run twice. */
+  async #checkpoint(callIds: readonly string[]): Promise<void> {
+    const reply = await this.#store("running", await pack(this.#body(callIds)), []);
+    if (!reply.stored) throw new Superseded();
+  }
+
+  async #fold(end: Told[]): Promise<Accepted | undefined> {
+    const isParked = !this.#turn.ended;
+    const last = this.feed.number(end);
+    let reply: FoldReply;
+    try {
+      reply = await this.#store(isParked ? "parked" : "ended", await this.#packed(), isParked ? this.accepted.waits : []);
+    } catch (error) {
+      // The object could not be reached: its alarm finds the turn, and a new Worker runs it.
+      visible(error);
+      return undefined;
+    }
+    if (reply.stored) this.#tellEnd(last);
+    return reply.next;
+  }
+
+  #tellEnd(last: Numbered[]): void {
+    this.feed.send(last);
+    this.feed.flush();
+  }
+
+  async #store(state: "running" | "parked" | "ended", body: string | ArrayBuffer, waits: Wait[]): Promise<FoldReply> {
+    const { image, n, turnId, attempt } = this.accepted;
+    const request = { sessionId: image.sessionId, n, turnId, attempt, runner: this.#runner, state, body, waits };
+    return await this.#link.stub.fold({ ...request, lastSeq: this.feed.lastSeq, entry: state === "running" ? "" : this.#entry() });
+  }
+
+  #entry(): string {
+    const { usage, model } = this.#turn;
+    if (usage.inputTokens + usage.outputTokens === 0) return "";
+    const { containerId, imageId, sessionId } = this.accepted.image;
+    return JSON.stringify({ id: `${this.accepted.turnId}:${this.accepted.attempt}`, at: this.accepted.acceptedAt, containerId, imageId, sessionId, model, usage });
+  }
+
+  async #packed(): Promise<string | ArrayBuffer> {
+    const body = await pack(this.#body(this.#started));
+    const size = typeof body === "string" ? body.length : body.byteLength;
+    // The events can be left out: who asks for them is told to read the history.
+    return size <= BODY_MAX_BYTES ? body : await pack({ ...this.#body(this.#started), events: [] });
+  }
+
+  #body(started: readonly string[]): Body {
+    const { messages, produced, usage } = this.#turn;
+    const events = [...this.#earlier, ...this.feed.log];
+    return { messages: [this.accepted.user, ...messages], events: packEvents(events), first: events[0]?.seq ?? 0, produced, usage, started: [...started] };
+  }
+}
+
+/** Another Worker has the turn. */
+class Superseded extends Error {}

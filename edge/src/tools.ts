@@ -1,0 +1,123 @@
+/**
+ * Tools — what the agent of an image can call here: HTTP requests, tools of the client and of the model's provider.
+ *
+ * Others need a machine. A server that runs them can be named (`NODE_URL`); else the model is told that no tier can run them.
+ */
+
+import { type Env } from "./env.ts";
+import { EdgeError, shorten, visible } from "./errors.ts";
+import { tell, type Told } from "./events.ts";
+import { callHttp } from "./http_tool.ts";
+import { newId, placeIn, sha256 } from "./ids.ts";
+import type { ToolSpec } from "./providers/prompt.ts";
+import type { Image, ToolDefinition, Wait, WaitAnswer } from "./records.ts";
+import type { Call, Outcome } from "./turn.ts";
+
+const LOST = "The call began, and its end is not known: the Worker that made it is gone. It may have taken effect; look before you repeat it.";
+const DECISIONS = { approval: ["approve", "edit", "deny"], client: ["answer", "deny"] } as const;
+const WHY = { approval: "The author of the tool wants every call approved.", client: "The client runs this tool." } as const;
+
+export class Tools {
+  #env: Env;
+  #tools: Map<string, ToolDefinition>;
+  #image: Image;
+
+  constructor(env: Env, tools: readonly ToolDefinition[], image: Image) {
+    this.#env = env;
+    this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
+    this.#image = image;
+  }
+
+  /** The tools that the model is told of, besides those of its provider. */
+  get specs(): ToolSpec[] {
+    return [...this.#tools.values()]
+      .filter((tool) => tool.runtime !== "provider")
+      .map(({ name, description, inputSchema }) => ({ name, description, inputSchema: inputSchema ?? { type: "object" } }));
+  }
+
+  get ofProvider(): Record<string, unknown>[] {
+    return [...this.#tools.values()]
+      .filter((tool) => tool.runtime === "provider" && tool.entry !== undefined)
+      .map((tool) => ({ ...tool.options, type: tool.entry?.split("/")[1], name: tool.entry?.split("/")[1]?.replace(/_\d{8}$/, "") }));
+  }
+
+  /** Who a call of the tool waits for, if it does. */
+  waitsFor(name: string): Wait["kind"] | undefined {
+    const tool = this.#tools.get(name);
+    if (tool?.runtime === "client") return "client";
+    return tool?.ask ? "approval" : undefined;
+  }
+
+  /** Whether a call does no harm when it is made again. */
+  mayRepeat(name: string): boolean {
+    const tool = this.#tools.get(name);
+    if (tool === undefined || tool.runtime === "client") return true;
+    return (tool.repeat ?? (tool.effect === "read" ? "safe" : "never")) !== "never";
+  }
+
+  async hold(call: Call, expiresAt: number): Promise<Wait> {
+    const kind = this.waitsFor(call.name) ?? "approval";
+    const waitId = newId("wait", placeIn(this.#image.imageId) ?? "");
+    return { waitId, callId: call.id, toolName: call.name, kind, input: call.input, fingerprint: await fingerprint(call), askedAt: Date.now(), expiresAt };
+  }
+
+  waiting(wait: Wait, turnId: string, at: number): Told {
+    const { waitId, callId, toolName, kind, input, expiresAt } = wait;
+    const decisions = [...DECISIONS[kind]];
+    return tell(
+      "tool_waiting",
+      { waitId, turnId, toolId: callId, toolName, kind, input, fingerprint: wait.fingerprint, decisions, why: WHY[kind], audience: "sender", expiresAt },
+      at,
+    );
+  }
+
+  answered(wait: Wait, turnId: string, at: number): Told[] {
+    const { waitId, callId, toolName, answer } = wait;
+    if (answer === undefined) return [];
+    const about = { waitId, turnId, toolId: callId, toolName };
+    if (answer.decision === "expired") return [tell("tool_wait_expired", about, at)];
+    return [tell("tool_answered", { ...about, decision: answer.decision, ...(answer.reason ? { reason: answer.reason } : {}) }, at)];
+  }
+
+  /** The outcome of a call: an error is one for the model, never for the turn. */
+  async run(call: Call, answer: WaitAnswer | undefined, began: boolean, signal: AbortSignal): Promise<Outcome> {
+    if (call.problem !== undefined) return { result: call.problem, isError: true };
+    if (answer?.decision === "deny") return { result: answer.reason ?? "Not made: it was denied.", isError: false, denied: true };
+    if (answer?.decision === "expired") return { result: "Not made: nobody answered in time.", isError: false, denied: true };
+    if (answer?.decision === "answer") return { result: answer.result ?? null, isError: false };
+    const tool = this.#tools.get(call.name);
+    if (tool === undefined) return { result: `There is no tool ${shorten(call.name)}; there are ${[...this.#tools.keys()].join(", ") || "none"}`, isError: true };
+    if (began && !this.mayRepeat(call.name)) return { result: LOST, isError: true };
+    try {
+      const input = answer?.decision === "edit" ? (answer.input ?? {}) : call.input;
+      return await this.#call(tool, input, `${this.#image.sessionId}:${call.id}`, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      const known = visible(error);
+      return { result: `${known.code}: ${known.message}`, isError: true };
+    }
+  }
+
+  async #call(tool: ToolDefinition, input: Record<string, unknown>, key: string, signal: AbortSignal): Promise<Outcome> {
+    if (tool.runtime === "http") return await callHttp(tool, input, key, (this.#env.ALLOW_HOSTS ?? "").split(","), signal);
+    if (this.#env.NODE_URL) return await this.#relay(tool, input, signal);
+    throw new EdgeError("tier_unavailable", `The tool ${tool.name} is of the runtime ${tool.runtime}, which the edge has no tier for: run its agent on a server, or set NODE_URL`);
+  }
+
+  /** Lets a server run the tool, as a version of its resource centre. */
+  async #relay(tool: ToolDefinition, input: Record<string, unknown>, signal: AbortSignal): Promise<Outcome> {
+    const { resourceId, version } = tool;
+    if (resourceId === undefined) throw new EdgeError("tier_unavailable", `The tool ${tool.name} has no version on a server: it cannot be relayed`);
+    const headers = { authorization: `Bearer ${this.#env.NODE_KEY ?? ""}`, "content-type": "application/json" };
+    const url = `${this.#env.NODE_URL}/v1/resources/${encodeURIComponent(resourceId)}/invoke`;
+    const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input, ...(version ? { version } : {}) }), signal });
+    const reply = (await response.json()) as { result?: unknown; isError?: boolean; error?: { message?: string } };
+    if (!response.ok) return { result: reply.error?.message ?? `The server answered with status ${response.status}`, isError: true };
+    return { result: reply.result ?? null, isError: reply.isError ?? false };
+  }
+}
+
+/** Binds an answer to the very call that waits. */
+async function fingerprint(call: Call): Promise<string> {
+  return `sha256:${await sha256(new TextEncoder().encode(JSON.stringify([call.id, call.name, call.input])))}`;
+}

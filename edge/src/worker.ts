@@ -1,0 +1,60 @@
+/** Worker — the entry: sockets of clients, a few requests over HTTP, and turns that lost their Worker. */
+
+import { authenticate, credentialOf } from "./access.ts";
+import { Connection } from "./connection.ts";
+import { Container } from "./container.ts";
+import type { Env } from "./env.ts";
+import { EdgeError, visible } from "./errors.ts";
+import { rerun } from "./rerun.ts";
+import type { Rerun } from "./records.ts";
+
+export { Container };
+
+const STATUSES: Record<string, number> = { unauthenticated: 401, invalid_input: 400, not_found: 404, container_forbidden: 403 };
+
+/** Entries of one response. */
+const LEDGER_MAX = 1_000;
+
+export default {
+  async fetch(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
+    try {
+      return await answer(request, env, context);
+    } catch (error) {
+      const { code, message } = visible(error);
+      return Response.json({ error: { code, message } }, { status: STATUSES[code] ?? 500 });
+    }
+  },
+
+  async queue(batch: QueueBatch<Rerun>, env: Env): Promise<void> {
+    await Promise.all(batch.messages.map(async (message) => await rerun(env, message.body)));
+  },
+};
+
+async function answer(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
+  const { pathname } = new URL(request.url);
+  if (request.headers.get("upgrade")?.toLowerCase() === "websocket" && (pathname === "/ws" || pathname === "/")) {
+    return await open(request, env, context);
+  }
+  if (pathname === "/health" || pathname === "/ready") return Response.json({ status: "ok" });
+  if (pathname === "/v1/ledger") return await ledger(request, env);
+  throw new EdgeError("not_found", `There is nothing at ${pathname}: a client connects to /ws`);
+}
+
+/** Opens the socket of a client. One without credentials may still send them in its first frame. */
+async function open(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
+  const token = env.ACCESS === "open" ? "" : credentialOf(request);
+  const principal = token === undefined ? undefined : await authenticate(env, token);
+  const pair = new WebSocketPair();
+  pair[1].accept();
+  new Connection(env, pair[1], principal, (promise) => context.waitUntil(promise)).start();
+  return new Response(null, { status: 101, webSocket: pair[0] });
+}
+
+/** The entries of a container since a time, oldest first: the tokens of each turn, each under an id that stays the same. */
+async function ledger(request: Request, env: Env): Promise<Response> {
+  const principal = await authenticate(env, credentialOf(request) ?? "");
+  const query = new URL(request.url).searchParams;
+  const place = await principal.place(query.get("container") ?? principal.home);
+  const rows = await env.CONTAINERS.getByName(principal.object(place)).ledger(Number(query.get("after") ?? 0), LEDGER_MAX);
+  return Response.json({ entries: rows.map((row) => JSON.parse(row.entry) as unknown) });
+}

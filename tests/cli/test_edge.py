@@ -1,0 +1,34 @@
+"""avm edge — the commands that build and deploy the Worker."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agentvm.cli import edge_build
+from agentvm.cli.edge import edge
+from agentvm.errors import NotAvailable
+
+
+def test_a_build_without_the_sources_says_where_they_are(tmp_path: Path) -> None:
+    result = CliRunner().invoke(edge, ["build", "--source", str(tmp_path)])
+    assert isinstance(result.exception, NotAvailable)
+    assert "the folder edge/ of a checkout" in str(result.exception)
+
+
+def test_a_deployment_builds_first_and_passes_options_on_to_wrangler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(edge_build, "run_node", lambda *arguments, **_: ran.append(arguments))
+    result = CliRunner().invoke(edge, ["deploy", "-o", str(tmp_path), "--", "--dry-run"])
+    assert result.exception is None, result.output
+    assert [Path(arguments[0]).name for arguments in ran] == ["npm-cli.js", "esbuild", "wrangler.js"]
+    assert ran[-1][1:] == ("deploy", "--config", str(tmp_path / "wrangler.jsonc"), "--dry-run")
+    # The tools lie beside the bundle: wrangler would upload modules of theirs.
+    assert '"find_additional_modules": false' in (tmp_path / "wrangler.jsonc").read_text()
+
+
+def test_a_second_build_keeps_the_configuration_of_the_operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(edge_build, "run_node", lambda *arguments, **_: None)
+    (tmp_path / "wrangler.jsonc").write_text("{}")
+    assert CliRunner().invoke(edge, ["build", "-o", str(tmp_path)]).exception is None
+    assert (tmp_path / "wrangler.jsonc").read_text() == "{}"

@@ -1,0 +1,59 @@
+"""A crash in the middle of a turn: everything acknowledged is there, and the turn ends once."""
+
+import anyio
+from tests.support.answers import anthropic_text, message_start, stream, text_block
+from tests.support.edge import EdgeServer
+from tests.support.provider import ScriptedProvider, Stall
+from tests.support.wire import Client19, Json, client
+
+CUT_OFF = stream([message_start(), *text_block(0, "Half")[:2], Stall()])
+
+
+async def crash_during_a_turn(edge: EdgeServer, url: str, record: Json | None = None) -> Json:
+    """Sends a message, hears a piece of its answer, and kills workerd with every Worker and object."""
+    async with client(url) as alice:
+        record = record or await alice.image("c1")
+        await alice.request("message_send_request", imageId=record["imageId"], content="hi")
+        await alice.wait("text_delta")
+        await anyio.to_thread.run_sync(edge.kill)
+    await anyio.to_thread.run_sync(edge.start)
+    return record
+
+
+async def ends(bob: Client19, record: Json) -> Json:
+    """Hears the session from its beginning until a turn of it has ended."""
+    await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": "0"})
+    return await bob.wait("turn_response")
+
+
+async def test_a_turn_whose_worker_died_is_run_once_more_and_ends_once(
+    edge: EdgeServer, url: str, provider: ScriptedProvider
+) -> None:
+    provider.play(CUT_OFF, anthropic_text("Whole"))
+    record = await crash_during_a_turn(edge, url)
+    async with client(url) as bob:
+        end = await ends(bob, record)
+        messages = (await bob.request("image_messages_request", imageId=record["imageId"]))["messages"]
+        await bob.settle()
+        assert bob.types.count("turn_response") == 1
+    assert end["data"]["outcome"] == "completed"
+    assert [message["content"] for message in messages] == ["hi", [{"type": "text", "text": "Whole"}]]
+    assert len(provider.requests) == 2
+
+
+async def test_a_turn_that_is_cut_off_twice_ends_as_failed_and_the_next_one_runs(
+    edge: EdgeServer, url: str, provider: ScriptedProvider
+) -> None:
+    provider.play(CUT_OFF)
+    record = await crash_during_a_turn(edge, url)
+    with anyio.fail_after(60):
+        await provider.wait_request(2)
+    await anyio.to_thread.run_sync(edge.kill)
+    await anyio.to_thread.run_sync(edge.start)
+    async with client(url) as bob:
+        end = await ends(bob, record)
+        assert end["data"]["outcome"] == "failed"
+        provider.play(anthropic_text("Here again"))
+        assert (await bob.say(record["imageId"], "are you there?"))["data"]["outcome"] == "completed"
+        messages = (await bob.request("image_messages_request", imageId=record["imageId"]))["messages"]
+    assert [message["subtype"] for message in messages] == ["user", "error", "user", "assistant"]

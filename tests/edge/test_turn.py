@@ -1,0 +1,176 @@
+"""A turn at the edge: what a client hears, and what it costs the object."""
+
+from collections import Counter
+
+import anyio
+import httpx2
+from tests.support.answers import anthropic_text, message_end, message_start, openai_text, stream, text_block
+from tests.support.edge import EdgeServer
+from tests.support.provider import Delay, ScriptedProvider, Stall, Wait
+from tests.support.wire import Client19, client, seqs
+
+WAITED_SECONDS = 0.4
+
+
+def texts(one: Client19) -> str:
+    return "".join(event["data"]["text"] for event in one.events if event["type"] == "text_delta")
+
+
+async def test_a_message_is_answered_and_the_history_holds_both(url: str, provider: ScriptedProvider) -> None:
+    provider.play(anthropic_text("Hello", " world"))
+    async with client(url) as alice:
+        record = await alice.image("c1", systemPrompt="be brief")
+        end = await alice.say(record["imageId"], "hi")
+        messages = (await alice.request("image_messages_request", imageId=record["imageId"]))["messages"]
+    assert end["data"]["outcome"] == "completed"
+    assert [(message["role"], message["content"]) for message in messages] == [
+        ("user", "hi"),
+        ("assistant", [{"type": "text", "text": "Hello world"}]),
+    ]
+    assert provider.requests[0].json()["system"] == "be brief"
+
+
+async def test_an_openai_compatible_provider_is_told_the_history(url: str, provider: ScriptedProvider) -> None:
+    provider.play(openai_text("Good"))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1", model="chat/gpt"))["imageId"]
+        for said in ("one", "two"):
+            await alice.say(image_id, said)
+    sent = provider.requests[1].json()
+    assert sent["model"] == "gpt"
+    assert sent["messages"] == [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "Good"},
+        {"role": "user", "content": "two"},
+    ]
+
+
+async def test_a_turn_of_100_deltas_is_two_requests_and_four_rows_however_long_the_model_takes(
+    url: str, edge: EdgeServer, provider: ScriptedProvider
+) -> None:
+    pieces = text_block(0, *(f"{number} " for number in range(100)))
+    provider.play(stream([message_start(), Delay(WAITED_SECONDS), *pieces, *message_end()]))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1"))["imageId"]
+        await alice.say(image_id, "first, which starts the agent")
+        mark = len(edge.log)
+        await alice.say(image_id, "count")
+        accepted, folded = await edge.bursts(mark, "fold")
+    assert (accepted.what, folded.what) == ("accept", "fold")
+    assert accepted.rows + folded.rows <= 4
+    # The object's own log: asleep from the one to the other, all the while that the model was waited for.
+    assert folded.at - accepted.at >= WAITED_SECONDS * 1000
+    assert accepted.ms + folded.ms < WAITED_SECONDS * 1000 / 2
+    assert alice.types.count("text_delta") == 200
+
+
+async def test_a_provider_that_stalls_ends_the_turn_as_failed_and_keeps_the_text(url: str, provider: ScriptedProvider) -> None:
+    provider.play(stream([message_start(), *text_block(0, "Half")[:2], Stall()]))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1", model="impatient/model"))["imageId"]
+        end = await alice.say(image_id, "hi")
+        error = await alice.wait("error_occurred")
+        messages = (await alice.request("image_messages_request", imageId=image_id))["messages"]
+    assert end["data"]["outcome"] == "failed"
+    assert (error["data"]["code"], error["data"]["recoverable"]) == ("timeout", True)
+    assert [message["subtype"] for message in messages] == ["user", "assistant", "error"]
+
+
+async def test_messages_sent_during_a_turn_run_after_it_in_order(url: str, provider: ScriptedProvider) -> None:
+    gate = anyio.Event()
+    provider.play(stream([message_start(), Wait(gate), *text_block(0, "one"), *message_end()]), anthropic_text("more"))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1"))["imageId"]
+        sent = [await alice.request("message_send_request", imageId=image_id, content=said) for said in ("a", "b", "c")]
+        gate.set()
+        for reply in sent:
+            await alice.end_of(reply["turnId"])
+        messages = (await alice.request("image_messages_request", imageId=image_id))["messages"]
+    assert [message["content"] for message in messages if message["role"] == "user"] == ["a", "b", "c"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 3
+    numbers = seqs(alice, messages and alice.subscribed[0])
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_second_device_hears_everything_and_is_paid_for_only_while_it_listens(
+    url: str, edge: EdgeServer, provider: ScriptedProvider
+) -> None:
+    gate = anyio.Event()
+    half = text_block(0, "one ", "two ", "three")
+    provider.play(stream([message_start(), *half[:2], Wait(gate), *half[2:], *message_end()]))
+    async with client(url) as alice, client(url) as bob:
+        record = await alice.image("c1")
+        sent = await alice.request("message_send_request", imageId=record["imageId"], content="hi")
+        await alice.wait("text_delta")
+        mark = len(edge.log)
+        # Bob comes in the middle, and asks from the beginning.
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": "0"})
+        await bob.wait("text_delta")
+        gate.set()
+        for one in (alice, bob):
+            await one.end_of(sent["turnId"])
+        counted = Counter(burst.what for burst in await edge.bursts(mark, "fold"))
+    assert texts(bob) == texts(alice) == "one two three"
+    assert seqs(bob, record["sessionId"]) == seqs(alice, record["sessionId"])
+    assert counted["message"] <= 4
+
+
+async def test_a_cursor_replays_exactly_the_events_after_it(url: str, provider: ScriptedProvider) -> None:
+    provider.play(anthropic_text("a", "b", "c"))
+    async with client(url) as alice:
+        record = await alice.image("c1")
+        for said in ("one", "two"):
+            await alice.say(record["imageId"], said)
+        heard = [event for event in alice.events if "cursor" in event]
+        middle = int(heard[len(heard) // 2]["cursor"])
+    async with client(url) as bob:
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": str(middle)})
+        await bob.settle()
+        replayed = [event for event in bob.events if "cursor" in event]
+    assert [(event["type"], event["data"], event["cursor"]) for event in replayed] == [
+        (event["type"], event["data"], event["cursor"]) for event in heard if int(event["cursor"]) > middle
+    ]
+
+
+async def test_the_same_message_sent_again_begins_no_second_turn(url: str, provider: ScriptedProvider) -> None:
+    provider.play(anthropic_text("once"))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1"))["imageId"]
+        sent = [
+            await alice.request("message_send_request", imageId=image_id, content="hi", clientMessageId="mine")
+            for _ in range(2)
+        ]
+        await alice.end_of(sent[0]["turnId"])
+    assert sent[0]["turnId"] == sent[1]["turnId"]
+    assert len(provider.requests) == 1
+
+
+async def test_another_device_can_stop_a_turn(url: str, provider: ScriptedProvider) -> None:
+    provider.play(stream([message_start(), *text_block(0, "Half")[:2], Stall()]))
+    async with client(url) as alice, client(url) as bob:
+        image_id = (await alice.image("c1"))["imageId"]
+        sent = await alice.request("message_send_request", imageId=image_id, content="hi")
+        await alice.wait("text_delta")
+        assert "error" not in await bob.request("agent_interrupt_request", imageId=image_id)
+        end = await alice.end_of(sent["turnId"])
+    assert end["data"]["outcome"] == "interrupted"
+
+
+async def test_the_tokens_of_each_turn_are_kept_for_whoever_has_the_key(
+    url: str, edge: EdgeServer, provider: ScriptedProvider
+) -> None:
+    provider.play(anthropic_text("Hello"))
+    async with client(url) as alice:
+        image_id = (await alice.image("c1"))["imageId"]
+        for said in ("one", "two"):
+            await alice.say(image_id, said)
+    key = url.rpartition("=")[2]
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{edge.port}", timeout=60) as http:
+        headers = {"Authorization": f"Bearer {key}"}
+        first, second = (await http.get("/v1/ledger?container=c1", headers=headers)).json()["entries"]
+        later = (await http.get(f"/v1/ledger?container=c1&after={first['at']}", headers=headers)).json()["entries"]
+        refused = await http.get("/v1/ledger?container=c1", headers={"Authorization": "Bearer wrong"})
+    assert first["usage"] == {"inputTokens": 10, "outputTokens": 5}
+    assert first["id"] != second["id"]
+    assert later == [second]
+    assert refused.status_code == 401
