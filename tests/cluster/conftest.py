@@ -1,15 +1,14 @@
 """Nodes within one process, over one PostgreSQL database."""
 
-import itertools
-import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
-import psycopg
 import pytest
-from tests.provision.postgres import Postgres
+from tests.faults.process import until
+from tests.provision.nats import Nats
 
 from agentvm import ScriptedDriver, ServerConfig
 from agentvm.app import open_agentvm
@@ -20,18 +19,7 @@ from agentvm.model.cluster_settings import ClusterSettings
 from agentvm.model.secret import Secret
 from agentvm.vm import AgentVM
 
-NUMBERS = itertools.count()
 LEASE_SECONDS = 20.0
-
-
-@pytest.fixture
-def database_url(postgres: Postgres) -> Iterator[str]:
-    """The address of an empty database."""
-    name = f"cluster_{os.getpid()}_{next(NUMBERS)}"
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield postgres.url(name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @dataclass
@@ -46,7 +34,10 @@ class Gate:
         return [start, begin, first, Pause(self.opened), *rest] if text.startswith("hold") else [start, begin, first, *rest]
 
 
-OpenNode = Callable[[str], AbstractAsyncContextManager[AgentVM]]
+class OpenNode(Protocol):
+    """Opens a node of that name, with an address of NATS or without."""
+
+    def __call__(self, name: str, nats: str | None = None) -> AbstractAsyncContextManager[AgentVM]: ...
 
 
 @pytest.fixture
@@ -59,11 +50,13 @@ def open_node(database_url: str, gate: Gate) -> OpenNode:
     """Opens a node of that name. Its lease is long: machines are busy, and nobody dies here."""
 
     @asynccontextmanager
-    async def opened(name: str) -> AsyncIterator[AgentVM]:
+    async def opened(name: str, nats: str | None = None) -> AsyncIterator[AgentVM]:
         config = ServerConfig(
             system=SystemSettings(data_dir=":memory:", database=Secret(database_url), server_key=Secret("ab" * 32)),
             sessions=SessionSettings(titles="off"),
-            cluster=ClusterSettings(enabled="on", name=name, lease_seconds=LEASE_SECONDS),
+            cluster=ClusterSettings(
+                enabled="on", name=name, lease_seconds=LEASE_SECONDS, nats=None if nats is None else Secret(nats)
+            ),
         )
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver(gate.script)}) as vm:
             assert vm.membership is not None
@@ -82,3 +75,23 @@ async def nodes(open_node: OpenNode) -> AsyncIterator[tuple[AgentVM, AgentVM]]:
         assert a.membership is not None
         a.membership.rows = await a.membership.nodes.list_all()
         yield a, b
+
+
+@pytest.fixture
+async def on_bus(open_node: OpenNode, nats: Nats) -> AsyncIterator[tuple[AgentVM, AgentVM]]:
+    """Two nodes that hear each other on NATS, and would read the database four times a second without it."""
+    async with open_node("a", nats.url) as a, open_node("b", nats.url) as b:
+        assert a.membership is not None
+        a.membership.rows = await a.membership.nodes.list_all()
+        await both_hear(a, b)
+        yield a, b
+
+
+async def both_hear(*nodes: AgentVM) -> None:
+    """Returns when each of the nodes hears all others."""
+    with anyio.fail_after(60):
+        await until(lambda: all(hears(node, other) for node in nodes for other in nodes if other is not node))
+
+
+def hears(node: AgentVM, other: AgentVM) -> bool:
+    return node.hearing is not None and node.hearing.is_heard(other.store.node_id)

@@ -52,5 +52,14 @@ class Talker:
                     assert event["type"] != "resync_required"
         return self.heard
 
+    async def until_aside(self, kind: str) -> dict[str, Any]:
+        """The next event of that kind, without a cursor."""
+        with anyio.fail_after(WAIT):
+            while True:
+                for frame in await self._outbox.take():
+                    event: dict[str, Any] = json.loads(frame.bare)
+                    if event["type"] == kind and "cursor" not in event:
+                        return event
+
     def cursors(self) -> list[int]:
         return [int(event["cursor"]) for event in self.heard]

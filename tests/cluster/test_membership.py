@@ -9,6 +9,7 @@ import pytest
 from agentvm.cluster.membership import Membership, open_membership, while_leading
 from agentvm.errors import StoreFailed
 from agentvm.errors.cluster import NodeFenced
+from agentvm.model.node import NodeReport
 from agentvm.storage.sql.nodes import Beat, NodeRow, NodeStore
 
 LEASE = 0.04
@@ -26,7 +27,7 @@ class FakeNodes:
     left: bool = False
     rewinds: int = 0
 
-    async def renew(self, lease_ms: int) -> Beat | None:
+    async def renew(self, lease_ms: int, report: NodeReport) -> Beat | None:
         self.beats += 1
         if self.fails:
             self.fails -= 1

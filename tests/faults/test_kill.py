@@ -115,7 +115,7 @@ class Killer:
 
 async def test_f1_a_server_that_is_killed_over_and_over_loses_nothing(tmp_path: Path) -> None:
     with anyio.fail_after(max(200, SESSIONS * TURNS / 10)):
-        async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url, timeout=5)) as agentx:
+        async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url, timeout=60)) as agentx:
             users = [User(agentx, f"u{number}") for number in range(SESSIONS)]
             for user in users:
                 await user.begin()

@@ -197,7 +197,7 @@ async def test_f30_a_token_acts_with_the_role_that_the_provider_says_now() -> No
             permissions=TENANT_WIDE,
             containers=(SHARED,),
         )
-        ticket = staff.world.vm.tenancy.access.ws_token(demoted)
+        ticket = await staff.world.vm.tenancy.access.ws_token(demoted)
         assert await staff.world.vm.authenticate(ticket) == demoted
         # Though the user is stored as an owner.
         with pytest.raises(AccessDenied):

@@ -110,7 +110,7 @@ def postgres(version: int = NEWEST) -> Generator[Postgres]:
         flags = [f"--{name}={value}" for name, value in options.items()]
         command = [str(found.folder / "postgres"), "-D", str(data), *flags]
         with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, user=user, preexec_fn=_die_with_parent)
+            process = subprocess.Popen(command, stdout=log, stderr=log, user=user, preexec_fn=die_with_parent)
         try:
             server = Postgres(folder, process)
             _wait(server)
@@ -152,5 +152,6 @@ def _wait(server: Postgres) -> None:
             time.sleep(PAUSE_SECONDS)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Ends a server with the process that has started it, however that ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)

@@ -6,4 +6,5 @@ from one random generator, so a seed is a history: the same one, however often i
 
     python -m tests.simulation --seeds 1000       many histories
     python -m tests.simulation --seed 17 --trace  one of them, step by step
+    python -m tests.simulation --nodes 3          three nodes over one database
 """

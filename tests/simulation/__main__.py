@@ -29,9 +29,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the seed of the first")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--trace", action="store_true", help="show what happens in it")
+    parser.add_argument("--nodes", type=int, default=1, help="how many servers share the database; 3 for a cluster")
     chosen = parser.parse_args(arguments)
     seeds = range(chosen.first, chosen.first + chosen.seeds) if chosen.seed is None else (chosen.seed,)
-    setup = Setup(trace=say if chosen.trace else None)
+    setup = Setup(trace=say if chosen.trace else None, nodes=chosen.nodes)
     counts: Counter[str] = Counter()
     broken, virtual, began, cpu = 0, 0.0, time.monotonic(), time.process_time()
     for seed in seeds:

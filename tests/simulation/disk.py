@@ -36,6 +36,10 @@ class Disk:
         self.unreadable = 0.0
         """The part of reads that fail."""
         self.slow = False
+        self.away = False
+        """Whether no node reaches it, as while a server for databases is down."""
+        self.unknown = 0.0
+        """The part of commits of which a node hears late whether they were made."""
         self.commits = 0
         self.failed = 0
         self.on_commit: Callable[[], bool] = lambda: True
@@ -47,7 +51,7 @@ class Disk:
         self._images: list[bytes] = []
 
     def heal(self) -> None:
-        self.failing, self.unreadable, self.slow = None, 0.0, False
+        self.failing, self.unreadable, self.slow, self.away, self.unknown = None, 0.0, False, False, 0.0
 
     def delay(self) -> float:
         """What one commit takes."""

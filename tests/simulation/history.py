@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.simulation.checks import check
+from tests.simulation.cluster import ClusterWorld
 from tests.simulation.loop import run_virtual
 from tests.simulation.world import Setup, World
 
@@ -62,7 +63,8 @@ def _listening(world: World) -> Iterator[None]:
 def run_history(seed: int, setup: Setup | None = None) -> Report:
     """Raises `Broken` with the seed and how to see it again."""
     began = time.process_time()
-    world = World(seed, setup or Setup())
+    setup = setup or Setup()
+    world = World(seed, setup) if setup.nodes == 1 else ClusterWorld(seed, setup)
 
     async def main() -> None:
         await world.run()
@@ -72,7 +74,8 @@ def run_history(seed: int, setup: Setup | None = None) -> Report:
         with _listening(world):
             _, seconds = run_virtual(main())
     except (AssertionError, KeyError, ExceptionGroup, TimeoutError) as problem:
-        again = f"python -m tests.simulation --seed {seed} --trace"
+        nodes = "" if setup.nodes == 1 else f" --nodes {setup.nodes}"
+        again = f"python -m tests.simulation --seed {seed}{nodes} --trace"
         raise Broken(f"seed {seed}: {problem!r}\nTo see it again: {again}") from problem
     world.counts["turns"] += world.tap.accepted
     world.counts["commits"] += world.disk.commits

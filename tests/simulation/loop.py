@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 LONGEST = 1_000_000.0
 """Virtual seconds after which a history that has not ended is taken for one that never will."""
+
+
+NODE: ContextVar[int] = ContextVar("NODE", default=0)
+"""The process to which what runs belongs; 0 for the world around them."""
 
 
 class Stuck(AssertionError):
@@ -36,6 +40,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._due: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
+        self._held: dict[int, list[asyncio.Handle]] = {}
+        """What processes that are frozen would do."""
+
+    def freeze(self, node: int) -> None:
+        """Stops a process as SIGSTOP does: nothing of it runs, and its time goes on."""
+        self._held.setdefault(node, [])
+
+    def thaw(self, node: int) -> None:
+        self._due.extend(self._held.pop(node, ()))
+
+    def is_frozen(self, node: int) -> bool:
+        return node in self._held
 
     def time(self) -> float:
         return self._now
@@ -75,7 +91,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             due.append(heappop(timers)[2])
         for _ in range(len(due)):
             handle = due.popleft()
-            if not handle.cancelled():
+            if handle.cancelled():
+                continue
+            if self._held and (held := self._held.get(handle._context.get(NODE, 0))) is not None:  # type: ignore[attr-defined]
+                held.append(handle)
+            else:
                 handle._run()
 
 

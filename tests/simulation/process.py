@@ -4,8 +4,9 @@ A crash is total: from one moment on nothing the process does reaches the disk, 
 tasks are then ended like those of any process, because nobody can tell any more.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,7 +22,7 @@ from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
-from agentvm.knowledge.library import KnowledgeLibrary
+from agentvm.knowledge.library import make_library
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.ledger import Planned
 from agentvm.model.limits import Compaction, Limits
@@ -33,6 +34,7 @@ from agentvm.observability.monitor import Monitor
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.tasks import open_tasks
 from agentvm.server.readers import Readers
 from agentvm.server.websocket import SocketContext, SocketRequest, serve_socket
 from agentvm.server.wire import PlainWire
@@ -107,8 +109,10 @@ class Process:
 
     def __init__(self, hardware: Hardware, number: int) -> None:
         self._hardware = hardware
-        self._number = number
+        self.number = number
         self._database = SimulatedDatabase(hardware.disk)
+        self.context: Context = copy_context()
+        """Everything that the process does runs in it."""
         self._alive = True
         self._grace: float | None = None
         self._leaving = anyio.Event()
@@ -150,13 +154,13 @@ class Process:
         if self.runtime is None or self._tasks is None:
             return False
         self._sockets[socket] = None
-        self._tasks.start_soon(self._serve, socket)
+        self.context.run(self._tasks.start_soon, self._serve, socket)
         return True
 
     def start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Starts something in the process, which ends with it."""
         if self.runtime is not None and self._tasks is not None:
-            self._tasks.start_soon(function, *args)
+            self.context.run(self._tasks.start_soon, function, *args)
 
     async def drop_old(self) -> None:
         """Once, as is done every now and then; a crash or the disk may end it."""
@@ -174,12 +178,22 @@ class Process:
             self.up.set()
             self.over.set()
 
+    @asynccontextmanager
+    async def _open_store(self) -> AsyncIterator[Store]:
+        yield Store(self._database)
+
+    def _start(self, vm: AgentVM, tasks: anyio.abc.TaskGroup) -> None:
+        """Starts what a server does beside serving."""
+
     async def _live(self) -> None:
+        async with self._open_store() as store:
+            await self._serve_from(self._hardware.wrap(store))
+
+    async def _serve_from(self, store: Store) -> None:
         hardware = self._hardware
-        driver = SimulatedDriver(hardware.provider, self._number, lambda: self._alive)
-        store = hardware.wrap(Store(self._database))
+        driver = SimulatedDriver(hardware.provider, self.number, lambda: self._alive)
         quotas, vault = Quotas(store, hardware.clock), Vault(store, key=bytes(32), clock=hardware.clock)
-        spare = SimulatedDriver(hardware.provider, self._number, lambda: self._alive, name=SPARE)
+        spare = SimulatedDriver(hardware.provider, self.number, lambda: self._alive, name=SPARE)
         models = Models({driver.name: driver, SPARE: spare}, driver.name, fallback=[SPARE], clock=hardware.clock)
         access = Access(store, pepper=b"", clock=hardware.clock)
         own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
@@ -219,9 +233,7 @@ class Process:
                 compactor=compactor,
                 relays=Relays(calls, hardware.new_id),
                 jobs=(jobs := MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock)),
-                knowledge=KnowledgeLibrary(
-                    store=store, resources=centre, jobs=jobs, clock=hardware.clock, new_id=hardware.new_id
-                ),
+                knowledge=make_library(store, centre, jobs, hardware.clock, hardware.new_id),
                 settings=ConfigCentre((), store, vault, hardware.clock),
                 monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
                 webhooks=WebhookSender(store, vault, SafeHttp(), hardware.clock),
@@ -229,8 +241,9 @@ class Process:
                     store, hardware.clock, lambda tenant_id: hardware.retention, Watched(runtime, hardware.thins)
                 ),
             )
-            async with anyio.create_task_group() as self._tasks:
+            async with open_tasks() as self._tasks:
                 self._tasks.start_soon(compactor.run, runtime.tell)
+                self._start(self._vm, self._tasks)
                 self.up.set()
                 await self._leaving.wait()
                 if self._alive and self._grace is not None:
@@ -245,7 +258,9 @@ class Process:
         assert self._vm is not None
         try:
             house = SocketContext(self._vm, _watch, Readers())
-            await serve_socket(house, SocketRequest(OPEN_ACCESS), PlainWire(socket.send, socket.abort), socket.receive)
+            # One that is gone before it is accepted is nothing to an HTTP server.
+            with suppress(OSError):
+                await serve_socket(house, SocketRequest(OPEN_ACCESS), PlainWire(socket.send, socket.abort), socket.receive)
         finally:
             socket.end()
             del self._sockets[socket]

@@ -22,6 +22,7 @@ from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
 from tests.simulation.history import Broken, run_history
 from tests.simulation.loop import Stuck, run_virtual
+from tests.simulation.node import SharedDatabase
 from tests.simulation.provider import ONCE, REPEATABLE
 from tests.simulation.world import Setup
 from tests.support.examples import examples
@@ -29,6 +30,8 @@ from tests.support.examples import examples
 CHUNK = 10
 SEEDS = examples(20, 1_000)
 """Histories of every day; `make simulate` runs as many as one likes."""
+NODES = 3
+CLUSTER_SEEDS = examples(24, 1_000)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -40,6 +43,31 @@ def run_all(seeds: range, setup: Setup | None = None) -> None:
 @pytest.mark.parametrize("first", range(CHUNK, SEEDS, CHUNK))
 def test_f20_every_promise_holds_in_every_history(first: int) -> None:
     run_all(range(first, first + CHUNK))
+
+
+@pytest.mark.parametrize("first", range(0, CLUSTER_SEEDS, 4))
+def test_every_promise_holds_in_every_history_of_three_nodes(first: int) -> None:
+    run_all(range(first, first + 4), Setup(nodes=NODES))
+
+
+def test_a_seed_is_a_history_of_nodes_too() -> None:
+    first, second = run_history(1, Setup(nodes=NODES)), run_history(1, Setup(nodes=NODES))
+    assert (first.digest, first.counts) == (second.digest, second.counts)
+
+
+def test_nodes_really_die_freeze_and_lose_the_database_in_the_middle_of_turns() -> None:
+    what = {"turns", "resumed", "crashes", "restart", "freeze", "lose_database", "database_down", "unknown_commits", "fenced"}
+    for seed in range(40):
+        what -= {name for name, count in run_history(seed, Setup(nodes=NODES)).counts.items() if count > 0}
+        if not what:
+            break
+    assert not what
+
+
+def test_the_checker_finds_nodes_that_go_on_after_they_were_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedDatabase, "_is_up", lambda self: True)
+    with pytest.raises(Broken, match=r"python -m tests\.simulation --seed \d+ --nodes 3 --trace"):
+        run_all(range(60, 70), Setup(nodes=NODES))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

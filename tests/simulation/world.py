@@ -4,18 +4,15 @@ import asyncio
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import anyio.abc
 
 from agentvm.drivers.base import Prompt
-from agentvm.events.base import Event, EventData
-from agentvm.events.message import UserMessageEvent
-from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
 from agentvm.model.retention import FOREVER_DAYS, Retention
 from agentvm.runtime import channel, journal, replay
@@ -30,6 +27,7 @@ from tests.simulation.people import People
 from tests.simulation.process import Hardware, Process
 from tests.simulation.programs import Programs
 from tests.simulation.provider import REPEATABLE, Provider, numbers_in, told_in
+from tests.simulation.tap import Tap
 
 START = 1_700_000_000_000
 """The wall clock when every history begins, in milliseconds."""
@@ -71,39 +69,15 @@ class Setup:
     repeatable: tuple[str, ...] = (REPEATABLE,)
     programs: bool = True
     """Whether models write programs."""
-
-
-@dataclass(slots=True)
-class Tap:
-    """Hears every event in the process, and knows which turns have an end that is stored."""
-
-    said: dict[str, str] = field(default_factory=dict)
-    """What the user said, by turn."""
-    ended: set[str] = field(default_factory=set)
-    accepted: int = 0
-    thinned: set[str] = field(default_factory=set)
-    """Sessions of which something may have been dropped because it was old."""
-
-    @property
-    def kinds(self) -> Collection[type[EventData]]:
-        return UserMessageEvent, TurnResponse
-
-    def react(self, event: Event) -> None:
-        turn_id = event.scope.turn_id
-        if turn_id is None or not event.seq:
-            return
-        if isinstance(event.data, UserMessageEvent):
-            self.accepted += 1
-            self.said[turn_id] = str(getattr(event.data.message, "content", ""))
-            if event.scope.session_id in self.thinned:
-                # Its key went with it, so it may be said again.
-                self.ended.discard(self.said[turn_id])
-        elif isinstance(event.data, TurnResponse):
-            self.ended.add(self.said.get(turn_id, ""))
+    nodes: int = 1
+    """Servers that share the database; see `tests.simulation.cluster`."""
 
 
 class World:
     """Made for one history. After `run` everything in it can be examined."""
+
+    is_shared = False
+    """Whether several nodes share the database."""
 
     def __init__(self, seed: int, setup: Setup) -> None:
         self.dice = Dice(seed)
@@ -124,10 +98,11 @@ class World:
             self.provider.programs = Programs()
         self.retention = self.dice.choice(RETENTIONS)
         self.thinned: set[str] = set()
-        self.process: Process | None = None
+        self.processes: dict[int, Process] = {}
+        """The process of each server, or its last one."""
         self._setup = setup
         self._digest = hashlib.blake2b()
-        self._number = 0
+        self._number = self._lives = 0
         self._jumped = 0
         self.tap = Tap(thinned=self.thinned)
         self.people = People(self)
@@ -136,6 +111,11 @@ class World:
         self._survives_commit = False
         self._tasks: anyio.abc.TaskGroup
         self._stopping = False
+
+    @property
+    def process(self) -> Process | None:
+        """A server, as somebody finds it who needs any."""
+        return self.processes.get(0)
 
     @property
     def digest(self) -> str:
@@ -187,7 +167,8 @@ class World:
         self.disk.after_commit = lambda: self._lives_on(after=True)
         with _smaller_bounds(self.dice):
             async with anyio.create_task_group() as self._tasks:
-                self._tasks.start_soon(self._keep_running)
+                for server in range(self._setup.nodes):
+                    self._tasks.start_soon(self._keep_running, server)
                 async with anyio.create_task_group() as chaos:
                     for device in self.devices:
                         chaos.start_soon(device.live, self.dice.randint(10, 60))
@@ -195,33 +176,44 @@ class World:
                     chaos.start_soon(self.people.live, self.dice.randint(0, 40))
                 await self._come_to_rest()
 
-    async def _keep_running(self) -> None:
+    async def _keep_running(self, server: int) -> None:
         """The operator's init system."""
-        number = 0
         while not self._stopping:
-            number += 1
+            self._lives += 1
+            number = self._lives
             self.note(f"process {number} starts")
-            hardware = Hardware(
-                disk=self.disk,
-                provider=self.provider,
-                clock=self.clock,
-                new_id=id_factory(self.clock, self.dice.getrandbits),
-                tap=self.tap,
-                thins=self._thins,
-                retention=self.retention,
-                wrap=self._setup.wrap,
-                repeatable=self._setup.repeatable,
-            )
-            self.process = Process(hardware, number)
+            self.processes[server] = process = self._make(number)
             self._started.set()
-            self._tasks.start_soon(self.process.run)
-            await self.process.over.wait()
+            process.context.run(self._tasks.start_soon, process.run)
+            await process.over.wait()
             self.note(f"process {number} is over")
+            self._note_end(process)
             await anyio.sleep(self.dice.pause(0.2))
 
+    def _note_end(self, process: Process) -> None:
+        """The process has ended, of itself or not."""
+
+    def _make(self, number: int) -> Process:
+        return Process(self._hardware(), number)
+
+    def _hardware(self, skew: int = 0) -> Hardware:
+        def clock() -> int:
+            return self.clock() + skew
+
+        return Hardware(
+            disk=self.disk,
+            provider=self.provider,
+            clock=clock,
+            new_id=id_factory(clock, self.dice.getrandbits),
+            tap=self.tap,
+            thins=self._thins,
+            retention=self.retention,
+            wrap=self._setup.wrap,
+            repeatable=self._setup.repeatable,
+        )
+
     async def _go_wrong(self) -> None:
-        troubles = tuple(TROUBLES)
-        weights = tuple(TROUBLES.values())
+        troubles, weights = tuple(self.troubles), tuple(self.troubles.values())
         for _ in range(self.dice.randint(2, 16)):
             await anyio.sleep(self.dice.pause(1.0))
             trouble = self.dice.choices(troubles, weights)[0]
@@ -317,6 +309,10 @@ class World:
 
     # What goes wrong.
 
+    @property
+    def troubles(self) -> dict[Callable[[Any], Any], float]:
+        return TROUBLES
+
     async def _crash(self) -> None:
         self._kill()
 
@@ -355,15 +351,19 @@ class World:
 
     async def _drop_old(self) -> None:
         if self.dice.happens(0.6):
-            self._jumped += self.dice.choice((25 * HOUR, 49 * HOUR))
+            self._jump()
         if self.process is not None:
             await self.process.drop_old()
+
+    def _jump(self) -> None:
+        """To the next day, or the one after it."""
+        self._jumped += self.dice.choice((25 * HOUR, 49 * HOUR))
 
     async def _garbage(self) -> None:
         gc.collect()
 
 
-TROUBLES: dict[Callable[[World], Any], float] = {
+TROUBLES: dict[Callable[[Any], Any], float] = {
     World._crash: 1.0,
     World._crash_at_commit: 3.0,
     World._restart: 1.0,

@@ -16,8 +16,12 @@ ORPHANS_MAX = 50
 """Sessions that are taken over in one commit: the nodes that are left share them."""
 
 
+LOOK_SECONDS = 0.15
+"""Time between two looks for sessions that a node has handed over because it is stopped."""
+
+
 class Adopter:
-    """Looks for sessions without a node after every beat."""
+    """Looks for sessions without a node after every beat, and hands over its own when it is stopped."""
 
     def __init__(self, membership: Membership, runtime: Runtime) -> None:
         self._membership = membership
@@ -26,19 +30,38 @@ class Adopter:
         self.adopted = 0
         """Sessions that this node has taken over."""
         self._unknown: frozenset[int] = frozenset()
+        runtime.hand_over = self.hand_over
 
     async def run(self) -> None:
         """Takes over, until cancelled."""
         await self._runtime.recovered.wait()
         async with open_tasks() as tasks:
             while True:
-                await self._membership.wait_beat()
+                beaten = False
+                with anyio.move_on_after(LOOK_SECONDS):
+                    await self._membership.wait_beat()
+                    beaten = True
                 if not self._runtime.accepting:
                     continue
                 try:
-                    await self._look(tasks)
+                    if beaten or await self._nodes.has_handed_over():
+                        await self._look(tasks)
                 except AgentVMError as error:
                     logger.error("sessions_not_adopted", code=error.code, error=str(error))
+
+    async def hand_over(self) -> None:
+        """Lets the sessions go whose turns were suspended: others go on with them at once, and nothing is written here."""
+        logs = self._runtime.journal.claimed()
+        try:
+            await self._nodes.hand_over()
+        except AgentVMError as error:
+            # They go on once this node has left.
+            logger.warning("sessions_not_handed_over", code=error.code, error=str(error))
+            return
+        for log in logs:
+            self._runtime.journal.release(log)
+        if logs:
+            logger.info("sessions_handed_over", sessions=len(logs))
 
     async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
         if await self._nodes.has_orphans():
@@ -46,6 +69,8 @@ class Adopter:
                 await self._adopt(orphans, tasks)
         await self._sweep(tasks)
         if self._membership.is_leading():
+            assert self._runtime.settle_ended is not None
+            await self._runtime.settle_ended()
             await self._nodes.drop_ended()
 
     async def _adopt(self, orphans: tuple[Orphan, ...], tasks: anyio.abc.TaskGroup) -> None:
@@ -61,11 +86,15 @@ class Adopter:
         idle = {
             (log.tenant_id, log.session_id): log
             for log in journal.claimed()
-            if not log.open_turns and runtime.is_resting(log.tenant_id, log.container_id, log.session_id)
+            if not (log.open_turns or journal.is_writing(log.tenant_id, log.session_id))
+            and runtime.is_resting(log.tenant_id, log.container_id, log.session_id)
         }
+        # First here: a message that is accepted meanwhile has to take its session anew. One that is not let go, because it has
+        # an open turn after all, is found below.
+        for log in idle.values():
+            journal.release(log)
         if idle:
-            for key in await self._nodes.release([*idle]):
-                journal.release(idle[key])
+            await self._nodes.release([*idle])
         running = next((row.sessions for row in self._membership.rows if row.node_id == self._membership.node_id), 0)
         if running <= len(journal.claimed()) and not self._unknown:
             return

@@ -1,17 +1,23 @@
-"""Mailbox — asks another node, and answers those that ask this one. Everything said is a row, so nothing is lost.
+"""Mailbox — asks another node, and answers those that ask this one.
 
-A node looks for rows four times a second, and more often while it waits for an answer.
+A question goes over the bus if the node is heard there, and is answered in the same way. Without an answer soon, or without a
+bus, it becomes a row, under the same name: whoever has carried it out already answers the same again. Rows are looked for four
+times a second, and more often while an answer is awaited.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
+import msgspec
 
+from agentvm.cluster.bus import Hearing
 from agentvm.cluster.membership import Membership
 from agentvm.errors import AgentVMError
 from agentvm.errors.cluster import NodeSilent
 from agentvm.log import get_logger
+from agentvm.model.ids import Clock
 from agentvm.runtime.tasks import open_tasks
 
 logger = get_logger(__name__)
@@ -19,84 +25,210 @@ logger = get_logger(__name__)
 LOOK_SECONDS = 0.25
 WAITING_LOOK_SECONDS = 0.05
 """Time between two looks while this node waits for an answer."""
+BUS_SECONDS = 1.5
+"""Without an answer over the bus for so long, a question becomes a row."""
 ASK_SECONDS = 30.0
 TIDY_SECONDS = 60.0
 SERVED_MAX = 64
 """Questions that are answered at a time."""
+QUESTION_MS = 60_000
+"""Age at which a question over the bus is refused: somebody may repeat what was heard there."""
+KEPT_SECONDS = 2 * QUESTION_MS / 1000 + ASK_SECONDS
+"""Answers are kept so long, for a question that is asked again."""
 
 Answered = tuple[bytes, Callable[[], None]]
-"""An answer, and what is to be done once it is stored."""
+"""An answer, and what is to be done once it is on its way."""
+
+
+class NodeQuestion(msgspec.Struct, frozen=True, tag=True):
+    """A request of a node to another, under a name that is used once."""
+
+    name: str
+    from_node: int
+    asked_at: int
+    body: bytes
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, tag=True):
+    """The answer to the question of that name."""
+
+    name: str
+    body: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_letters = msgspec.msgpack.Decoder(NodeQuestion | NodeAnswer)
+_questions = msgspec.msgpack.Decoder(NodeQuestion)
+
+
+@dataclass(slots=True)
+class _Awaited:
+    arrived: anyio.Event = field(default_factory=anyio.Event)
+    body: bytes | None = None
+    row: int | None = None
+
+
+@dataclass(slots=True)
+class _Served:
+    until: float
+    done: anyio.Event = field(default_factory=anyio.Event)
+    body: bytes = b""
+    after: Callable[[], None] | None = None
+
+    def finish(self) -> None:
+        """Does what is to be done after the answer; once."""
+        after, self.after = self.after, None
+        if after is not None:
+            after()
 
 
 class Mailbox:
     """The questions and answers of one node."""
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, clock: Clock, hearing: Hearing | None = None) -> None:
         self.membership = membership
+        self._clock, self._hearing = clock, hearing
         self._asks = membership.nodes.asks
-        self._replies: dict[int, bytes | None] = {}
+        self._awaited: dict[str, _Awaited] = {}
+        self._served: dict[str, _Served] = {}
         self._taken: set[int] = set()
-        self._looked = anyio.Event()
+        self._last = 0
         self._waits = anyio.Event()
         self._tidied_at = 0.0
         self._serving = anyio.Semaphore(SERVED_MAX)
+        self._letters: list[NodeQuestion] = []
+        self._lettered = anyio.Event()
         self.serve: Callable[[bytes], Awaitable[Answered]] | None = None
+        if hearing is not None:
+            hearing.bus.listen(_topic(membership.node_id), self._hear)
 
     async def ask(self, node_id: int, body: bytes) -> bytes:
         """The answer of a node. `NodeSilent` when it has ended, or does not answer: then it may have done what it was asked."""
-        number = await self._asks.put(node_id, body)
-        self._replies[number] = None
-        self._waits.set()
+        self._last += 1
+        question = NodeQuestion(f"{self.membership.node_id}.{self._last}", self.membership.node_id, self._clock(), body)
+        awaited = self._awaited[question.name] = _Awaited()
         try:
             with anyio.move_on_after(ASK_SECONDS):
-                while (reply := self._replies[number]) is None:
-                    if self.membership.rows and node_id not in self.membership.up:
-                        break
-                    await self._looked.wait()
+                if not await self._ask_on_bus(node_id, question, awaited):
+                    await self._ask_by_row(node_id, question, awaited)
         finally:
-            del self._replies[number]
-            with anyio.CancelScope(shield=True):
-                await self._asks.drop(number)
-        if reply is None:
+            del self._awaited[question.name]
+            if awaited.row is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._asks.drop(awaited.row)
+        if awaited.body is None:
             raise NodeSilent(f"Node {node_id} does not answer; try again in a few seconds")
-        return reply
+        return awaited.body
+
+    async def _ask_on_bus(self, node_id: int, question: NodeQuestion, awaited: _Awaited) -> bool:
+        hearing = self._hearing
+        if hearing is None or not hearing.is_heard(node_id):
+            return False
+        if not hearing.bus.publish(_topic(node_id), _encoder.encode(question)):
+            return False
+        with anyio.move_on_after(BUS_SECONDS):
+            await awaited.arrived.wait()
+        return awaited.body is not None
+
+    async def _ask_by_row(self, node_id: int, question: NodeQuestion, awaited: _Awaited) -> None:
+        awaited.row = await self._asks.put(node_id, _encoder.encode(question))
+        self._waits.set()
+        while awaited.body is None and not (self.membership.rows and node_id not in self.membership.up):
+            # Looked at again when its node has ended: nobody answers then.
+            with anyio.move_on_after(LOOK_SECONDS):
+                await awaited.arrived.wait()
+
+    def _hear(self, body: bytes) -> None:
+        try:
+            letter = _letters.decode(body)
+        except msgspec.DecodeError:
+            # Of a newer version: its row is not understood either, and answered so.
+            return
+        if isinstance(letter, NodeAnswer):
+            self._arrive(letter.name, letter.body)
+        elif abs(self._clock() - letter.asked_at) > QUESTION_MS:
+            logger.warning("question_too_old", from_node=letter.from_node)
+        elif len(self._letters) < SERVED_MAX:
+            # More than that wait for their rows.
+            self._letters.append(letter)
+            self._lettered.set()
+
+    def _arrive(self, name: str, body: bytes) -> None:
+        awaited = self._awaited.get(name)
+        if awaited is not None and awaited.body is None:
+            awaited.body = body
+            awaited.arrived.set()
 
     async def run(self) -> None:
         """Answers, until cancelled."""
         async with open_tasks() as tasks:
+            tasks.start_soon(self._run_letters, tasks)
             while True:
                 try:
                     await self._look(tasks)
                 except AgentVMError as error:
                     logger.warning("mailbox_not_read", code=error.code, error=str(error))
-                self._looked.set()
-                self._looked, self._waits = anyio.Event(), anyio.Event()
-                if self._replies:
+                self._waits = anyio.Event()
+                if any(awaited.row is not None for awaited in self._awaited.values()):
                     await anyio.sleep(WAITING_LOOK_SECONDS)
                 else:
                     with anyio.move_on_after(LOOK_SECONDS):
                         await self._waits.wait()
 
+    async def _run_letters(self, tasks: anyio.abc.TaskGroup) -> None:
+        while True:
+            await self._lettered.wait()
+            letters, self._letters, self._lettered = self._letters, [], anyio.Event()
+            for letter in letters:
+                tasks.start_soon(self._answer_on_bus, letter)
+
     async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
-        inbox, replies = await self._asks.look([*self._replies])
+        rows = {awaited.row: name for name, awaited in self._awaited.items() if awaited.row is not None}
+        inbox, replies = await self._asks.look([*rows])
         for number, body in replies:
-            if number in self._replies:
-                self._replies[number] = body
+            self._arrive(rows[number], body)
         self._taken &= {number for number, _ in inbox}
         for number, body in inbox:
             if number not in self._taken:
                 self._taken.add(number)
-                tasks.start_soon(self._answer, number, body)
-        if self.membership.is_leading() and (now := anyio.current_time()) > self._tidied_at + TIDY_SECONDS:
+                tasks.start_soon(self._answer_by_row, number, body)
+        now = anyio.current_time()
+        for name in [name for name, served in self._served.items() if served.until < now]:
+            del self._served[name]
+        if self.membership.is_leading() and now > self._tidied_at + TIDY_SECONDS:
             self._tidied_at = now
             await self._asks.drop_old()
 
-    async def _answer(self, number: int, body: bytes) -> None:
-        assert self.serve is not None
-        async with self._serving:
-            reply, after = await self.serve(body)
+    async def _carry_out(self, question: NodeQuestion) -> _Served:
+        """Carries out what is asked, once, however often and in whatever way it is asked."""
+        served = self._served.get(question.name)
+        if served is None:
+            assert self.serve is not None
+            served = self._served[question.name] = _Served(anyio.current_time() + KEPT_SECONDS)
+            async with self._serving:
+                served.body, served.after = await self.serve(question.body)
+            served.done.set()
+        await served.done.wait()
+        return served
+
+    async def _answer_on_bus(self, question: NodeQuestion) -> None:
+        served = await self._carry_out(question)
+        if self._hearing is not None:
+            self._hearing.bus.publish(_topic(question.from_node), _encoder.encode(NodeAnswer(question.name, served.body)))
+        served.finish()
+
+    async def _answer_by_row(self, number: int, body: bytes) -> None:
         try:
-            await self._asks.reply(number, reply)
+            served = await self._carry_out(_questions.decode(body))
+            await self._asks.reply(number, served.body)
+        except msgspec.DecodeError as error:
+            logger.warning("question_not_understood", error=str(error))
         except AgentVMError as error:
             logger.error("answer_not_stored", code=error.code, error=str(error))
-        after()
+            served.finish()
+        else:
+            served.finish()
+
+
+def _topic(node_id: int) -> str:
+    return f"n.{node_id}"

@@ -16,6 +16,7 @@ from agentvm.errors import AgentVMError
 from agentvm.errors.cluster import NodeFenced
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
+from agentvm.model.node import NodeReport
 from agentvm.runtime.tasks import open_tasks
 from agentvm.storage.sql.nodes import NodeRow, NodeStore
 
@@ -44,6 +45,10 @@ class Membership:
         self.fenced = anyio.Event()
         """Set when this node was declared dead."""
         self.skew_ms = 0
+        self.lags_behind: str | None = None
+        """The changes of others that this node could not follow for long."""
+        self.report: Callable[[], NodeReport] = NodeReport
+        """The report that goes with each beat."""
         self._beaten = anyio.Event()
 
     def is_leading(self) -> bool:
@@ -62,7 +67,7 @@ class Membership:
             return "declared dead by the other nodes"
         if abs(self.skew_ms) > SKEW_MAX_MS:
             return f"the clock of this machine is {abs(self.skew_ms) / 1000:.0f} s from that of the database"
-        return None
+        return self.lags_behind
 
     async def wait_beat(self) -> None:
         """Returns after the next beat."""
@@ -86,7 +91,7 @@ class Membership:
 
     async def _beat(self) -> None:
         began = anyio.current_time()
-        beat = await self.nodes.renew(int(self.lease_seconds * 1000))
+        beat = await self.nodes.renew(int(self.lease_seconds * 1000), self.report())
         if beat is None:
             self._end("declared dead by another node")
             return

@@ -4,20 +4,30 @@ Theory of operation. What a node tells is in the database before: in its journal
 afterwards. This node reads on where somebody here listens, and keeps a mirror of the end of each such log: the same object in
 which its own sessions are, so that replay and cursors work as everywhere. A gap is repaired from the database, which has
 everything; nothing is told twice, since a mirror only moves forward.
+
+Nodes that are heard on the bus publish what they tell, and are not read. A lost event shows as a gap when the next one comes.
+The last one shows no gap: so whenever something may have been lost (`Bus.disturbed`, here or on another node), or a node begins
+or ceases to be heard, each mirror is compared with the database once.
 """
 
+from collections import Counter, deque
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
 
 import anyio
 import msgspec
 
+from agentvm.cluster.bus import Hearing
 from agentvm.cluster.membership import Membership
 from agentvm.errors import AgentVMError, NotFound
 from agentvm.events.base import Event
+from agentvm.events.message import MessageEvent
+from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
 from agentvm.model.message import Message
-from agentvm.runtime.chunk import decode_events, first_seq, last_seq, named_messages
+from agentvm.runtime.chunk import decode_events, encode_events, first_seq, last_seq, named_messages
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.session_log import JournalPart, SessionLog, unpack
 from agentvm.storage.sql.store import Store
@@ -25,18 +35,43 @@ from agentvm.storage.sql.store import Store
 logger = get_logger(__name__)
 
 LOOK_SECONDS = 0.25
+CATCH_UP_SECONDS = 2.0
+CATCH_UP_PAUSE_SECONDS = 0.02
+"""How long, and how often, it is looked for what somebody says to have heard elsewhere."""
 SKEW_MS = 2_000
 """How far the clocks of two nodes may be apart for whoever comes without a cursor to hear the turn that begins then."""
 PAGE_BYTES = 4 * 1024 * 1024
 """Bytes of a node's journal that are read at a time."""
 
+INBOX_MAX_BYTES = 8 * 1024 * 1024
+"""Bytes from the bus that wait to be told here; what comes on top is dropped, and read from the database."""
+TAIL_EVENTS_MAX = 4_000
+"""Events of a mirror after which it is compared with the log, which may have them by now."""
+
 Key = tuple[TenantId, SessionId]
+Followed = tuple[TenantId, ContainerId, SessionId]
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    """Events of one session, or of a container without one, on the bus. Those that no log holds have no numbers."""
+
+    tenant_id: TenantId
+    container_id: ContainerId
+    session_id: SessionId | None
+    events: bytes
+    is_numbered: bool = True
+
+
+_encoder = msgspec.msgpack.Encoder()
+_told = msgspec.msgpack.Decoder(Told)
 
 
 class EventRelay:
-    """Reads the journals of the other nodes."""
+    """Hears the other nodes, or reads their journals; and publishes what this one tells."""
 
-    def __init__(self, membership: Membership, runtime: Runtime, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, membership: Membership, runtime: Runtime, store: Store, clock: Clock, hearing: Hearing | None = None
+    ) -> None:
         self._clock = clock
         self._looked_at = clock()
         self._membership = membership
@@ -44,56 +79,184 @@ class EventRelay:
         self._journal = runtime.journal
         self._broadcaster = runtime.broadcaster
         self._store = store
+        self._hearing = hearing
         self._entries: dict[int, int] = {}
         """The last entry that was read of each node."""
         self._mirrors: dict[Key, SessionLog] = {}
         self._dirty: set[Key] = set()
-        """Sessions whose mirror could not be moved because something of them was being written here."""
+        """Sessions whose mirror may be behind the database."""
+        self._ended: set[Key] = set()
+        """Sessions whose mirror may hold what the log has by now."""
+        self._inbox: deque[bytes] = deque()
+        self._inbox_bytes = 0
+        self._arrived = anyio.Event()
+        self._wanted: Counter[tuple[TenantId, ContainerId]] = Counter()
+        self._disturbed: dict[int, int] = {}
+        self._unheard: frozenset[int] = frozenset()
+        self.relayed = 0
+        """Events of other nodes that were told here."""
+        self._journal.moved = self._catch_up
+        if hearing is not None:
+            self._broadcaster.interest = self
+            self._journal.publish = self.publish
+
+    def gain(self, tenant_id: TenantId, container_id: ContainerId) -> None:
+        """A listener of the container has come."""
+        self._wanted[tenant_id, container_id] += 1
+        if self._wanted[tenant_id, container_id] == 1 and self._hearing is not None:
+            self._hearing.bus.listen(_topic(tenant_id, container_id), self._hear)
+
+    def lose(self, tenant_id: TenantId, container_id: ContainerId) -> None:
+        """A listener of the container has gone."""
+        self._wanted[tenant_id, container_id] -= 1
+        if self._wanted[tenant_id, container_id] <= 0 and self._hearing is not None:
+            del self._wanted[tenant_id, container_id]
+            self._hearing.bus.unlisten(_topic(tenant_id, container_id))
+
+    def publish(self, log: SessionLog, events: Sequence[Event]) -> None:
+        """Publishes events of this node that are stored and told. Never waits."""
+        if self._hearing is None or not self._hearing.bus.is_up:
+            return
+        if numbered := [event for event in events if event.seq]:
+            told = Told(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
+            self._hearing.bus.publish(_topic(log.tenant_id, log.container_id), _encoder.encode(told))
+
+    def _hear(self, body: bytes) -> None:
+        assert self._hearing is not None
+        if self._inbox_bytes + len(body) > INBOX_MAX_BYTES:
+            self._hearing.bus.disturbed += 1
+            return
+        self._inbox.append(body)
+        self._inbox_bytes += len(body)
+        self._arrived.set()
 
     async def run(self) -> None:
         """Relays, until cancelled."""
+        next_look = anyio.current_time() + LOOK_SECONDS
         while True:
-            await anyio.sleep(LOOK_SECONDS)
-            began = self._clock()
-            if not self._broadcaster.listens:
-                self._entries.clear()
-                self._mirrors.clear()
-                self._looked_at = began
-                continue
+            with anyio.move_on_after(max(0, next_look - anyio.current_time())):
+                await self._arrived.wait()
+            self._arrived = anyio.Event()
             try:
-                await self._look()
+                await self._take_in()
+                if anyio.current_time() >= next_look:
+                    await self._look()
+                    next_look = anyio.current_time() + LOOK_SECONDS
             except AgentVMError as error:
+                next_look = anyio.current_time() + LOOK_SECONDS
                 logger.warning("journals_not_read", code=error.code, error=str(error))
-            else:
-                self._looked_at = began
 
-    async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
-        """The log of a session, with what another node has told of it so far."""
+    async def _take_in(self) -> None:
+        """Tells what has come over the bus."""
+        while self._inbox:
+            body = self._inbox.popleft()
+            self._inbox_bytes -= len(body)
+            try:
+                told = _told.decode(body)
+            except msgspec.DecodeError:
+                # Of a newer version.
+                continue
+            if not told.is_numbered:
+                self._tell_aside(told)
+            elif told.session_id is not None and self._broadcaster.is_wanted(
+                told.tenant_id, told.container_id, told.session_id
+            ):
+                await self._receive(JournalPart(told.tenant_id, told.container_id, told.session_id, told.events))
+
+    def _tell_aside(self, told: Told) -> None:
+        try:
+            events = decode_events(told.events, told.tenant_id, {})
+        except (msgspec.DecodeError, KeyError, IndexError) as error:
+            logger.warning("events_not_relayed", container_id=told.container_id, error=repr(error))
+            return
+        self._broadcaster.tell(events)
+
+    def announce(self, events: Sequence[Event]) -> None:
+        """Publishes events that no log holds; a lost one is lost, as for a client that reconnects."""
+        if self._hearing is None or not self._hearing.bus.is_up:
+            return
+        for event in events:
+            place = event.scope.container_id
+            if place is not None and event.data.told and not isinstance(event.data, MessageEvent):
+                told = Told(event.tenant_id, place, event.scope.session_id, encode_events([event]), is_numbered=False)
+                self._hearing.bus.publish(_topic(event.tenant_id, place), _encoder.encode(told))
+
+    async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int = 0) -> SessionLog:
+        """The log of a session, with what another node has told of it so far; at least up to what somebody has heard there."""
         log = await self._journal.open(tenant_id, container_id, session_id)
         if self._is_others(log) and (tenant_id, session_id) not in self._mirrors:
             await self._repair(log)
+        with anyio.move_on_after(CATCH_UP_SECONDS):
+            while after > log.committed and not log.claimed:
+                if self._is_others(log):
+                    await self._repair(log)
+                else:
+                    # What is being written here will be refused: it is numbered from what was known before.
+                    await anyio.sleep(CATCH_UP_PAUSE_SECONDS)
+                    log = await self._journal.open(tenant_id, container_id, session_id)
+                if after > log.committed:
+                    await anyio.sleep(CATCH_UP_PAUSE_SECONDS)
         return log
 
     def _is_others(self, log: SessionLog) -> bool:
         return not log.claimed and not self._journal.is_writing(log.tenant_id, log.session_id)
 
     async def _look(self) -> None:
+        """Reads the nodes that are not heard, and compares the mirrors that may be behind."""
+        began = self._clock()
+        if not self._broadcaster.listens:
+            self._entries.clear()
+            self._mirrors.clear()
+            self._dirty.clear()
+            self._looked_at = began
+            return
         others = self._membership.up - {self._membership.node_id}
+        unheard = frozenset(node for node in others if self._hearing is None or not self._hearing.is_heard(node))
+        if self._hearing is not None and (self._was_disturbed(self._hearing) or unheard != self._unheard):
+            self._dirty |= self._mirrors.keys()
+        self._unheard = unheard
         for node_id in [*self._entries]:
-            if node_id not in others:
+            if node_id not in unheard:
                 del self._entries[node_id]
-        for node_id in others:
-            if node_id not in self._entries:
-                # What it has told before is in the mirrors that are made from now on.
-                self._entries[node_id] = await self._store.last_entry(node_id)
-                continue
-            while page := await self._store.read_journal(self._entries[node_id], PAGE_BYTES, node_id=node_id):
-                for entry, body in page:
-                    for part in unpack(entry, body):
-                        if self._broadcaster.is_wanted(part.tenant_id, part.container_id, part.session_id):
-                            await self._receive(part)
-                self._entries[node_id] = page[-1][0]
-        await self._compare()
+        for node_id in unheard:
+            await self._read(node_id)
+        followed = [*self._broadcaster.followed()]
+        for key in self._mirrors.keys() - {(tenant_id, session_id) for tenant_id, _, session_id in followed}:
+            del self._mirrors[key]
+        compared = followed if unheard else [one for one in followed if self._is_to_be_compared((one[0], one[2]))]
+        if compared:
+            # What was told before the bus knew that it is wanted here is in the database.
+            if self._hearing is not None and not unheard:
+                await self._hearing.bus.settle()
+            await self._compare(compared)
+        self._looked_at = began
+
+    def _is_to_be_compared(self, key: Key) -> bool:
+        log = self._journal.find(*key)
+        if log is not None and log.claimed:
+            return False
+        mirror = self._mirrors.get(key)
+        return mirror is None or key in self._dirty or key in self._ended or len(mirror.tail) > TAIL_EVENTS_MAX
+
+    def _was_disturbed(self, hearing: Hearing) -> bool:
+        """Returns whether any node may have lost a message since the last call."""
+        disturbed = {row.node_id: row.report.disturbed for row in self._membership.rows if row.state == "up"}
+        disturbed[self._membership.node_id] = hearing.bus.disturbed
+        before, self._disturbed = self._disturbed, disturbed
+        return disturbed != before
+
+    async def _read(self, node_id: int) -> None:
+        """Reads what a node has written to its journal since the last look."""
+        if node_id not in self._entries:
+            # What it has told before is in the mirrors that are made from now on.
+            self._entries[node_id] = await self._store.last_entry(node_id)
+            return
+        while page := await self._store.read_journal(self._entries[node_id], PAGE_BYTES, node_id=node_id):
+            for entry, body in page:
+                for part in unpack(entry, body):
+                    if self._broadcaster.is_wanted(part.tenant_id, part.container_id, part.session_id):
+                        await self._receive(part)
+            self._entries[node_id] = page[-1][0]
 
     async def _receive(self, part: JournalPart) -> None:
         """Tells the events of a part that are new here."""
@@ -112,11 +275,19 @@ class EventRelay:
         except (NotFound, msgspec.DecodeError, KeyError, IndexError) as error:
             logger.warning("events_not_relayed", session_id=part.session_id, error=repr(error))
             return
+        except AgentVMError:
+            # It comes over the bus once; the database has it.
+            self._dirty.add(part.key)
+            raise
         if self._is_others(log) and (new := [event for event in events if event.seq > log.committed]):
             if new[0].seq == log.committed + 1:
                 log.mirror(new)
                 self._runtime.histories.forget(*part.key)
                 self._broadcaster.tell(new)
+                self.relayed += len(new)
+                if any(isinstance(event.data, TurnResponse) for event in new):
+                    # The log has it now, and the mirror need not any more.
+                    self._ended.add(part.key)
             else:
                 self._dirty.add(part.key)
 
@@ -126,17 +297,15 @@ class EventRelay:
         messages: dict[str, Message] = {one.id: one for one in await stored.get_messages(named)} if named else {}
         return decode_events(body, log.tenant_id, messages)
 
-    async def _compare(self) -> None:
-        """Finds followed sessions whose log has grown: the end of a turn is in no journal."""
-        followed = [*self._broadcaster.followed()]
-        wanted = {(tenant_id, session_id) for tenant_id, _, session_id in followed}
-        for key in self._mirrors.keys() - wanted:
-            del self._mirrors[key]
+    async def _compare(self, followed: Sequence[Followed]) -> None:
+        """Finds sessions whose log has grown: the end of a turn is in no journal."""
         heads = await self._store.read_heads(followed)
         for tenant_id, container_id, session_id in followed:
             key = (tenant_id, session_id)
             log = self._journal.find(tenant_id, session_id)
+            self._ended.discard(key)
             if key not in heads or (log is not None and log.claimed):
+                self._dirty.discard(key)
                 continue
             if log is not None and self._is_others(log):
                 log.drop_stored(heads[key])
@@ -145,12 +314,18 @@ class EventRelay:
                 self._dirty.discard(key)
                 try:
                     log = await self._journal.open(tenant_id, container_id, session_id)
-                    self._mirrors[key] = log
                     await self._repair(log)
                     if is_new:
                         await self._begin(log)
+                    self._mirrors[key] = log
                 except NotFound:
                     continue
+                except AgentVMError:
+                    self._dirty.add(key)
+                    raise
+
+    def _catch_up(self, log: SessionLog, before: int) -> None:
+        self._broadcaster.catch_up(log.tenant_id, log.container_id, log.session_id, before)
 
     async def _begin(self, log: SessionLog) -> None:
         """Tells those who have come since the last look what has happened since then."""
@@ -162,10 +337,10 @@ class EventRelay:
     async def _repair(self, log: SessionLog) -> None:
         """Brings a mirror up to what the database has, and lets those who follow it read on from there."""
         tenant_id, container_id, session_id = log.tenant_id, log.container_id, log.session_id
-        head, parked, runner = await self._store.tenant(tenant_id).container(container_id).log(session_id).standing()
+        head, parked, teller = await self._store.tenant(tenant_id).container(container_id).log(session_id).standing()
         tail: list[Event] = []
-        if runner not in (None, self._membership.node_id):
-            tail = await self._read_tail(log, runner, head)
+        if teller not in (None, self._membership.node_id):
+            tail = await self._read_tail(log, teller, head)
         last = tail[-1].seq if tail else head
         if not self._is_others(log):
             self._dirty.add((tenant_id, session_id))
@@ -199,3 +374,9 @@ def _consecutive(events: Sequence[Event], head: int) -> list[Event]:
             break
         kept.append(event)
     return kept
+
+
+@lru_cache(maxsize=4096)
+def _topic(tenant_id: TenantId, container_id: ContainerId) -> str:
+    """Digested: names have characters that a topic has not, and are of no concern to a bus."""
+    return f"e.{blake2b(f'{tenant_id}/{container_id}'.encode(), digest_size=12).hexdigest()}"

@@ -7,7 +7,9 @@ import psycopg
 from psycopg import errors
 
 from agentvm.errors import StoreFailed
+from agentvm.model.node import DatabaseState
 from agentvm.storage.engines.postgres.connection import Raw
+from agentvm.storage.sql.connection import Connection
 
 _NO_ADDRESS = "its address cannot be read; in a password write @ as %40, / as %2F, : as %3A, # as %23 and % as %25"
 
@@ -17,6 +19,13 @@ _HINTS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.ReadOnlySqlTransaction, "name the server that writes; with several hosts add ?target_session_attrs=read-write"),
 )
 """Errors of opening a database, and what to do."""
+
+# The lag of a standby that has nothing to replay, or that the user may not see, is NULL.
+_DESCRIBE = """
+SELECT split_part(current_setting('server_version'), ' ', 1), current_database()::text, count(*),
+       max(extract(epoch FROM replay_lag) * 1000)::bigint
+FROM pg_stat_replication
+"""
 
 VERSION_MIN = 15
 
@@ -41,6 +50,12 @@ def check_server(raw: Raw) -> None:
         value = raw.execute(f"SHOW {name}").fetchall()[0][0]
         if not is_good(value):
             raise StoreFailed(f"Cannot open the PostgreSQL database: it has {name} = {value}; {remedy}")
+
+
+def describe_server(connection: Connection) -> DatabaseState:
+    """The version of the server, and how far its standbys are behind."""
+    version, name, standbys, lag_ms = connection.fetch(_DESCRIBE)[0]
+    return DatabaseState(engine="postgresql", version=version, name=name, standbys=standbys, lag_ms=lag_ms)
 
 
 @contextmanager

@@ -113,9 +113,10 @@ answered AS (
 )"""
 _ASKED = f"""
 asked_now AS (
-    INSERT INTO asked (tenant_id, {CALL.text})
-    SELECT tenant_id, {CALL.text} FROM json_populate_recordset(NULL::asked, $asked::json)
-    ON CONFLICT (tenant_id, key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in CALL.names[1:])}
+    INSERT INTO asked (tenant_id, node_id, {CALL.text})
+    SELECT tenant_id, $node::bigint, {CALL.text} FROM json_populate_recordset(NULL::asked, $asked::json)
+    ON CONFLICT (tenant_id, key) DO UPDATE
+    SET node_id = excluded.node_id, {", ".join(f"{name} = excluded.{name}" for name in CALL.names[1:])}
 )"""
 _GONE = f"""
 gone AS (
@@ -131,7 +132,7 @@ _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "chunks": (_CHUNKS, ("chunks", "parts")),
     "ledger": (_LEDGER, ("ledger",)),
     "answered": (_ANSWERED, ("answered",)),
-    "asked": (_ASKED, ("asked",)),
+    "asked": (_ASKED, ("asked", "node")),
     "carried": (_GONE, ("carried",)),
     "entry": (_ENTRY, ("entry", "node")),
 }
@@ -168,7 +169,7 @@ def statement(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     text = f"WITH {','.join(_PARTS[part][0] for part in parts)}\nSELECT " + ", ".join(
         _RESULTS[part] if part in parts else "NULL" for part in _RESULTS
     )
-    names = tuple(name for part in parts for name in _PARTS[part][1])
+    names = tuple(dict.fromkeys(name for part in parts for name in _PARTS[part][1]))
     for number, name in enumerate(names, start=1):
         text = text.replace(f"${name}", f"${number}")
     return text, names

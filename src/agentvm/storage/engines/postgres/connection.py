@@ -17,7 +17,7 @@ from agentvm.storage.engines.lane import StatementEnded
 from agentvm.storage.engines.postgres.commits import Bodies, BodiesDumper, Commit
 from agentvm.storage.engines.postgres.search import TsvectorIndex
 from agentvm.storage.engines.postgres.statement import translate
-from agentvm.storage.sql.connection import SNAPSHOT, SNAPSHOT_END, Args, Row, storable
+from agentvm.storage.sql.connection import SNAPSHOT, SNAPSHOT_END, Args, Connection, Row, storable
 from agentvm.storage.sql.session_write import AddedTogether, PreparedWrite
 
 PREPARED_MAX = 500
@@ -84,11 +84,18 @@ class PostgresConnection:
                 raise _translated(error) from error
 
     def add_together(
-        self, carried: Sequence[SessionWrite], prepared: Sequence[PreparedWrite], entry: bytes | None, node_id: int, /
+        self,
+        carried: Sequence[SessionWrite],
+        prepared: Sequence[PreparedWrite],
+        entry: bytes | None,
+        node_id: int,
+        again: Callable[[Connection], None],
+        /,
     ) -> AddedTogether | None:
         added = Commit(carried, prepared, entry, node_id).add(self.raw)
         if added is None:
             self.raw.execute(f"ROLLBACK TO {SAVEPOINT}")
+            again(self)
         return added
 
     def _run(self, sql: str, args: Args) -> psycopg.Cursor[Row]:

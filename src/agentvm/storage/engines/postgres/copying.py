@@ -48,7 +48,7 @@ FROM pg_constraint AS k JOIN pg_class AS from_table ON from_table.oid = k.conrel
 JOIN pg_class AS to_table ON to_table.oid = k.confrelid
 WHERE k.contype = 'f' AND NOT k.condeferrable AND from_table.relnamespace = current_schema()::regnamespace
 """
-_MADE_AGAIN = ("knowledge_indexes", "knowledge_chunks")
+_MADE_AGAIN = ("knowledge_indexes", "knowledge_chunks", "knowledge_reads", "knowledge_signs")
 """Tables that are not copied: the first search in a knowledge base makes its index again."""
 _OWN = {"agentvm_schema", "agentvm_server_key", "message_words", "resource_texts", "knowledge_words", *_MADE_AGAIN}
 """Tables that only PostgreSQL has, and those that are made again."""

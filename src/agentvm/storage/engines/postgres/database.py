@@ -31,9 +31,10 @@ from agentvm.errors import AgentVMError, DataDirInUse, StoreFailed
 from agentvm.errors.cluster import NodeFenced
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
+from agentvm.model.node import DatabaseState
 from agentvm.storage.engines import lane
 from agentvm.storage.engines.lane import HEAVY_WALL_SECONDS, Lane, StatementEnded
-from agentvm.storage.engines.postgres.checks import check_server, explained
+from agentvm.storage.engines.postgres.checks import check_server, describe_server, explained
 from agentvm.storage.engines.postgres.connection import (
     SAVEPOINT,
     PostgresConnection,
@@ -112,6 +113,9 @@ class PostgresDatabase:
 
     async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
         return await self._readers.submit(work, self.tenant_id, heavy=heavy)
+
+    async def describe(self) -> DatabaseState:
+        return await self.read(describe_server)
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Does nothing: PostgreSQL overwrites free space when it vacuums, and offers no other way."""

@@ -32,6 +32,12 @@ SELECT -ts_rank(words, CAST(?1 AS tsquery), 1) AS weight, chunk_key FROM knowled
 WHERE words @@ CAST(?1 AS tsquery) ORDER BY weight, chunk_key LIMIT ?2
 """
 
+_ADD_SIGNS = "INSERT INTO knowledge_signs (index_key, chunk_key, signs) VALUES (?, ?, CAST(? AS bit varying))"
+_NEAREST = """
+SELECT chunk_key FROM knowledge_signs WHERE index_key = ?1 AND length(signs) = length(CAST(?2 AS bit varying))
+ORDER BY bit_count(signs # CAST(?2 AS bit varying)), chunk_key LIMIT ?3
+"""
+
 _MESSAGE_HITS = """
 SELECT coalesce(json_agg(json_build_array(
     -rank * (1 + 1 / (1 + greatest(CAST(:now AS BIGINT) - at, 0) / CAST(:month AS double precision))), -position
@@ -125,9 +131,19 @@ class TsvectorIndex:
         question = " | ".join(_phrase(piece, key) for piece in pieces for key in indexes)
         return [(weight, chunk_key) for weight, chunk_key in self._connection.fetch(_CHUNK_HITS, (question, limit))]
 
+    def add_signs(self, index_key: int, signs: Iterable[tuple[int, bytes]]) -> None:
+        self._connection.many(_ADD_SIGNS, [(index_key, chunk_key, _bits(body)) for chunk_key, body in signs])
+
+    def find_nearest(self, index_key: int, signs: bytes, limit: int) -> list[int]:
+        return [chunk_key for (chunk_key,) in self._connection.fetch(_NEAREST, (index_key, _bits(signs), limit))]
+
     def merge(self, index: IndexName, pages: int) -> bool:
         """PostgreSQL does this by itself when it vacuums."""
         return False
+
+
+def _bits(signs: bytes) -> str:
+    return "".join(f"{byte:08b}" for byte in signs)
 
 
 def vectors(texts: Sequence[tuple[Sequence[str], str]]) -> Iterator[str]:

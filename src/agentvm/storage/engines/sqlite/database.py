@@ -30,9 +30,11 @@ import apsw
 
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
+from agentvm.model.node import DatabaseState
 from agentvm.storage.engines import lane
 from agentvm.storage.engines.lane import Lane, StatementEnded
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.engines.sqlite.migrations import create, create_file, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
 from agentvm.storage.engines.sqlite.private import close_to_others, make_private
@@ -87,6 +89,9 @@ class SqliteDatabase:
     async def apart(self, work: Work[T]) -> T:
         """Runs the work on the connection that writes, outside of a transaction: for what SQLite does not do within one."""
         return await self._writer.submit(work, self.tenant_id, apart=True)
+
+    async def describe(self) -> DatabaseState:
+        return DatabaseState(engine="sqlite", version=apsw.sqlite_lib_version(), name=DATABASE)
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Overwrites free space in some pages of the file; None while a reader of an older state is in the way."""

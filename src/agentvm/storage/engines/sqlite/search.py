@@ -1,6 +1,7 @@
 """Search — the words of messages and resources in SQLite's FTS5."""
 
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ _ADD_CHUNK = "INSERT INTO knowledge_fts (rowid, text) VALUES (?, ?)"
 _CHUNK_HITS = """
 SELECT bm25(knowledge_fts), rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY bm25(knowledge_fts), rowid LIMIT ?
 """
+_ADD_SIGNS = "INSERT INTO knowledge_signs (index_key, chunk_key, signs) VALUES (?, ?, ?)"
+_SIGNS = "SELECT chunk_key, signs FROM knowledge_signs WHERE index_key = ?"
 _TOTAL_CHANGES = "SELECT total_changes()"
 
 _MESSAGE_HITS = f"""
@@ -90,6 +93,16 @@ class Fts5Index:
     def find_chunks(self, pieces: Sequence[SearchPiece], indexes: Sequence[str], limit: int) -> list[tuple[float, int]]:
         match = " OR ".join(_phrase(piece, key) for piece in pieces for key in indexes)
         return [(weight, chunk_key) for weight, chunk_key in self._connection.fetch(_CHUNK_HITS, (match, limit))]
+
+    def add_signs(self, index_key: int, signs: Iterable[tuple[int, bytes]]) -> None:
+        self._connection.many(_ADD_SIGNS, [(index_key, chunk_key, body) for chunk_key, body in signs])
+
+    def find_nearest(self, index_key: int, signs: bytes, limit: int) -> list[int]:
+        # SQLite has no function that counts bits.
+        wanted = int.from_bytes(signs)
+        rows = self._connection.fetch(_SIGNS, (index_key,))
+        differing = [((int.from_bytes(body) ^ wanted).bit_count(), chunk_key) for chunk_key, body in rows]
+        return [chunk_key for _, chunk_key in nsmallest(limit, differing)]
 
     def merge(self, index: IndexName, pages: int) -> bool:
         table = _TABLES[index]

@@ -1,0 +1,52 @@
+"""avm cluster demo: its model, its load balancer, and what is missing."""
+
+import time
+from typing import cast
+
+import anyio
+
+from agentvm.cli.cluster_demo import WORD_SECONDS, Balancer, Counting, DemoNode
+from agentvm.drivers.base import Prompt, TextChunk, UserEntry
+
+
+async def test_a_model_that_is_asked_again_catches_up_with_the_clock() -> None:
+    asked_at = time.time() - 50 * WORD_SECONDS
+    prompt = Prompt(model="demo", max_tokens=9, conversation=(UserEntry(content=f"Count from {asked_at:.3f}"),))
+    told = ""
+    with anyio.fail_after(60):
+        async for output in Counting().run(prompt):
+            told += output.text if isinstance(output, TextChunk) else ""
+            if told.endswith(" 40 "):
+                break
+    assert told.split() == [str(number) for number in range(1, 41)]
+
+
+class FakeNode:
+    def __init__(self, name: str, port: int | None) -> None:
+        self.name, self.port = name, port
+
+
+async def test_a_connection_goes_to_the_next_node_that_is_there() -> None:
+    async def greet(client: anyio.abc.SocketStream) -> None:
+        async with client:
+            await client.send(b"hello " + await client.receive())
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as there,
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as gone,
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        refused = gone.extra(anyio.abc.SocketAttribute.local_port)
+        await gone.aclose()
+        nodes = [FakeNode("a", None), FakeNode("b", refused), FakeNode("c", there.extra(anyio.abc.SocketAttribute.local_port))]
+        balancer = Balancer(cast(list[DemoNode], nodes))
+        tasks.start_soon(there.serve, greet)
+        tasks.start_soon(listener.serve, balancer.handle)
+        with anyio.fail_after(60):
+            for _ in range(2):
+                async with await anyio.connect_tcp("127.0.0.1", listener.extra(anyio.abc.SocketAttribute.local_port)) as client:
+                    await client.send(b"you")
+                    assert await client.receive() == b"hello you"
+        assert balancer.last == "c"
+        tasks.cancel_scope.cancel()
