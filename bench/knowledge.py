@@ -11,6 +11,9 @@ import argparse
 import random
 import statistics
 import time
+from array import array
+from dataclasses import replace
+from operator import mul
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,11 +21,13 @@ import anyio
 import anyio.to_thread
 import apsw
 from tests.conformance.knowledge import published
+from tests.conformance.store import ACME
 from tests.knowledge.documents import docx
 
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.knowledge.embed import pack
 from agentvm.knowledge.parse import parse
 from agentvm.knowledge.parser_program import read_bytes
 from agentvm.knowledge.question import pieces_of
@@ -39,6 +44,9 @@ WORDS = [f"word{number}" for number in range(5_000)]
 CHINESE = "翻译总结编程助手邮件计划问候写作数据解释退货保修发货支付订阅"
 SOUGHT = ("word17 word230 zeppelin", "飞艇在哪里", "退货保修")
 BEST = 8
+FORM = "1/800/100/"
+DIMENSIONS = 384
+"""Numbers of a vector of a small embedder."""
 
 
 def chunk(text: str, document: str, place: int = 0) -> IndexedChunk:
@@ -58,7 +66,7 @@ async def search(chunks: int, rounds: int) -> None:
                 text = " ".join(chance.choices(WORDS, k=90)) + "".join(chance.choices(CHINESE, k=100))
                 made.append(chunk(text + (" zeppelin 飞艇" if number % 1_000 == 0 else ""), "a", number * 1_000))
             began = time.perf_counter()
-            built = await store.knowledge.build(version, 1, made, (), 1)
+            built = await store.knowledge(ACME).build(version, FORM, made, (), 1)
             assert built is not None
             seconds = time.perf_counter() - began
             raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -70,7 +78,7 @@ async def search(chunks: int, rounds: int) -> None:
                 match = " OR ".join(phrases)
                 for _ in range(rounds):
                     start = time.perf_counter()
-                    await store.knowledge.search([built.index_key], pieces_of(question), BEST)
+                    await store.knowledge(ACME).search(built, pieces_of(question), BEST)
                     ours.append(time.perf_counter() - start)
                     start = time.perf_counter()
                     await anyio.to_thread.run_sync(bare, raw, match)
@@ -82,6 +90,37 @@ async def search(chunks: int, rounds: int) -> None:
             raw.close()
     print(f"{chunks:,} passages, indexed at {chunks / seconds:,.0f} a second\n")
     print(table([["question", "p50 ms", "p95 ms", "bare SQL p95 ms", "times"], *rows]))
+
+
+async def nearest(chunks: int, rounds: int) -> None:
+    """Prints the times of searches by vectors, and how many of the best eight of an exact comparison they find."""
+    chance = random.Random(1)
+    made, exact = [], []
+    for number in range(chunks):
+        vector = pack([chance.gauss(0, 1) for _ in range(DIMENSIONS)])
+        made.append(replace(chunk(f"word{number}", "a", number * 10), vector=vector))
+        exact.append(array("f", vector))
+    async with open_store(None) as store:
+        _, version = await published(store, "vectors")
+        built = await store.knowledge(ACME).build(version, FORM, made, (), 1)
+        assert built is not None
+        taken, found = [], 0
+        for _ in range(rounds):
+            # Near a passage, as a question is to its answer.
+            wanted = pack([value + chance.gauss(0, 0.05) for value in chance.choice(exact)])
+            start = time.perf_counter()
+            hits = await store.knowledge(ACME).nearest(built, wanted, BEST)
+            taken.append(time.perf_counter() - start)
+            question = array("f", wanted)
+            best = max(range(chunks), key=lambda at: sum(map(mul, question, exact[at])))
+            found += hits[0][1].start == best * 10
+    row = [
+        f"{chunks:,}",
+        f"{statistics.median(taken) * 1000:.1f}",
+        f"{percentile(taken, 0.95) * 1000:.1f}",
+        f"{found}/{rounds}",
+    ]
+    print(table([["passages with vectors", "p50 ms", "p95 ms", "the nearest found first"], row]))
 
 
 def bare(raw: apsw.Connection, match: str) -> list[object]:
@@ -98,13 +137,13 @@ async def recall() -> None:
     plain.executemany("INSERT INTO t VALUES (?, ?)", PASSAGES)
     async with open_store(None) as store:
         _, version = await published(store, "set")
-        built = await store.knowledge.build(version, 1, [chunk(text, name) for name, text in PASSAGES], (), 1)
+        built = await store.knowledge(ACME).build(version, FORM, [chunk(text, name) for name, text in PASSAGES], (), 1)
         assert built is not None
         rows = []
         for language, questions in QUESTIONS.items():
             found: dict[str, list[int]] = {"AgentVM": [], "FTS5, all words": [], "FTS5, any word": []}
             for question, name in questions:
-                hits = await store.knowledge.search([built.index_key], pieces_of(question), 3)
+                hits = await store.knowledge(ACME).search(built, pieces_of(question), 3)
                 found["AgentVM"].append(place([passage.document for _, passage in hits], name))
                 words = ['"' + word + '"' for word in "".join(c if c.isalnum() else " " for c in question).split()]
                 for way, match in (("FTS5, all words", " ".join(words)), ("FTS5, any word", " OR ".join(words))):
@@ -156,6 +195,8 @@ async def main() -> None:
     await reading()
     print()
     await search(asked.chunks, asked.rounds)
+    print()
+    await nearest(min(asked.chunks, 10_000), 20)
 
 
 if __name__ == "__main__":

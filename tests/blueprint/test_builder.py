@@ -109,15 +109,27 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
         config = {"sandbox": "resource://sandboxes/python", "knowledge": ["resource://knowledge/books"]}
         made = await desk.ask("image_create", containerId="c1", config=config)
         assert "warnings" not in made
-        vectors = {**BOOKS, "retrieval": {"mode": "hybrid"}}
-        await desk.publish("knowledge", "vectors", vectors)
-        warned = await desk.ask("image_create", containerId="c1", config={"knowledge": ["resource://knowledge/vectors"]})
-        assert ["no embedder" in text for text in warned["warnings"]] == [True]
         definition = (await stored(desk, made["record"])).definition
         assert definition.rendered is not None
         assert (definition.sandbox, definition.knowledge) == (None, ())
         assert definition.rendered.sandbox == {"uri": "resource://sandboxes/python@1.0.0", "runtime": "python"}
         assert definition.rendered.knowledge[0]["count"] == 1
+
+
+async def test_the_build_of_an_image_with_knowledge_names_the_search_beside_its_tools() -> None:
+    expected = {
+        None: ("current_time", "calculator", "search_knowledge"),
+        (): ("search_knowledge",),
+        ("search_knowledge", "calculator"): ("search_knowledge", "calculator"),
+    }
+    async with open_desk() as desk:
+        await desk.publish("knowledge", "books", BOOKS)
+        for tools, names in expected.items():
+            config = {"knowledge": ["resource://knowledge/books"], **({} if tools is None else {"tools": tools})}
+            made = await desk.ask("image_create", containerId="c1", config=config)
+            assert (await stored(desk, made["record"])).definition.tools == names
+        made = await desk.ask("image_create", containerId="c1", config={})
+        assert (await stored(desk, made["record"])).definition.tools is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.feedback import Feedback
 from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, ShareId, TenantId, TurnId, UserId
+from agentvm.model.knowledge import Passage
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.program import ProgramCall
@@ -26,6 +27,7 @@ from agentvm.model.webhook import Notice, Webhook, WebhookId
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, ReaderPlace, Rewinding, SessionWrite
 from agentvm.storage.sessions import MessageSearch, SessionQuery, SessionReader
+from agentvm.storage.sql.knowledge import IndexedChunk
 from agentvm.storage.sql.store import Store
 from tests.conformance.records import HOME, SESSION, default_session, image, message, schedule, session, trigger, turn
 from tests.conformance.store import ACME, RIVAL, raises, settle
@@ -104,6 +106,20 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     link = Share(share_id=share_id, session_id=session_id, container_id=container, created_by=words, created_at=4)
     assert await store.accounts(tenant).shares.add(link)
     assert uploaded.size
+
+
+async def fill_collection(store: Store, tenant: TenantId) -> None:
+    """A collection with a document, and an index that has read it."""
+    await store.collections(tenant).create("books", 1)
+    words = f"secret of {tenant}"
+    await store.collections(tenant).put("books", io.BytesIO(words.encode()), "a", words, "text/plain", 2)
+    indexes = store.collection_indexes(tenant)
+    index_key = await indexes.ensure("books", "1/800/100/")
+    assert index_key is not None
+    claimed = await indexes.claim(index_key, 3)
+    assert claimed is not None
+    passage = Passage(uri="", document="a", start=0, end=len(words), text=words)
+    await indexes.finish(index_key, claimed.document_key, [IndexedChunk(passage, words.split())], None, 4)
 
 
 async def check_a_deleted_container_is_gone_at_once(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Records — small valid images, sessions, messages and turns for suites and tests."""
+"""Records — small valid images, sessions, messages, turns and waits for suites and tests."""
 
 from typing import Any
 
@@ -25,6 +25,7 @@ from agentvm.model.schedule import Schedule, ScheduleId, Trigger, TriggerId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.usage import Usage
+from agentvm.model.wait import ToolWait, WaitId
 
 HOME = ContainerId("home")
 IMAGE, SESSION = ImageId("img_1"), SessionId("img_1-default")
@@ -79,6 +80,26 @@ def turn(
         outcome=outcome,
         usage=usage,
         ended_at=ended,
+    )
+
+
+def wait(wait_id: str, turn_id: str = "t1", *, asked: str = "") -> ToolWait:
+    """An open wait for an approval, of a call with the same id."""
+    return ToolWait(
+        wait_id=WaitId(wait_id),
+        container_id=HOME,
+        session_id=SESSION,
+        turn_id=TurnId(turn_id),
+        call_id=wait_id,
+        kind="approval",
+        tool="ok",
+        fingerprint="sha256:the call itself",
+        input={},
+        asked=asked,
+        why="",
+        audience="sender",
+        asked_at=1,
+        expires_at=2,
     )
 
 

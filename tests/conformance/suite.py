@@ -11,6 +11,7 @@ from tests.conformance import (
     accounts,
     attachments,
     carry,
+    collections,
     definitions,
     drafts,
     erasing,
@@ -32,7 +33,7 @@ from tests.conformance import (
 )
 
 MODULES = (
-    accounts, attachments, carry, definitions, drafts, erasing, knowledge, ledger, log, memories, readers,
+    accounts, attachments, carry, collections, definitions, drafts, erasing, knowledge, ledger, log, memories, readers,
     resource_life, resource_search, resources, retention, session_files, session_search, sessions, settings, store,
     summaries,
 )  # fmt: skip

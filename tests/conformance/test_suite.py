@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from agentvm.model.ids import TenantId
+from agentvm.model.node import DatabaseState
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.connection import Args, Connection, Database, Row, Scrubbed, Work
 from agentvm.storage.sql.search_index import SearchIndex
@@ -41,6 +42,9 @@ class FaultyDatabase:
 
     async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
         return await self.database.read(work, heavy=heavy)
+
+    async def describe(self) -> DatabaseState:
+        return await self.database.describe()
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         return None

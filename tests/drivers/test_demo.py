@@ -2,7 +2,7 @@ import pytest
 
 from agentvm.drivers.base import MessageStopped, TextChunk, UsageReported
 from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese
-from agentvm.drivers.weights import DEFAULT_MODEL
+from agentvm.drivers.model_catalog import DEFAULT_MODEL
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,18 @@ def test_where_a_provider_is_is_told_to_the_operator_only(cause: httpx2.HTTPErro
     assert entry["address"] == "10.0.0.5:8000"
     assert "tenant_id" not in entry
     assert entry["turn_id"] == "turn_1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"type": "exceed_context_size_error", "message": "the request exceeds the available context size"}}',
+        b'{"error": {"code": "context_length_exceeded", "message": "This model\'s maximum context length is 8192 tokens."}}',
+        b'{"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}',
+    ],
+)
+def test_a_conversation_that_is_too_long_is_explained(body: bytes) -> None:
+    error = FAILURES.status(400, body, {})
+    assert isinstance(error, ProviderBadRequest)
+    assert "context window" in str(error)
+    assert "larger window" in str(error)

@@ -17,10 +17,12 @@ from tests.drivers.weight_files import gguf
 from tests.support.processes import wait_ended
 from tests.support.web import Asked, Replied, web
 
+from agentvm.drivers import local
 from agentvm.drivers.base import DriverSettings, TextChunk, UserEntry
-from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool
+from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool, tool_use
+from agentvm.drivers.model_catalog import DEFAULT_MODEL
 from agentvm.drivers.sidecar_host import Endpoint, Shape
-from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.drivers.weights import default_model_dir, weights_path
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.conformance import driver as conformance
 
@@ -38,9 +40,9 @@ async def driver() -> AsyncIterator[LocalDriver]:
 
 async def test_a_temperature_that_somebody_chose_goes_before_the_recommended_one() -> None:
     embedded = structs.replace(prompt(), model=DEFAULT_MODEL)
-    assert local_body(embedded)["temperature"] == 0.2
-    assert local_body(structs.replace(embedded, temperature=0.0))["temperature"] == 0.0
-    assert "temperature" not in local_body(prompt())
+    assert local_body(embedded, "none")["temperature"] == 0.2
+    assert local_body(structs.replace(embedded, temperature=0.0), "none")["temperature"] == 0.0
+    assert "temperature" not in local_body(prompt(), "none")
 
 
 async def test_without_weights_it_opens_and_says_how_to_get_them(tmp_path: Path) -> None:
@@ -107,10 +109,11 @@ async def test_a_model_is_told_of_tools_if_its_template_knows_them(
 ) -> None:
     (tmp_path / f"{model}.gguf").write_bytes(gguf(template))
     bodies: list[dict[str, object]] = []
-    chunk = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}
 
     def serve(asked: Asked) -> Replied:
         bodies.append(json.loads(asked.body))
+        said = '{"tool": "none", "answer": "ok"}' if told else "ok"
+        chunk = {"choices": [{"index": 0, "delta": {"content": said}, "finish_reason": "stop"}]}
         return Replied(
             body=f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode(), headers={"Content-Type": "text/event-stream"}
         )
@@ -121,7 +124,19 @@ async def test_a_model_is_told_of_tools_if_its_template_knows_them(
         driver = LocalDriver(host, pool, DriverSettings(model_dir=tmp_path))
         assert conformance.text_of(await conformance.collect(driver, structs.replace(asked, model=model))) == "ok"
     (body,) = bodies
-    assert ("tools" in body, "tool_calls" in json.dumps(body)) == (told, told)
+    # The file is small: its answer is bound to JSON, and the notation of its template is not used.
+    assert ("response_format" in body) is told
+    assert "tools" not in body
+
+
+def test_only_a_large_model_is_trusted_with_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf("{{ tools }}"))
+    asked = prompt(UserEntry(content="Hi?"), tools=(WEATHER,))
+    assert tool_use(asked, path) == "enforced"
+    assert tool_use(prompt(UserEntry(content="Hi?")), path) == "none"
+    monkeypatch.setattr(local, "SMALL_BYTES_MAX", 10)
+    assert tool_use(asked, path) == "template"
 
 
 async def test_a_connection_that_llama_cpp_is_about_to_close_is_not_used_again() -> None:

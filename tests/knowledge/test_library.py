@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import anyio
 import pytest
 from tests.knowledge.documents import docx, pdf, zipped
-from tests.support.memory import open_in_memory
 
+from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import InvalidInput, NotAvailable, NotFound
@@ -30,7 +30,7 @@ def file(data: bytes) -> dict[str, object]:
 @asynccontextmanager
 async def opened() -> AsyncIterator[AgentVM]:
     config = ServerConfig(system=SystemSettings(data_dir=MEMORY))
-    async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}) as vm:
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         yield vm
 
 
@@ -103,7 +103,7 @@ async def test_the_knowledge_base_says_how_it_is_cut_and_how_much_is_found() -> 
             assert all(len(one.text) <= 60 for one in found.passages)
             assert len((await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "tea", 5)).passages) == 5
             await publish(vm, {"documents": [{"id": "a", "text": "x"}], "retrieval": {"mode": "embedding"}}, "vectors")
-            with pytest.raises(NotAvailable, match="no embedder"):
+            with pytest.raises(NotAvailable, match="this server has none: the operator sets"):
                 await vm.knowledge.search(DEFAULT_TENANT, ["resource://knowledge/vectors@1.0.0"], "x")
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,3 +80,22 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
 def test_any_bytes_give_text_or_a_reason(kind: str, data: bytes) -> None:
     told = read_bytes(kind, data)
     assert ("pages" in told) != ("problem" in told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("json", b'{"a": "\\ud800 tea", "\\udfff": 1}'),
+        ("html", b"<title>&#xd800;</title><p>tea"),
+        ("eml", b"Subject: a\n\ntea\0"),
+    ],
+)
+def test_texts_can_be_sent_and_stored_whatever_the_document_says(kind: str, data: bytes) -> None:
+    read = read_bytes(kind, data)
+    assert b"tea" in msgspec.json.encode(read)
+    assert b"u0000" not in msgspec.json.encode(read)
+
+
+def test_a_title_is_short_because_every_passage_has_it() -> None:
+    read = read_bytes("html", b"<title>" + b"a" * 100_000 + b"</title><p>tea")
+    assert len(str(read["title"])) == 1_000

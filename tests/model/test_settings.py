@@ -19,11 +19,11 @@ def test_a_setting_without_a_default_says_what_that_means_or_is_derived() -> Non
 def test_a_secret_is_never_a_tenants_and_the_data_directory_cannot_be_changed() -> None:
     assert all(declared.declaration.tenant == "no" for declared in SETTINGS.values() if declared.is_secret)
     boot = {key for key, one in SETTINGS.items() if one.declaration.applies == "boot"}
-    cluster = {"cluster.enabled", "cluster.name", "cluster.leaseSeconds"}
+    cluster = {"cluster.enabled", "cluster.name", "cluster.leaseSeconds", "cluster.nats"}
     assert boot == {"system.dataDir", "system.database", "system.serverKey", *cluster}
     assert {key for key, declared in SETTINGS.items() if declared.is_secret} == {
         "llm.apiKey", "llm.providers.*.apiKey", "system.adminKey", "system.database", "system.serverKey", "otel.headers",
-        "tools.remote.key", "tools.search.apiKey",
+        "tools.remote.key", "cluster.nats", "tools.search.apiKey", "tools.embedder.apiKey",
     }  # fmt: skip
 
 

@@ -68,6 +68,13 @@ def test_an_agent_is_rendered_without_references(library: Library) -> None:
     }
 
 
+def test_skills_are_rendered_with_their_front_matter(library: Library) -> None:
+    library.put("skills", "pdf", {"text": "---\nname: pdf\ndescription: Reads PDF.\n---\n"})
+    rendered = render(library, {"skills": ["resource://skills/pdf@^1"]})
+    skill = {"uri": "resource://skills/pdf@1.0.0", "name": "pdf", "description": "Reads PDF.", "files": []}
+    assert rendered == {"name": "sales", "knowledge": [], "skills": [skill]}
+
+
 def test_what_is_unset_is_left_out_and_no_tools_are_not_all_tools(library: Library) -> None:
     assert render(library, {}) == {"name": "sales", "knowledge": []}
     assert render(library, {"tools": []}) == {"name": "sales", "knowledge": [], "tools": []}
@@ -154,6 +161,8 @@ def test_references_say_where_they_stand() -> None:
         ({"tools": ["a", "a"]}, "tools names something twice"),
         ({"sandbox": "box"}, "sandbox must be a URI"),
         ({"knowledge": ["docs"]}, "knowledge.0 must be a URI"),
+        ({"skills": ["resource://tools/x"]}, "skills.0 cannot refer to tools"),
+        ({"skills": ["resource://skills/a/x", "resource://skills/b/x"]}, "two of one name"),
         ({"knowledge": ["resource://knowledge/x#y"]}, "knowledge.0 takes the whole"),
         ({"model": "resource://agents/x"}, "model must be the name of a model"),
         ({"temperature": 3}, "temperature"),

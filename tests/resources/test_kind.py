@@ -89,6 +89,7 @@ def test_binary_parts_are_replaced_by_their_digests() -> None:
 def test_binary_parts_in_lists_are_found_too() -> None:
     bare, blobs, _ = detach(accept(KNOWLEDGE, {"documents": [{"id": "a", "file": {"data": ""}}]}))
     assert isinstance(bare, KnowledgeContent)
+    assert bare.documents is not None
     assert bare.documents[0].file == Binary(blob=digest_of(b""), size=0)
     assert blobs == {digest_of(b""): b""}
 

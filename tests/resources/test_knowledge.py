@@ -56,7 +56,10 @@ def test_a_fragment_is_the_text_of_a_document() -> None:
         ({"documents": [{"id": "", "text": ""}]}, "documents.0.id"),
         ({"documents": [{"id": "a", "text": "", "mime": "text"}]}, "documents.0.mime"),
         ({"documents": [], "chunking": {"size": 10, "overlap": 10}}, "chunking.overlap (10) must be less than"),
-        ({"documents": [], "retrieval": {"mode": "magic"}}, "retrieval.mode must be one of bm25, embedding, hybrid"),
+        (
+            {"documents": [], "retrieval": {"mode": "magic"}},
+            "retrieval.mode must be one of bm25, both",
+        ),
         ({"documents": [], "instructions": "Look it up"}, "instructions must be a URI such as resource://prompts/name"),
         ({"documents": [], "instructions": "resource://agents/x"}, "instructions cannot refer to agents"),
     ],

@@ -20,6 +20,7 @@ from agentvm.storage.resources import Search
 from agentvm.tools.base import CallableTool
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
+from agentvm.tools.builtin.load_skill import LoadSkill
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS
 from agentvm.tools.builtin.search_knowledge import SearchKnowledge
@@ -59,6 +60,7 @@ RELEASED = {
     "tools/find_files@1.0.0": "923e6602fea0ccd2",
     "tools/forget@1.0.0": "bf04e960367672df",
     "tools/list_files@1.0.0": "222a8d60d4ea2b12",
+    "tools/load_skill@1.0.0": "7773ff6d44161f62",
     "tools/read_file@1.0.0": "405323b92f0e8e89",
     "tools/remember@1.0.0": "bc32551958164063",
     "tools/run_python@1.1.1": "92f1eedf4c42c927",
@@ -109,6 +111,7 @@ def test_the_tools_are_those_that_are_built_in_but_for_other_names_of_the_same()
         *FILE_TOOLS,
         *MEMORY_TOOLS,
         SearchKnowledge(),
+        LoadSkill(),
     ]
     specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)} | {tool.spec.name: tool.spec for tool in others}
     specs |= {spec.name: spec for spec, _ in CODE_TOOLS}

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 from hypothesis import strategies as st
 
-from agentvm.blueprint.image import build
+from agentvm.blueprint.image import Frozen, build
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import (
     Driver,
@@ -224,18 +224,23 @@ async def open_world(
     watch: Callable[[Store], Any] = lambda store: store,
     clock: Ticking | None = None,
     settings: ServerConfig | None = None,
+    ids_from: int = 1,
 ) -> AsyncIterator[World]:
     """`watch` makes of the store what the runtime is given. `models` are asked instead of the driver alone.
 
-    `fails` says which commits the store refuses. A `path` that was used before has its image already."""
+    `fails` says which commits the store refuses. A `path` that was used before has its image already; its
+    turns have other ids than later ones with another `ids_from`."""
     clock = clock or Ticking()
-    numbers = iter(range(1, 1_000_000))
+    numbers = iter(range(ids_from, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
     async with open_store(path) as own_store:
         container = own_store.tenant(DEFAULT_TENANT).container(ContainerId("c1"))
         await container.create(1)
         template = definition or Definition(name="default")
-        image, session = build(template, ImageConfig(name="Chat"), ContainerId("c1"), name="", clock=clock, new_id=new_id)
+        # One whose references are resolved is the snapshot itself.
+        frozen = None if template.rendered is None else Frozen(definition=template, source=template)
+        config = ImageConfig(name="Chat")
+        image, session = build(template, config, ContainerId("c1"), name="", clock=clock, new_id=new_id, frozen=frozen)
         before = await container.list_images()
         if before:
             image = before[0]

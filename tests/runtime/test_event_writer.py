@@ -1,14 +1,20 @@
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.runtime.fixtures import open_world, types
+from msgspec import structs
+from tests.runtime.fixtures import FlakyStore, open_world, types
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
+from agentvm.errors.cluster import SessionsMoved
 from agentvm.events.lifecycle import Interrupted
+from agentvm.model.ids import TurnId
 from agentvm.model.limits import Limits
+from agentvm.storage.base import Committed, SessionWrite
 
 
 async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_paid_first() -> None:
@@ -29,6 +35,29 @@ async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_pa
         assert await agent.writer.tell((told,))
         assert agent.writer.owed == []
         assert [event["cursor"] for event in world.hear_nowait()[-2:]] == ["1", "2"]
+
+
+async def test_an_end_that_is_owed_is_void_once_another_node_has_gone_on_with_the_turn() -> None:
+    moved = [False]
+
+    class SharedStore(FlakyStore):
+        async def commit(self, writes: Sequence[SessionWrite], **rest: Any) -> Committed:
+            if moved[0]:
+                raise SessionsMoved({write.session_id: None for write in writes})
+            return await super().commit(writes, **rest)
+
+    async with open_world(ScriptedDriver(), watch=lambda store: SharedStore(store, lambda number: False)) as world:
+        agent = world.start()
+        told = Interrupted(agent_id=agent.agent_id, container_id=agent.container_id, turn_id=None)
+        at = structs.replace(agent.writer._scope, turn_id=TurnId("t1"))
+        agent.writer.owed.append(((told,), at))
+        moved[0] = True
+        await agent.writer.pay()
+        assert agent.writer.owed == []
+        moved[0] = False
+        # Nor does the refusal meet what is said of the turn when it comes back to this node.
+        await agent.writer.emit((told,), at)
+        assert [event["cursor"] for event in world.hear_nowait() if "cursor" in event] == ["1"]
 
 
 @pytest.mark.parametrize("paid_by", ["the next agent", "the runtime", "the shutdown"])

@@ -74,8 +74,9 @@ async def test_rules_deny_or_ask_and_the_approval_is_handed_on() -> None:
 async def test_a_tool_that_asks_a_person_fails_and_one_that_is_not_there_is_refused() -> None:
     made = await invoker(asks=True).invoke(SPEC, {}, "call_1")
     assert (made.outcome.result, made.outcome.is_error) == (NOBODY_TO_ASK, True)
+    spec = {"runtime": "agent", "name": "ask", "description": "Asks", "entry": "resource://agents/other@1.0.0"}
     with pytest.raises(ResourceInvalid, match="runtime agent"):
-        await invoker().invoke({"runtime": "agent"}, {}, "call_1")
+        await invoker().invoke(spec, {}, "call_1")
 
 
 async def test_a_call_outside_a_conversation_counts_among_those_of_its_tenant() -> None:

@@ -36,7 +36,7 @@ async def store(request: pytest.FixtureRequest, database: SqliteDatabase) -> Asy
     if getattr(request, "param", "sqlite") == "sqlite":
         yield Store(database)
     else:
-        async with open_postgres(request.getfixturevalue("database_url")) as opened:
+        async with open_postgres(request.getfixturevalue("emptied_url")) as opened:
             yield opened
 
 

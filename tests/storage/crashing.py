@@ -2,6 +2,7 @@
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import TenantId
+from agentvm.model.node import DatabaseState
 from agentvm.storage.sql.connection import Database, Scrubbed, T, Work
 
 
@@ -34,6 +35,9 @@ class CrashingDatabase:
 
     async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
         return await self._database.read(work, heavy=heavy)
+
+    async def describe(self) -> DatabaseState:
+        return await self._database.describe()
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         return await self._database.scrub(first)

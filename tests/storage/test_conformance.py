@@ -16,7 +16,7 @@ Engine = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]
 
 ENGINES: dict[str, Engine] = {
     "sqlite": lambda request: open_store(request.getfixturevalue("tmp_path") / "agentvm.db"),
-    "postgres": lambda request: postgres.open_store(request.getfixturevalue("database_url"), readers=1),
+    "postgres": lambda request: postgres.open_store(request.getfixturevalue("emptied_url"), readers=1),
 }
 
 
@@ -31,10 +31,10 @@ ON_THE_OLDEST = [
 
 @pytest.mark.parametrize("check", ON_THE_OLDEST, ids=lambda check: check.__name__)
 async def test_the_store_conforms_on_the_oldest_postgresql(
-    check: Callable[[Store], Awaitable[None]], oldest_database_url: str
+    check: Callable[[Store], Awaitable[None]], oldest_emptied_url: str
 ) -> None:
     with anyio.fail_after(60):
-        async with postgres.open_store(oldest_database_url, readers=1) as store:
+        async with postgres.open_store(oldest_emptied_url, readers=1) as store:
             await check(store)
 
 

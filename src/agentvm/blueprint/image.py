@@ -53,6 +53,7 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
         tools=definition.tools if config.tools is None else config.tools,
         sandbox=definition.sandbox if config.sandbox is None else config.sandbox,
         knowledge=definition.knowledge if config.knowledge is None else config.knowledge,
+        skills=definition.skills if config.skills is None else config.skills,
         variables=variables or None,
         max_tokens=config.max_tokens or definition.max_tokens,
         thinking=config.thinking or definition.thinking,
@@ -90,6 +91,10 @@ def references(definition: Definition, config: ImageConfig) -> Iterator[Referenc
     for index, uri in enumerate(definition.knowledge if config.knowledge is None else config.knowledge):
         inherited = based and config.knowledge is None
         yield Reference(place=f"knowledge.{index}", type="knowledge", uri=uri, inherited=inherited)
+    for index, uri in enumerate(definition.skills if config.skills is None else config.skills):
+        yield Reference(place=f"skills.{index}", type="skills", uri=uri, inherited=based and config.skills is None)
+    for index, uri in enumerate(definition.handoffs):
+        yield Reference(place=f"handoffs.{index}", type="agents", uri=uri, inherited=based)
 
 
 def build(

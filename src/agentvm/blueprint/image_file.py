@@ -113,6 +113,7 @@ def _behaviour(definition: Definition) -> dict[str, Any]:
         "tools": [_anonymous(spec) for spec in rendered.tools],
         "sandbox": None if rendered.sandbox is None else _anonymous(rendered.sandbox),
         "knowledge": [_anonymous(spec) for spec in rendered.knowledge],
+        "skills": [_anonymous(spec) for spec in rendered.skills],
     }
     plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(definition, rendered=None, name=""))
     return {**plain, "rendered": parts}

@@ -19,7 +19,9 @@ async def with_binary_files(definition: Definition, read: ReadBlob) -> Definitio
         return definition
     tools = tuple([await _tool(spec, read) for spec in rendered.tools])
     sandbox = None if rendered.sandbox is None else await _whole(rendered.sandbox, read)
-    return msgspec.structs.replace(definition, rendered=msgspec.structs.replace(rendered, tools=tools, sandbox=sandbox))
+    agents = {uri: await with_binary_files(agent, read) for uri, agent in rendered.agents.items()}
+    whole = msgspec.structs.replace(rendered, tools=tools, sandbox=sandbox, agents=agents)
+    return msgspec.structs.replace(definition, rendered=whole)
 
 
 async def _tool(spec: Mapping[str, Any], read: ReadBlob) -> dict[str, Any]:

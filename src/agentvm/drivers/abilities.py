@@ -7,10 +7,11 @@ from agentvm.drivers.base import Driver
 
 
 class ModelAbilities(NamedTuple):
-    """Whether a model takes pictures and tools; None where only its file tells."""
+    """Whether a model takes pictures and tools; None where only its file tells. `demo` for one that nobody should rely on."""
 
     pictures: bool | None = True
     tools: bool | None = True
+    demo: bool = False
 
 
 def abilities_of(driver: Driver, model: str) -> ModelAbilities:

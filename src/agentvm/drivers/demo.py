@@ -12,7 +12,7 @@ from agentvm.drivers.base import (
     TextStopped,
     UsageReported,
 )
-from agentvm.drivers.weights import DEFAULT_MODEL
+from agentvm.drivers.model_catalog import DEFAULT_MODEL
 from agentvm.model.usage import NO_USAGE
 
 ANSWER_TOKENS_MAX = 400
@@ -31,7 +31,8 @@ _CHINESE_NOTICE = (
 )
 
 
-def is_demo(model: str) -> bool:
+def is_demo(model: str | None) -> bool:
+    """Tells whether a model is the demo model, by its name without the provider."""
     return model == DEFAULT_MODEL
 
 

@@ -74,6 +74,9 @@ _BY_KIND: dict[str, type[ProviderError]] = {
 # not use is refused with 403, which says nothing about the account's other models.
 _BEYOND_STATUS = frozenset({"insufficient_quota", "billing_error", "model_not_found", "permission_error"})
 
+_OVERFLOW = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_OVERFLOW_TEXT = re.compile(r"(?i)prompt is too long|maximum context length|exceeds? the (available |model's )?context")
+
 _DID: dict[type[ProviderError], str] = {
     ProviderAuthFailed: "refused the key or the account",
     ProviderBadRequest: "refused the request",
@@ -185,7 +188,13 @@ class Failures:
         return text if len(text) <= _DETAIL_MAX else f"{text[:_DETAIL_MAX]}…"
 
     def _build(self, kind: type[ProviderError], where: str, reported: Reported, wait: float | None) -> ProviderError:
-        text = f"{self.provider} {_DID[kind]} ({where})"
+        did = _DID[kind]
+        if kind is ProviderBadRequest and _overflows(reported):
+            did = (
+                "cannot take a conversation of this length: it exceeds the model's context window. Summarize older messages "
+                "(compact), send less at once, begin a new conversation, or choose a model with a larger window"
+            )
+        text = f"{self.provider} {did} ({where})"
         if detail := self.redact(reported.message):
             text += f": {detail}"
         if kind is ProviderAuthFailed:
@@ -197,6 +206,10 @@ class Failures:
             error.said, error.param = detail, self.redact(reported.param)
             error.reason = str(reported.code or reported.kind or "")
         return error
+
+
+def _overflows(reported: Reported) -> bool:
+    return bool(_OVERFLOW & {reported.kind, reported.code}) or _OVERFLOW_TEXT.search(reported.message) is not None
 
 
 def _class_of(status: int | None, reported: Reported) -> type[ProviderError]:

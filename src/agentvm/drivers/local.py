@@ -3,15 +3,18 @@
 The default model, SmolLM2-135M, exists so that a fresh installation can answer at all. It is too small for tools (it gets two
 calls in ten right) and for any language but English. Any other GGUF file is named by its path. A model gets tools if the
 chat template in its file has a place for them, and the default model never: tools are then not sent, and earlier tool results
-in a conversation reach it as text.
+in a conversation reach it as text. A small model gets them as JSON that is enforced (`constrained.py`), a large one by its
+template.
 
 Opening starts nothing. The first call starts the process, and a call whose process dies fails with a ProviderError; the next
 call starts another.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import anyio.to_thread
 import httpx2
@@ -21,14 +24,16 @@ from agentvm.drivers.abilities import ModelAbilities
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.chat_body import RequestJson, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
+from agentvm.drivers.constrained import ConstrainedDecoder, constrained_body
 from agentvm.drivers.conversation import last_user_text
 from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese
-from agentvm.drivers.exchange import exchange
+from agentvm.drivers.exchange import Decoder, exchange
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.gguf import knows_tools
+from agentvm.drivers.model_catalog import DEFAULT_MODEL, pull_command
 from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
-from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
+from agentvm.drivers.weights import default_model_dir, is_gguf, weights_path
 from agentvm.errors import ModelUnavailable
 
 # Measured with the default model: 530 MB while it runs, of which 380 are the sixteen thousand tokens.
@@ -37,6 +42,9 @@ _OTHER_SHAPE = Shape(slots=2, window=8192)
 
 # The authors' recommendation, and a penalty without which so small a model repeats itself.
 _DEFAULT_SAMPLING: RequestJson = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
+
+SMALL_BYTES_MAX = 4 * 1024**3
+"""Weights of up to this size, about seven billion parameters, do not keep to the notation of a chat template."""
 
 _FAILURES = Failures(
     provider="the embedded model",
@@ -49,10 +57,22 @@ def _shape_of(model: str) -> Shape:
     return _DEFAULT_SHAPE if model == DEFAULT_MODEL else _OTHER_SHAPE
 
 
-def local_body(prompt: Prompt, *, has_tools: bool = True) -> RequestJson:
+ToolUse = Literal["none", "enforced", "template"]
+"""How a model is told of tools: not at all, as JSON that is enforced, or by the chat template in its file."""
+
+
+def tool_use(prompt: Prompt, path: Path) -> ToolUse:
+    """Returns how the model of a file is told of the tools of a prompt. Blocks."""
+    if not prompt.tools or is_demo(prompt.model) or not knows_tools(path):
+        return "none"
+    return "enforced" if path.stat().st_size <= SMALL_BYTES_MAX else "template"
+
+
+def local_body(prompt: Prompt, tools: ToolUse) -> RequestJson:
     """Returns the whole request. An explicit temperature takes precedence over the recommended one."""
-    small = is_demo(prompt.model)
-    body = (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small or not has_tools)
+    if tools == "enforced":
+        return constrained_body(prompt, _FAILURES)
+    body = (_DEFAULT_SAMPLING if is_demo(prompt.model) else {}) | chat_body(prompt, _FAILURES, speech_only=tools == "none")
     if "tools" in body:
         # llama.cpp has one grammar for an answer: that of the tools, or that of the schema.
         body.pop("response_format", None)
@@ -83,29 +103,36 @@ class LocalDriver:
         return _shape_of(model).window
 
     def abilities(self, model: str) -> ModelAbilities:
-        return ModelAbilities(pictures=False, tools=False if is_demo(model) else None)
+        return ModelAbilities(pictures=False, tools=False if is_demo(model) else None, demo=is_demo(model))
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         if is_demo(prompt.model):
             if is_mostly_chinese(last_user_text(prompt)):
                 return answer_with_notice(prompt.model)
             prompt = msgspec.structs.replace(prompt, max_tokens=min(prompt.max_tokens, ANSWER_TOKENS_MAX))
-        silence = prompt.silence if self._silence is None else self._silence
-        return exchange(lambda: self._begin(prompt), _FAILURES, self._timeout, silence=silence, patient=True)
+        return self._run(prompt)
 
-    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
+    async def _run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         path = self._find(prompt.model)
-        body = local_body(prompt)
+        tools = await anyio.to_thread.run_sync(tool_use, prompt, path)
+        silence = prompt.silence if self._silence is None else self._silence
+        begin = partial(self._begin, prompt, path, tools)
+        async with aclosing(exchange(begin, _FAILURES, self._timeout, silence=silence, patient=True)) as outputs:
+            async for output in outputs:
+                yield output
+
+    def _begin(
+        self, prompt: Prompt, path: Path, tools: ToolUse
+    ) -> tuple[AbstractAsyncContextManager[httpx2.Response], Decoder]:
+        body = local_body(prompt, tools)
         decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_prompt(body))
-        return self._send(path, prompt, body), decoder
+        return self._send(path, prompt, body), ConstrainedDecoder(decoder) if tools == "enforced" else decoder
 
     def _find(self, model: str) -> Path:
         # A peer may choose among the installed models; a path is the operator's to give.
         path = weights_path(self._model_dir, model, anywhere=model == self.default_model)
         if path is None:
-            if model == DEFAULT_MODEL:
-                raise ModelUnavailable("the embedded model is not installed; run: avm model pull")
-            raise ModelUnavailable(f"no weights for the model {model!r}; run: avm model pull <URL or path of its GGUF file>")
+            raise ModelUnavailable(f"no weights for the embedded model {model!r}; run: avm {pull_command(model)}")
         with path.open("rb") as file:
             if not is_gguf(file):
                 raise ModelUnavailable(f"the file of the model {model!r} is not a GGUF file")
@@ -113,8 +140,6 @@ class LocalDriver:
 
     @asynccontextmanager
     async def _send(self, path: Path, prompt: Prompt, body: RequestJson) -> AsyncIterator[httpx2.Response]:
-        if not is_demo(prompt.model) and not await anyio.to_thread.run_sync(knows_tools, path):
-            body = local_body(prompt, has_tools=False)
         async with self._host.lease(path, _shape_of(prompt.model)) as endpoint:
             headers = {"authorization": f"Bearer {endpoint.key}"}
             async with self._pool.stream("POST", f"{endpoint.url}/v1/chat/completions", json=body, headers=headers) as response:

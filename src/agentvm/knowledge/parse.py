@@ -5,7 +5,7 @@ from functools import cache
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import anyio.to_thread
 import msgspec
@@ -19,6 +19,8 @@ PARSE_SECONDS = 60
 MEMORY_BYTES = 1024**3
 FOLDER = "packages"
 DISK_BYTES = 16 * 1024 * 1024
+TITLE_MAX = 1_000
+"""Characters of a title: each passage has it."""
 OUTPUT_BYTES = 16 * 1024 * 1024
 
 KINDS = {
@@ -70,7 +72,7 @@ class ParsedDocument(NamedTuple):
 
 class _Answer(msgspec.Struct):
     pages: tuple[tuple[int | None, str], ...] = ()
-    title: str | None = None
+    title: Annotated[str, msgspec.Meta(max_length=TITLE_MAX)] | None = None
     problem: str | None = None
 
 
@@ -128,7 +130,10 @@ async def parse(jobs: MeteredJobs, owner: JobOwner, key: str, name: str, mime: s
     if not result.succeeded:
         last = text_of(result.stderr).strip().rpartition("\n")[2]
         raise ToolFailed(f"reading it failed: {last[:200] or result.signal or 'no reason given'}")
-    answer = msgspec.convert(result.value, _Answer)
+    try:
+        answer = msgspec.convert(result.value, _Answer)
+    except msgspec.ValidationError:
+        raise ToolFailed("reading it gave no text") from None
     if answer.problem is not None:
         raise ToolFailed(answer.problem)
     return ParsedDocument(tuple(ParsedPage(number, text) for number, text in answer.pages), answer.title)

@@ -20,6 +20,8 @@ from xml.etree import ElementTree
 UNPACKED_MAX = 100 * 1024 * 1024
 PACKAGES = "packages"
 PIECE_CHARACTERS = 16 * 1024
+TITLE_MAX = 1_000
+"""Characters of a title: each passage has it."""
 TEXT_MAX = 12 * 1024 * 1024
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -243,7 +245,12 @@ def read_bytes(kind: str, data: bytes) -> dict[str, object]:
         return {"problem": f"it is damaged: {type(error).__name__}"}
     if sum(len(text) for _, text in pages) > TEXT_MAX:
         return {"problem": f"it has more than {TEXT_MAX:,} characters"}
-    return {"pages": [[number, text] for number, text in pages], "title": title}
+    return {"pages": [[number, clean(text)] for number, text in pages], "title": title and clean(title[:TITLE_MAX])}
+
+
+def clean(text: str) -> str:
+    """Returns a text that can be sent and stored: halves of characters and NUL, one for one, are replaced."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def run(kind: str) -> dict[str, object]:

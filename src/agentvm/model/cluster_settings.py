@@ -5,6 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agentvm.model.secret import Secret
 from agentvm.model.setting import Group, OnOff, Text, setting
 
 
@@ -23,6 +24,15 @@ class ClusterSettings(Group):
     name: Annotated[
         Text | None,
         setting("Name of this node in lists and logs.", "boot", variable="AVM_NODE", unset="the name of the machine"),
+    ] = None
+    nats: Annotated[
+        Secret | None,
+        setting(
+            "NATS servers that hurry what nodes say to each other: `nats://user:password@host:4222`, several with commas.",
+            "boot",
+            variable="AVM_NATS",
+            unset="nodes read the database four times a second",
+        ),
     ] = None
     lease_seconds: Annotated[
         Annotated[float, Meta(ge=1, le=60)],

@@ -11,6 +11,13 @@ from agentvm.model.turn import OutputFormat, TurnOption
 
 DEFAULT_TOOLS = ("current_time", "calculator")
 """The tools of a definition that names none. Never changed: an image must not gain a tool by an upgrade of the server."""
+SEARCH_KNOWLEDGE = "search_knowledge"
+"""The tool that the build of an image with knowledge adds."""
+LOAD_SKILL = "load_skill"
+"""The tool that the build of an image with skills adds."""
+SKILLS_MAX = 32
+"""Skills of one agent: the descriptions of all are in every prompt."""
+_SKILLS = "Skills are instructions for certain tasks. When a task fits one, read it with load_skill first, and follow it:"
 
 
 class Rendered(Record):
@@ -19,13 +26,23 @@ class Rendered(Record):
     tools: tuple[dict[str, object], ...] = ()
     sandbox: dict[str, object] | None = None
     knowledge: tuple[dict[str, object], ...] = ()
+    skills: tuple[dict[str, object], ...] = ()
+    """Each with its `uri`, `digest`, `name` and `description`; the rest is read when it is asked for."""
+    agents: dict[str, "Definition"] = msgspec.field(default_factory=dict)
+    """The agents that its tools call, and those below them, by their exact URIs."""
+    handoffs: tuple[str, ...] = ()
+    """The agents that the conversation can be handed over to, by their exact URIs."""
+    home: str | None = None
+    """The name of the image's own agent, to which another can hand back; only while that answers."""
+    callers: tuple[tuple[PolicyRule, ...], ...] = ()
+    """The rules of the agents above a sub-agent; only while one runs."""
 
 
 class Definition(Record):
     """A template for agents. Lives in code or in the resource centre; images keep a snapshot, never a link.
 
-    `system_prompt`, each of `tools`, `sandbox` and each of `knowledge` may be a `resource://` URI. In a snapshot none is: the
-    prompt is rendered, tools are names, and the rest is in `rendered`.
+    `system_prompt`, each of `tools`, `sandbox`, each of `knowledge`, `skills` and `handoffs` may be a `resource://` URI. In a
+    snapshot none is: the prompt is rendered, tools are names, and the rest is in `rendered`.
     """
 
     name: str
@@ -37,6 +54,10 @@ class Definition(Record):
     """Names of tools; `current_time` and `calculator` when unset, none when empty."""
     sandbox: str | None = None
     knowledge: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    """URIs of instructions that it reads when a task fits them."""
+    handoffs: tuple[str, ...] = ()
+    """URIs of agents that the conversation can be handed over to."""
     variables: dict[str, object] | None = None
     """Values for the variables of prompts; an image's own go before them."""
     policy: tuple[PolicyRule, ...] = ()
@@ -60,3 +81,12 @@ def snapshot_of(definition: Definition) -> tuple[str, bytes]:
     """The definition's canonical bytes and their digest: equal definitions share one stored snapshot."""
     body = _canonical.encode(definition)
     return f"sha256:{hashlib.sha256(body).hexdigest()}", body
+
+
+def system_text(definition: Definition) -> str | None:
+    """Returns the system prompt as a model gets it: with the names and descriptions of the skills, each in one line."""
+    skills = () if definition.rendered is None else definition.rendered.skills
+    if not skills or LOAD_SKILL not in (definition.tools or ()):
+        return definition.system_prompt
+    lines = [f"- {skill['name']}: {' '.join(str(skill['description']).split())}" for skill in skills]
+    return "\n\n".join(filter(None, (definition.system_prompt, "\n".join([_SKILLS, *lines]))))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from agentvm.model.setting import Group, OnOff, setting
+from agentvm.model.setting import Group, OnOff, Text, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -33,10 +33,24 @@ class OpenAISwitch(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class A2ASwitch(Group):
+    """The gateway of A2A, by which agents of others find those of this server."""
+
+    enabled: Annotated[OnOff, setting("Whether clients of this protocol are served.")] = "on"
+    published: Annotated[
+        tuple[Text, ...], setting("Agents of the operator's tenant whose cards are shown without a key. Using them needs one.")
+    ] = ()
+    default: Annotated[
+        Text | None,
+        setting("The agent whose card is at `/.well-known/agent-card.json`.", unset="no card is there"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GatewaySettings(Group):
     """Protocols of other clients; see docs/gateways.md."""
 
-    a2a: GatewaySwitch = GatewaySwitch()
+    a2a: A2ASwitch = A2ASwitch()
     agui: GatewaySwitch = GatewaySwitch()
     ai_sdk: GatewaySwitch = GatewaySwitch()
     anthropic: AnthropicSwitch = AnthropicSwitch()

@@ -3,6 +3,7 @@
 Ids are opaque to clients. Ids that the server makes are unguessable.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import NewType
@@ -37,6 +38,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\?#\ud800-\udfff]")
 ERASED_NAME = "erased-"
 """Prefix of the placeholder for an erased container's name; 16 hexadecimal digits follow."""
 _ERASED = re.compile(r"erased-[0-9a-f]{16}")
+_SUB = "sub_"
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -49,6 +51,16 @@ def base36(number: int) -> str:
         number, pair = divmod(number, 1296)
         digits = _PAIRS[pair] + digits
     return _BASE36[number] + digits if number or not digits else digits.lstrip("0")
+
+
+def sub_session_id(turn_id: TurnId, call_id: str) -> SessionId:
+    """Returns the id of the session of the sub-agent that works on a call."""
+    return SessionId(f"{_SUB}{hashlib.sha256(f'{turn_id}/{call_id}'.encode()).hexdigest()[:24]}")
+
+
+def is_sub_session(session_id: SessionId) -> bool:
+    """Whether a session is that of a sub-agent, of which only those hear who ask for it."""
+    return session_id.startswith(_SUB)
 
 
 def agent_id_of(session_id: SessionId) -> AgentId:

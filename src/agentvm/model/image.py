@@ -26,6 +26,7 @@ class ImageConfig(Record):
     tools: tuple[str, ...] | None = None
     sandbox: str | None = None
     knowledge: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
     variables: dict[str, object] | None = None
     """Values for the variables of the prompts it refers to."""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None

@@ -12,6 +12,12 @@ K_MAX = 20
 USUAL_PASSAGES_MAX = 8
 """Passages of a search that says no number."""
 
+NO_EMBEDDER = (
+    "needs an embedder, and this server has none: the operator sets tools.embedder.url and tools.embedder.model; "
+    "or search by words (retrieval.mode: words)"
+)
+"""The remedy of a search by vectors without an embedder."""
+
 _CITE = re.compile(r"(?P<uri>resource://[^#]+)#(?P<document>.+?)(?::p(?P<page>\d{1,9}))?:(?P<start>\d{1,12})-(?P<end>\d{1,12})")
 
 
@@ -50,6 +56,8 @@ class FoundPassages(Record):
     problems: tuple[DocumentProblem, ...] = ()
     tainted: bool = False
     """Whether a stranger has written some of them."""
+    first: int = 1
+    """The number of the first, by which an answer names it."""
 
 
 def parse_cite(cite: str) -> tuple[str, str, int, int] | None:

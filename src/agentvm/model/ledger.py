@@ -31,6 +31,19 @@ class LedgerEntry(Record):
     cpu_ms: int = 0
 
 
+class TreeUse(Record):
+    """The use of the other turns on one budget: those of the agents above a turn, below it and beside it."""
+
+    steps: int = 0
+    """Model calls."""
+    tokens: int = 0
+    cost: int = 0
+    """Nano-USD."""
+    tool_calls: int = 0
+
+
+NO_USE = TreeUse()
+
 TIER_DRIVER = "tier"
 """The driver in the entry of a job in a sandbox; its model is the name of the tier."""
 

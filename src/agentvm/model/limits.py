@@ -58,6 +58,9 @@ class Limits(Group):
         PositiveSeconds,
         setting("Time of one tool call whose progress moves its deadline, and of all tool calls of a turn.", tenant="lower"),
     ] = 600.0
+    agent_depth: Annotated[Count, setting("Levels of sub-agents below an agent.", tenant="lower")] = 3
+    agent_calls: Annotated[Count, setting("Sub-agents that one turn may call.", tenant="lower")] = 16
+    agent_parallel: Annotated[Count, setting("Sub-agents of one turn that run at the same time.", tenant="lower")] = 4
     log_bytes: Annotated[Amount, setting("Size of the event log of all sessions; the oldest events are deleted first.")] = (
         10 * 1024**3
     )

@@ -147,6 +147,8 @@ class ToolResult(Record, tag="tool-result", tag_field="type"):
     output: ToolOutput
     tainted: bool = False
     """A stranger's text: it came from beyond this server."""
+    agent: str | None = None
+    """The agent that answers from here on, by its URI; empty for the image itself. Absent unless the call was a handoff."""
 
 
 class _MessageBase(Record, tag_field="subtype"):
@@ -167,11 +169,20 @@ class UserMessage(_MessageBase, tag="user"):
     """Whether it holds a stranger's text: what a trigger was given."""
 
 
+class Citation(Record):
+    """A passage that an answer names as `[n]`; `cite` opens exactly its range."""
+
+    n: int
+    cite: str
+
+
 class AssistantMessage(_MessageBase, tag="assistant"):
     role: Literal["assistant"]
     content: tuple[AssistantPart, ...]
     usage: Usage | None = None
     provider_content: ProviderContent | None = None
+    citations: tuple[Citation, ...] | None = None
+    """Passages of knowledge bases that the text names, of those that its turn was told."""
 
     @property
     def text(self) -> str:

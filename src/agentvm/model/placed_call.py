@@ -1,7 +1,7 @@
 """Placed calls — why a tool call was made, denied or held, and where its code ran: at most a kilobyte each."""
 
 from agentvm.model.base import Record
-from agentvm.model.ids import TurnId
+from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.tier import Placed, TierName, Unplaced
 
 POLICY_CHARACTERS_MAX = 250
@@ -28,6 +28,8 @@ class PlacedCall(Record):
     """Time of the turn's tools so far, which goes on counting after a restart."""
     is_nested: bool = False
     """Whether a program made the call."""
+    session_id: SessionId | None = None
+    """The session of the sub-agent that has worked on it."""
 
 
 def placed_call(turn_id: TurnId, call_id: str, tool: str, policy: str, placed: Placed | Unplaced | None) -> PlacedCall:

@@ -24,8 +24,8 @@ from agentvm.model.semver import Version, is_version, parse_range, parse_version
 ResourceId = NewType("ResourceId", str)
 VersionId = NewType("VersionId", str)
 
-ResourceType = Literal["prompts", "tools", "sandboxes", "agents", "knowledge"]
-TYPES: tuple[ResourceType, ...] = ("prompts", "tools", "sandboxes", "agents", "knowledge")
+ResourceType = Literal["prompts", "tools", "sandboxes", "agents", "knowledge", "skills"]
+TYPES: tuple[ResourceType, ...] = ("prompts", "tools", "sandboxes", "agents", "knowledge", "skills")
 Visibility = Literal["private", "public"]
 
 SYSTEM_TENANT = TenantId("system")
@@ -42,7 +42,9 @@ CONTENT_MAX_BYTES = 4 * 1024 * 1024
 CLOSURE_MAX_BYTES = 32 * 1024 * 1024
 """Maximum content of a version and its whole closure: resolving holds all of it in memory."""
 
-_SINGULAR: dict[str, ResourceType] = {"prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents"}
+_SINGULAR: dict[str, ResourceType] = {
+    "prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents", "skill": "skills",
+}  # fmt: skip
 _OWNER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?")
 _TAG = re.compile(r"[a-z][a-z0-9-]{0,31}")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, UserId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, TurnId, UserId
 
 
 class Fork(Record):
@@ -13,6 +13,18 @@ class Fork(Record):
 
     session_id: SessionId
     message_id: MessageId
+
+
+class ParentCall(Record):
+    """The call of an agent's tool that a session is the work of: such a session is in no list, and goes with its root."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    call_id: str
+    root_session: SessionId
+    """The session of people at the top."""
+    root_turn: TurnId
+    """The turn there, on whose budget all agents below it draw."""
 
 
 class Rewind(Record):
@@ -116,6 +128,10 @@ class Session(Record):
     last_message_at: int | None = None
     preview: str | None = None
     """The beginning of the newest message."""
+    agent: str | None = None
+    """The agent of its image that answers here, by its URI; None for the image's own definition."""
+    parent: ParentCall | None = None
+    """Set for the session of a sub-agent."""
 
     @property
     def active_at(self) -> int:

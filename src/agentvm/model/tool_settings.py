@@ -62,6 +62,20 @@ class ToolSearchSettings(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EmbedderSettings(Group):
+    """The embedder, by whose vectors knowledge bases are searched if they say so."""
+
+    url: Annotated[
+        Text | None,
+        setting(
+            "Address of an endpoint with OpenAI's embeddings, up to `/v1`.", "restart", url=True, unset="no search by vectors"
+        ),
+    ] = None
+    model: Annotated[Text | None, setting("Model of the embedder.", "restart", unset="no search by vectors")] = None
+    api_key: Annotated[Secret | None, setting("Key of the embedder.", "restart", unset="no key")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class McpServerEntry(Group):
     """A program that is an MCP server, under an id that tools name as `stdio:<id>`."""
 
@@ -122,4 +136,5 @@ class ToolSettings(Group):
         str, Annotated[Count, setting("Paused containers that are kept ready, by name of an image.", "restart", unset="none")]
     ] = field(default_factory=dict)
     search: ToolSearchSettings = field(default_factory=ToolSearchSettings)
+    embedder: EmbedderSettings = field(default_factory=EmbedderSettings)
     mcp_servers: Mapping[str, McpServerEntry] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
+from agentvm.model.session import ParentCall
 from agentvm.model.usage import Usage
 
 TurnOutcome = Literal["completed", "interrupted", "failed"]
@@ -78,11 +79,16 @@ class TurnBudget(Record, forbid_unknown_fields=True):
 class TurnOrigin(Record):
     """The reason of a turn that nobody at a keyboard has begun, and its bounds."""
 
-    kind: Literal["schedule", "trigger"]
+    kind: Literal["schedule", "trigger", "agent"]
     id: str
+    """The schedule or trigger; for a sub-agent the turn that has called it."""
     unattended: bool = True
     """Whether nobody is there to answer: a call that needs somebody is denied."""
     budget: TurnBudget | None = None
+    parent: ParentCall | None = None
+    """The call that a sub-agent works for."""
+    callers: tuple[str, ...] = ()
+    """The agents above a sub-agent, by their URIs, the root first; empty for the definition of the image itself."""
 
 
 class Turn(Record):

@@ -11,9 +11,9 @@ from agentvm.model.ids import ContainerId, KeyId, SessionId, TenantId, TurnId, U
 
 WaitId = NewType("WaitId", str)
 
-WaitKind = Literal["approval", "client", "question", "elicitation", "consent", "timer"]
+WaitKind = Literal["approval", "client", "question", "elicitation", "consent", "timer", "child"]
 """The missing party: somebody who approves, the client that runs the tool, somebody who answers, or who gives consent; for
-`timer` nobody, the call goes on when its time has come."""
+`timer` nobody, the call goes on when its time has come, for `child` a sub-agent that waits for somebody itself."""
 
 AnswerDecision = Literal["approve", "edit", "deny", "answer"]
 WaitDecision = Literal["approve", "edit", "deny", "answer", "expired", "superseded"]
@@ -26,6 +26,7 @@ DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
     "elicitation": ("answer", "deny"),
     "consent": ("approve", "deny"),
     "timer": ("answer", "deny"),
+    "child": ("deny",),
 }
 """The answers that each kind of wait takes."""
 

@@ -1,4 +1,4 @@
-"""Agents — definitions as resources: a prompt, a model, tools, a sandbox and knowledge, each written out or as a reference."""
+"""Agents — definitions as resources: a prompt, a model, tools, a sandbox, knowledge and skills, each text or a reference."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.model.definition import Definition
+from agentvm.model.definition import SKILLS_MAX, Definition
 from agentvm.model.policy import RULES_MAX, PolicyRule, check_rule
 from agentvm.model.resource import ResourceType, VersionId, is_reference
 from agentvm.model.turn import OutputFormat, TurnOption
@@ -27,6 +27,7 @@ from agentvm.resources.tool_set import expand
 
 ReferenceName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 LISTED_MAX = 200
+HANDOFFS_MAX = 16
 VARIABLES_MAX = 1_000
 
 
@@ -43,6 +44,10 @@ class AgentContent(Content):
     tools: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] | None = None
     sandbox: ReferenceName | None = None
     knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
+    skills: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=SKILLS_MAX)] = ()
+    """Instructions that it reads when a task fits them."""
+    handoffs: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=HANDOFFS_MAX)] = ()
+    """Agents that it can hand the conversation over to."""
     policy: Annotated[tuple[PolicyRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
     """Rules about tool calls, which can only tighten those of the tenant and of the operator."""
     output: OutputFormat | None = None
@@ -60,7 +65,12 @@ class Agents:
     def check(self, content: AgentContent) -> None:
         if content.system_prompt is not None and is_reference(content.system_prompt):
             check_reference("systemPrompt", content.system_prompt, "prompts", fragment=True)
-        for member, names in (("tools", content.tools or ()), ("knowledge", content.knowledge)):
+        for member, names in (
+            ("tools", content.tools or ()),
+            ("knowledge", content.knowledge),
+            ("skills", content.skills),
+            ("handoffs", content.handoffs),
+        ):
             if len(set(names)) < len(names):
                 raise ResourceInvalid(f"{member} names something twice")
         for index, tool in enumerate(content.tools or ()):
@@ -72,6 +82,11 @@ class Agents:
             check_reference("sandbox", content.sandbox, "sandboxes")
         for index, uri in enumerate(content.knowledge):
             check_reference(f"knowledge.{index}", uri, "knowledge")
+        named = [check_reference(f"skills.{index}", uri, "skills").name for index, uri in enumerate(content.skills)]
+        if len(set(named)) < len(named):
+            raise ResourceInvalid("skills has two of one name; a model could not tell them apart")
+        for index, uri in enumerate(content.handoffs):
+            check_reference(f"handoffs.{index}", uri, "agents")
         for number, rule in enumerate(content.policy, 1):
             if fault := check_rule(rule):
                 raise ResourceInvalid(f"policy, rule {number}, {fault}")
@@ -86,6 +101,8 @@ class Agents:
         members = {"systemPrompt": content.system_prompt, "sandbox": content.sandbox}
         members |= {f"tools.{index}": uri for index, uri in enumerate(content.tools or ())}
         members |= {f"knowledge.{index}": uri for index, uri in enumerate(content.knowledge)}
+        members |= {f"skills.{index}": uri for index, uri in enumerate(content.skills)}
+        members |= {f"handoffs.{index}": uri for index, uri in enumerate(content.handoffs)}
         return {alias: uri for alias, uri in members.items() if uri is not None and is_reference(uri)}
 
     def text(self, content: AgentContent) -> str:
@@ -120,6 +137,10 @@ class Agents:
         if content.sandbox is not None:
             spec["sandbox"] = followed(content.sandbox)[1]
         manifests = [followed(uri) for uri in content.knowledge]
+        if content.skills:
+            spec["skills"] = [{"uri": inner.uri, **skill} for inner, skill in map(followed, content.skills)]
+        if content.handoffs:
+            spec["handoffs"] = [context.follow(uri).uri for uri in content.handoffs]
         spec["knowledge"] = [{"uri": inner.uri, "name": inner.node.resource.name, **manifest} for inner, manifest in manifests]
         return spec
 

@@ -7,7 +7,7 @@
 Anywhere in `content`, `{"$file": "prompt.md"}` stands for the text of a file, or for its bytes where a binary part belongs.
 Where both are possible the file is text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` escapes an
 object of one of these forms. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere
-else.
+else. A folder with a `SKILL.md` and no `resource.json` is a skill, with all of its files.
 """
 
 import mimetypes
@@ -16,6 +16,7 @@ import re
 from base64 import b64decode, b64encode
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,6 +33,8 @@ from agentvm.resources.intake import attach
 from agentvm.resources.kind import Binary, accept, decode
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import NewVersion, check_draft
+from agentvm.resources.skill import SKILL_FILE
+from agentvm.resources.skill_folder import read_skill, skill_files
 
 MANIFEST = "resource.json"
 PROMPT = "prompt.md"
@@ -44,6 +47,7 @@ _NAMES: dict[tuple[str, str], str] = {
     ("prompts", "text"): PROMPT,
     ("agents", "systemPrompt"): "system-prompt.md",
     ("tools", "description"): "description.md",
+    ("skills", "text"): SKILL_FILE,
 }
 _PROGRAMS = {"python": "tool.py", "command": "tool.sh"}
 
@@ -86,8 +90,11 @@ def find_folders(root: Path) -> list[Path]:
     folders = []
     for folder, below, files in os.walk(root):
         below[:] = sorted(name for name in below if not name.startswith("."))
-        if MANIFEST in files:
+        if MANIFEST in files or SKILL_FILE in files:
             folders.append(Path(folder))
+            if MANIFEST not in files:
+                # Folders below that of a skill are parts of it.
+                below.clear()
             if len(folders) > FOLDERS_MAX:
                 raise ResourceTooLarge(f"There are more than {FOLDERS_MAX} resources in {root}; give a folder that has fewer")
     return folders
@@ -95,6 +102,9 @@ def find_folders(root: Path) -> list[Path]:
 
 def read_folder(folder: Path) -> FolderItem:
     """Reads a resource; `InvalidInput` names the file and the fault."""
+    if is_skill(folder):
+        about, content = read_skill(folder, partial(_read, folder))
+        return FolderItem(type="skills", name=about.name, description=about.description, content=content)
     raw = _read_manifest(folder)
     try:
         if isinstance(raw, dict) and isinstance(raw.get("type"), str):
@@ -109,6 +119,11 @@ def read_folder(folder: Path) -> FolderItem:
     if item.content is None:
         raise ResourceInvalid(f"{folder / MANIFEST} has no content")
     return msgspec.structs.replace(item, content=_read_in(folder, item.content, inspect.type_info(KINDS[item.type].content)))
+
+
+def is_skill(folder: Path) -> bool:
+    """Whether a folder is a skill as its author wrote it."""
+    return (folder / SKILL_FILE).is_file() and not (folder / MANIFEST).exists()
 
 
 def write_folder(folder: Path, item: FolderItem) -> None:
@@ -183,7 +198,9 @@ def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
 
 
 def _files_of(item: FolderItem) -> dict[str, bytes]:
-    """The files of a folder by their names."""
+    """The files of a folder by their names. A skill that its `SKILL.md` says all about has no `resource.json`."""
+    if item.type == "skills" and item.schema is None and item.dependencies is None:
+        return skill_files(item.content)
     writer = _FolderWriter(item)
     content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
     raw = {**msgspec.to_builtins(item), "content": content}

@@ -12,17 +12,19 @@ from agentvm.resources.kind import ResourceKind
 from agentvm.resources.knowledge import Knowledge
 from agentvm.resources.prompt import Prompts
 from agentvm.resources.sandbox import Sandboxes
+from agentvm.resources.skill import Skills
 from agentvm.resources.tool import SETS, Tools
 
-_ALL: tuple[ResourceKind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge())
+_ALL: tuple[ResourceKind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge(), Skills())
 KINDS: dict[ResourceType, ResourceKind] = {kind.type: kind for kind in _ALL}
 
 _ABOUT: dict[ResourceType, tuple[str, str]] = {
     "prompts": ("prompt", "Text for a model, with variables and parts of other prompts and documents"),
     "tools": ("tool", "A function that a model can call: its description, and the code that runs"),
     "sandboxes": ("sandbox", "The environment of tools: limits, files, packages and network"),
-    "agents": ("agent", "A definition of agents: prompt, model, tools, sandbox and knowledge"),
+    "agents": ("agent", "A definition of agents: prompt, model, tools, sandbox, knowledge and skills"),
     "knowledge": ("knowledge", "Documents that agents look things up in"),
+    "skills": ("skill", "Instructions for a task, with files, which agents read when they need them"),
 }
 
 
@@ -48,7 +50,9 @@ def describe_types() -> tuple[TypeDescription, ...]:
     )
 
 
-RUNNABLE_TOOLS = frozenset({"http", "openapi", "mcp", "python", "javascript", "shell", "command", "client", "provider"})
+RUNNABLE_TOOLS = frozenset(
+    {"http", "openapi", "mcp", "python", "javascript", "shell", "command", "agent", "client", "provider"}
+)
 """Runtimes of tools, besides the built-in one, that this server can call."""
 
 
@@ -70,12 +74,5 @@ def why_idle(kind: ResourceType, content: Mapping[str, object], tools: Collectio
             return f"tools with the runtime {content.get('runtime')} cannot run on this server yet; models do not see it"
         case "tools" if content.get("entry") not in tools:
             return f"there is no built-in tool {content.get('entry')!r} on this server; models do not see it"
-        case "knowledge" if _mode(content) in ("embedding", "hybrid"):
-            return "this server has no embedder: a knowledge base is searched by words, with retrieval.mode bm25"
         case _:
             return None
-
-
-def _mode(content: Mapping[str, object]) -> object:
-    retrieval = content.get("retrieval")
-    return retrieval.get("mode") if isinstance(retrieval, Mapping) else None

@@ -8,14 +8,12 @@ import msgspec
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
+from agentvm.model.collection import DOCUMENTS_MAX, CollectionReference, DocumentName, is_document_name, is_reference
 from agentvm.model.resource import ResourceType
 from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, RenderContext, check_reference, check_rendered
 
-DOCUMENTS_MAX = 10_000
 SEARCH_TEXT_MAX = 100_000
 """Characters of the documents that a search for resources looks at; a search in them is another thing."""
-
-DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Document(Record, forbid_unknown_fields=True):
@@ -36,17 +34,33 @@ class Chunking(Record, forbid_unknown_fields=True):
     overlap: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+SearchMode = Literal["words", "vectors", "both"]
+
+
 class Retrieval(Record, forbid_unknown_fields=True):
     k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
-    mode: Literal["bm25", "embedding", "hybrid"] | None = None
+    mode: Literal["words", "vectors", "both", "bm25", "embedding", "hybrid"] | None = None
+    """The last three are older names of the first."""
     inject: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
     """How many of the best passages a model is told with each question, without asking for them."""
 
 
-class KnowledgeContent(Content):
-    """`instructions` is the URI of a prompt that says how to use it."""
+_MODES: dict[str | None, SearchMode] = {
+    None: "words", "words": "words", "vectors": "vectors", "both": "both", "bm25": "words", "embedding": "vectors",
+    "hybrid": "both",
+}  # fmt: skip
 
-    documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=DOCUMENTS_MAX)]
+
+def mode_of(retrieval: Retrieval | None) -> SearchMode:
+    """Returns how a knowledge base is searched."""
+    return _MODES[None if retrieval is None else retrieval.mode]
+
+
+class KnowledgeContent(Content):
+    """Either `documents` or a `collection`. `instructions` is the URI of a prompt that says how to use it."""
+
+    documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=DOCUMENTS_MAX)] | None = None
+    collection: CollectionReference | None = None
     chunking: Chunking | None = None
     retrieval: Retrieval | None = None
     instructions: Annotated[str, msgspec.Meta(max_length=512)] | None = None
@@ -59,10 +73,14 @@ class Knowledge:
     content: ContentType = KnowledgeContent
 
     def check(self, content: KnowledgeContent) -> None:
+        if (content.documents is None) == (content.collection is None):
+            raise ResourceInvalid("Give either documents or a collection, such as handbook@12")
+        if content.collection is not None and not is_reference(content.collection):
+            raise ResourceInvalid(f"collection: {shorten(content.collection)!r} must be an id and a revision: handbook@12")
         seen: set[str] = set()
-        for index, document in enumerate(content.documents):
+        for index, document in enumerate(content.documents or ()):
             where = f"documents.{index}"
-            if not document.id.isprintable() or " " in document.id or "#" in document.id:
+            if not is_document_name(document.id):
                 raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} cannot stand in a URI: no spaces and no #")
             if document.id in seen:
                 raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} is the id of another document already")
@@ -81,21 +99,21 @@ class Knowledge:
 
     def text(self, content: KnowledgeContent) -> str:
         """Titles first, so that long documents do not hide them."""
-        names = [word for document in content.documents for word in (document.id, document.title) if word]
-        return "\n".join([*names, *(document.text for document in content.documents if document.text)])[:SEARCH_TEXT_MAX]
+        names = [word for document in content.documents or () for word in (document.id, document.title) if word]
+        return "\n".join([*names, *(document.text for document in content.documents or () if document.text)])[:SEARCH_TEXT_MAX]
 
     def render(self, context: RenderContext) -> object:
         """The manifest, with the instructions rendered; for a fragment the text of that document."""
         content: KnowledgeContent = context.content
         if context.fragment is not None:
             return _document(context, content, context.fragment)
-        documents = [_entry(document) for document in content.documents]
+        documents = [_entry(document) for document in content.documents or ()]
         manifest: dict[str, Any] = {
             "documents": documents,
             "count": len(documents),
             "bytes": sum(document["size"] for document in documents),
         }
-        for member in ("chunking", "retrieval"):
+        for member in ("collection", "chunking", "retrieval"):
             if (value := getattr(content, member)) is not None:
                 manifest[member] = msgspec.to_builtins(value)
         if content.instructions is not None:
@@ -115,9 +133,9 @@ def _entry(document: Document) -> dict[str, Any]:
 
 
 def _document(context: RenderContext, content: KnowledgeContent, document_id: str) -> str:
-    document = next((candidate for candidate in content.documents if candidate.id == document_id), None)
+    document = next((candidate for candidate in content.documents or () if candidate.id == document_id), None)
     if document is None:
-        raise context.missing_fragment("document", [candidate.id for candidate in content.documents])
+        raise context.missing_fragment("document", [candidate.id for candidate in content.documents or ()])
     if document.text is None:
         raise ResourceInvalid(f"{context.uri}#{shorten(document_id)} is a file, not text; only its bytes can be read")
     return document.text

@@ -33,6 +33,7 @@ from agentvm.model.semver import Bump, Version, parse_version
 from agentvm.resources.kind import Content, ResourceKind, accept, binaries, check_description, check_words, detach, encode
 from agentvm.resources.resolver import Resolver, VersionClosure, check_size
 from agentvm.resources.schema import check_schema
+from agentvm.resources.skill import SkillContent, check_named
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published
 
 if TYPE_CHECKING:
@@ -358,7 +359,10 @@ def _check_content(size: int) -> None:
 
 
 def _read(kind: ResourceKind, draft: NewVersion) -> _Read:
-    content, blobs, existing = detach(accept(kind, draft.content))
+    accepted = accept(kind, draft.content)
+    if isinstance(accepted, SkillContent):
+        check_named(draft.name, accepted)
+    content, blobs, existing = detach(accepted)
     body = encode(content)
     if draft.schema is not None:
         check_schema("schema", draft.schema)

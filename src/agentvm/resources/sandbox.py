@@ -85,7 +85,7 @@ class Sandboxes:
         elif content.runtime is None:
             raise ResourceInvalid("runtime is missing; only a sandbox that extends another may leave it out")
         _check_env(content.env or {})
-        _check_paths(list(content.files or {}))
+        check_paths(list(content.files or {}))
         if content.network is not None:
             _check_network(content.network, is_whole=content.extends is None)
         packages = content.packages or ()
@@ -111,7 +111,7 @@ class Sandboxes:
             assert isinstance(base, dict)
             spec = merge(base, spec)
             # Each may be right and both together wrong: a file here, a folder of the same name there.
-            _check_paths(list(spec.get("files", ())))
+            check_paths(list(spec.get("files", ())))
         check_rendered(context.uri, len(msgspec.json.encode(spec)))
         return spec
 
@@ -143,7 +143,8 @@ def _check_env(env: Mapping[str, str]) -> None:
             raise ResourceInvalid(f"env.{name} must have at most {ENV_VALUE_MAX} characters, and no NUL")
 
 
-def _check_paths(paths: list[str]) -> None:
+def check_paths(paths: list[str]) -> None:
+    """Refuses paths that are not relative and plain, and files that are also folders."""
     if len(paths) > ENTRIES_MAX:
         raise ResourceInvalid(f"files has {len(paths)} files, and may have {ENTRIES_MAX}")
     existing = set(paths)

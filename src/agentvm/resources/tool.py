@@ -40,6 +40,11 @@ SETS: tuple[ToolRuntime, ...] = ("openapi", "mcp")
 SET_TOOLS_MAX = 500
 _ENGINE = r"^(python(-subset)?|shell(-subset)?|javascript|(binary|image):.{1,200})$"
 _CODE = ("python", "javascript", "shell", "command")
+TASK_SCHEMA: JsonObject = {
+    "properties": {"task": {"type": "string", "description": "The task, with all that is needed to do it."}},
+    "required": ["task"],
+}
+"""Input of an `agent` tool that has no schema of its own."""
 
 
 class HttpRequestParts(Record, forbid_unknown_fields=True):
@@ -97,7 +102,7 @@ class ToolContent(Content):
 
     description: Annotated[str, msgspec.Meta(min_length=1, max_length=64 * 1024)]
     input_schema: JsonObject | None = None
-    """Required but for a set of tools, whose schemas are its source's."""
+    """Required but for a set of tools, whose schemas are its source's, and for an agent, which takes a `task`."""
     output_schema: JsonObject | None = None
     runtime: ToolRuntime
     entry: Annotated[str, msgspec.Meta(min_length=1, max_length=1024 * 1024)]
@@ -139,7 +144,7 @@ class Tools:
     def check(self, content: ToolContent) -> None:
         if content.input_schema is not None:
             check_schema("inputSchema", content.input_schema, of_object=True)
-        elif content.runtime not in (*SETS, "provider"):
+        elif content.runtime not in (*SETS, "provider", "agent"):
             raise ResourceInvalid(f"inputSchema is missing; only a set of tools ({' or '.join(SETS)}) may leave it out")
         if content.output_schema is not None:
             check_schema("outputSchema", content.output_schema)
@@ -188,7 +193,8 @@ class Tools:
         spec = context.stored_content
         spec.pop("document", None)
         # Providers require the type even where it is implied.
-        spec["inputSchema"] = {"type": "object", **(content.input_schema or {})}
+        implied = TASK_SCHEMA if content.runtime == "agent" else {}
+        spec["inputSchema"] = {"type": "object", **(content.input_schema or implied)}
         if is_reference(content.description):
             spec["description"] = context.follow(content.description).render()
         resolved: JsonObject = {}
@@ -312,6 +318,9 @@ def _unused(content: ToolContent) -> dict[str, object]:
         case "builtin":
             own = {"outputSchema": content.output_schema, "sandbox": content.sandbox}
             return {**own, "repeat": content.repeat, "timeoutMs": content.timeout_ms}
+        case "agent":
+            # A call has one sub-agent however often it is taken up, and that has a sandbox of its own.
+            return {"repeat": content.repeat, "sandbox": content.sandbox}
         case "provider":
             # Nobody sees its input before the provider runs it, or can repeat it.
             schemas = {"inputSchema": content.input_schema, "outputSchema": content.output_schema}

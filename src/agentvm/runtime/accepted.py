@@ -16,6 +16,7 @@ from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.schedule import RunStarted
 from agentvm.log import concerning
 from agentvm.model.ids import SessionId, TenantId, UserId
+from agentvm.model.ledger import NO_USE, TreeUse
 from agentvm.model.message import ToolCall, UserContent, UserMessage
 from agentvm.model.schedule import SourceRun
 from agentvm.model.turn import OnParked, Turn, TurnOptions, TurnOrigin
@@ -82,6 +83,8 @@ class Accepted:
     before_ms: int = 0
     """How long it had been going on by then."""
 
+    sources: dict[int, str] = field(default_factory=dict)
+    """The citations of the passages that its model was told, by their numbers."""
     waits: dict[str, ToolWait] = field(default_factory=dict)
     """Calls of the turn that wait or have waited for somebody, by the id of the call."""
     started: set[str] = field(default_factory=set)
@@ -106,6 +109,18 @@ class Accepted:
     """The choice of its sender."""
     origin: TurnOrigin | None = None
     """The schedule or trigger that has begun it; None for a person or a program."""
+    agent: str = ""
+    """The agent of the image that answers, by its URI; empty for the image itself."""
+    switched: bool = False
+    """Whether another agent of the image goes on with it, since this one has handed over."""
+    taken_up: bool = False
+    """Whether clients were told that it goes on after a restart."""
+    cost: int = 0
+    """Cost of its model calls so far, each at the rate of its provider, in nano-USD."""
+    others: TreeUse = NO_USE
+    """The use of the other turns on its budget."""
+    suspended: bool = False
+    """Whether it is stopped only to go on after a restart."""
     waits_for_parked: bool = False
     """Whether it waits until a parked turn before it has ended."""
     stopped: bool = False

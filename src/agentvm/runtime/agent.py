@@ -5,8 +5,8 @@ An idle agent has two or three kilobytes and no task. A failure in a turn become
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 import msgspec
@@ -23,7 +23,6 @@ from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, turn
 from agentvm.runtime.accepted import Accepted, Failure, Incoming, OnBusy, failure_of, opening
-from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
@@ -32,6 +31,8 @@ from agentvm.runtime.parking import clear_way, end_parked, make_way_for, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.recovery.resumption import begin_again, take_up
+from agentvm.runtime.sub_agents import stop_orphan
+from agentvm.runtime.turn_work import work_on
 from agentvm.runtime.waiting import close_calls
 
 logger = get_logger(__name__)
@@ -96,16 +97,6 @@ class Agent:
         # What will be refused must not cost anybody the turn that runs.
         await self._claim(content)
         return await self.interrupt()
-
-    @asynccontextmanager
-    async def sending(self, client_key: str | None) -> AsyncIterator[Turn | None]:
-        """One send at a time under a sender's key; yields the turn that an earlier one with this key began."""
-        if client_key is None:
-            yield None
-            return
-        # Not the agent's own: another of the same session may come while this one is being stopped.
-        async with self.ports.sending.hold((self.tenant_id, self.session_id, client_key)):
-            yield await self.container.log(self.session_id).find_turn(client_key)
 
     async def receive(self, said: UserContent | Incoming) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
@@ -254,6 +245,8 @@ class Agent:
         """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
         self._suspending = True
         current = self._running
+        if current is not None:
+            current.suspended = True
         await self.stop()
         if current is not None and not (current.state.ended or current.parked):
             now = current.state
@@ -334,6 +327,7 @@ class Agent:
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, None)
+                self.ports.sub_agents.note_end(self, accepted)
                 accepted.over.set()
         self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
 
@@ -345,6 +339,7 @@ class Agent:
             if accepted.resumed:
                 with anyio.CancelScope(shield=True):
                     await take_up(self.ports, self.tenant_id, self.image, accepted)
+                    await stop_orphan(self, accepted)
             accepted.limit(limits.turn_seconds)
             with accepted.cancelling:
                 log = await self.writer.log()
@@ -352,7 +347,7 @@ class Agent:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
                     produced = max(log.head, accepted.state.produced)
                     accepted.state = msgspec.structs.replace(accepted.state, produced=produced)
-                await Answering(self.ports, self.image, log, accepted).run()
+                await work_on(self, log, accepted)
             if accepted.cancelling.cancelled_caught and not accepted.stopped:
                 failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
@@ -370,6 +365,7 @@ class Agent:
             is_parked = accepted.parked and failure is None and not accepted.stopped
             if await accepted.is_stored() and not (self._suspending or is_parked):
                 await self._end(accepted, failure)
+                self.ports.sub_agents.note_end(self, accepted)
             self._running = None
             accepted.bill.close()
             accepted.over.set()
@@ -389,12 +385,12 @@ class Agent:
     async def _finish(self, accepted: Accepted, failure: Failure | None) -> None:
         """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
         at = self.ports.clock()
+        self.ports.sub_agents.stop_below(self, accepted)
         now, closed = close_calls(accepted, at)
         accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
         told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed((*closed, *end))))
         with anyio.CancelScope(shield=True):
             try:
-                if not await self.writer.tell(told, accepted.scope):
-                    self.writer.owed.append((told, accepted.scope))
+                await self.writer.end(told, accepted.scope)
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)

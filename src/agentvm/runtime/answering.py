@@ -17,12 +17,17 @@ from agentvm.errors.bounds import TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
+from agentvm.model.definition import system_text
 from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.image import Image
+from agentvm.model.ledger import NO_USE, TreeUse
 from agentvm.model.message import ToolCallMessage, is_foreign
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, quoted_context, refusal, turn
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.acting import agents_of
+from agentvm.runtime.citations import sources_of
+from agentvm.runtime.handoff import transfer_tools
 from agentvm.runtime.output_check import OutputCheck, answers_of
 from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
@@ -31,6 +36,7 @@ from agentvm.runtime.quoting import Quoted, quote
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
+from agentvm.runtime.sub_agents import parent_of
 from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import ToolSet
@@ -73,8 +79,6 @@ class Answering:
         """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
         self._quoted: Quoted | None = None
         """Memories and passages that are told beside the conversation; None before they were looked up."""
-        self._cost = 0
-        """Cost of the turn's calls so far, each at the rate of its provider."""
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -87,22 +91,23 @@ class Answering:
             # It only ends: what was begun before is not gone on with.
             return
         async with self._ports.tools.open(log.tenant_id, self._image) as tools:
-            self._tools = add_tools(tools, self._accepted.options)
+            self._tools = add_tools(tools, self._accepted.options).joined(transfer_tools(self._image))
             self._accepted.state = msgspec.structs.replace(self._accepted.state, checks_output=self._output is not None)
-            if self._accepted.resumed:
+            if self._accepted.resumed and not self._accepted.taken_up:
+                self._accepted.taken_up = True
                 await self._begin_again()
             async with self._ports.choose(log.tenant_id, self._definition.model, self._image.key_owner) as candidates:
-                if self._accepted.resumed:
+                if self._accepted.resumed and not self._accepted.cost:
                     # What the ledger says, else what the calls before the restart would have cost with who is asked first.
-                    self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
-                while not (self._accepted.state.ended or self._accepted.parked):
+                    self._accepted.cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
+                while not (self._accepted.state.ended or self._accepted.parked or self._accepted.switched):
                     await self._step(candidates)
 
     async def _step(self, candidates: Sequence[Chosen]) -> None:
         """The tools the model has asked for, then the model: the first candidate that answers."""
         if self._accepted.state.pending:
             await self._tool_step().run()
-            if self._accepted.parked:
+            if self._accepted.parked or self._accepted.switched:
                 return
         elif self._accepted.state.paused or self._accepted.state.unchecked:
             # What the provider has said so far must be in the history that it is asked with.
@@ -112,12 +117,13 @@ class Answering:
         if self._quoted is None:
             window = min(one.driver.context_window(one.model) for one in candidates)
             self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window)
-            self._tainted = self._tainted or self._quoted.tainted
-        self._tainted = self._tainted or (not history.plain and _is_tainted(history))
+            self._accepted.sources = sources_of(self._quoted.passages, history.messages, now.turn_id)
+        self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
-        accepted, cost = self._accepted, self._cost + self._accepted.bill.tool_cost
-        budget.check(self._limits, done, cost, accepted.tool_seconds)
+        accepted, cost = self._accepted, self._accepted.cost + self._accepted.bill.tool_cost
+        accepted.others = await self._others()
+        budget.check(self._limits, done, cost, accepted.tool_seconds, accepted.others)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
@@ -135,6 +141,14 @@ class Answering:
         self._history = Recalled()
         await self._refusals.confirm()
         await self._check_output()
+
+    async def _others(self) -> TreeUse:
+        """Returns the use of the agents that draw on the budget of this turn."""
+        parent, turn_id = parent_of(self._accepted), self._accepted.state.turn_id
+        if parent is None and not (agents_of(self._image) and self._accepted.state.produced):
+            return NO_USE
+        ledger = self._ports.store.accounts(self._log.tenant_id).ledger
+        return await ledger.tree_use(turn_id if parent is None else parent.root_turn, turn_id)
 
     async def _check_output(self) -> None:
         """Ends the turn if its answer has the wanted form; else the next call asks for another."""
@@ -196,6 +210,7 @@ class Answering:
             attempt=attempt,
             asked_key=key,
             prompt_tokens=sent,
+            sources=dict(accepted.sources),
             hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
             spoken_at=None,
         )
@@ -228,7 +243,7 @@ class Answering:
         if not self.heard:
             # Nothing was heard of it, and it has been read all the same.
             await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
-        self._cost += sum(self._price(chosen, entry.usage) for entry in self._accepted.bill.entries[self._entered :])
+        self._accepted.cost += sum(self._price(chosen, entry.usage) for entry in self._accepted.bill.entries[self._entered :])
 
     def check(self, chosen: Chosen) -> None:
         now = self._accepted.state
@@ -315,10 +330,9 @@ class Answering:
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
-        definition, model = self._definition, chosen.model
+        definition, model, thinking = self._definition, chosen.model, thinking_tokens(self._definition.thinking)
         tools = self._tools.told(chosen.driver.context_window(model), self._found)
-        wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
-        thinking = thinking_tokens(definition.thinking)
+        wanted, system = definition.max_tokens or self._defaults.max_tokens, system_text(definition)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         room -= output_tokens(definition.output)
         summary = None if history.summary is None else history.summary.text

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from agentvm.events.base import Event
-from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, SessionId, TenantId, is_sub_session
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Channel, Encode, Subscription
 
@@ -42,6 +42,14 @@ class Wakeable(Protocol):
         """Called when something was told of the session; the events are those that no log holds."""
 
 
+class Interest(Protocol):
+    """Hears of the containers that somebody here listens to. Gained as often as lost."""
+
+    def gain(self, tenant_id: TenantId, container_id: ContainerId) -> None: ...
+
+    def lose(self, tenant_id: TenantId, container_id: ContainerId) -> None: ...
+
+
 class Broadcaster:
     """The channels, and the sessions and containers that each is subscribed to."""
 
@@ -51,6 +59,8 @@ class Broadcaster:
         self._followers: dict[tuple[TenantId, SessionId], dict[Wakeable, None]] = {}
         # Lists, since most channels have one of each; whether one is in there, the two tables above say.
         self._channels: dict[Channel, tuple[list[SessionId], list[ContainerId]]] = {}
+        self.interest: Interest | None = None
+        """In a cluster: fetches what other nodes tell."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -66,6 +76,8 @@ class Broadcaster:
             _forget(self._sessions, (tenant, session_id), channel)
         for container_id in containers:
             _forget(self._containers, (tenant, container_id), channel)
+            if self.interest is not None:
+                self.interest.lose(tenant, container_id)
 
     def subscribe(
         self,
@@ -122,9 +134,13 @@ class Broadcaster:
     def add_follower(self, tenant_id: TenantId, session_id: SessionId, follower: Wakeable) -> None:
         """From now on the follower is woken by what is told of the session. The caller has made sure that it may read it."""
         self._followers.setdefault((tenant_id, session_id), {})[follower] = None
+        if self.interest is not None:
+            self.interest.gain(tenant_id, follower.container_id)
 
     def remove_follower(self, tenant_id: TenantId, session_id: SessionId, follower: Wakeable) -> None:
         followers = self._followers.get((tenant_id, session_id), {})
+        if follower in followers and self.interest is not None:
+            self.interest.lose(tenant_id, follower.container_id)
         followers.pop(follower, None)
         if not followers:
             self._followers.pop((tenant_id, session_id), None)
@@ -142,6 +158,8 @@ class Broadcaster:
             listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
             if channel not in listeners:
                 self._channels[channel][1].append(container_id)
+                if self.interest is not None:
+                    self.interest.gain(channel.principal.tenant_id, container_id)
             listeners[channel] = listeners.get(channel) or (Follow.ALL if follow else Follow.NONE)
 
     def follow(self, channel: Channel, container_id: ContainerId, follow: Follow) -> None:
@@ -169,7 +187,8 @@ class Broadcaster:
         """Whether anybody hears the session, or would with its next event."""
         key = (tenant_id, session_id)
         listeners = self._containers.get((tenant_id, container_id), {})
-        return key in self._sessions or key in self._followers or any(listeners.values())
+        is_heard = any(listeners.values()) and not is_sub_session(session_id)
+        return key in self._sessions or key in self._followers or is_heard
 
     def followed(self) -> Iterator[tuple[TenantId, ContainerId, SessionId]]:
         """Yields the sessions that anybody hears."""
@@ -181,7 +200,8 @@ class Broadcaster:
 
     def catch_up(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, before: int) -> None:
         """Lets those who hear the session read on from the log, which has grown beyond `before` without being told here."""
-        for channel, follows in self._containers.get((tenant_id, container_id), {}).items():
+        listeners = {} if is_sub_session(session_id) else self._containers.get((tenant_id, container_id), {})
+        for channel, follows in listeners.items():
             if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
                 self.subscribe(channel, container_id, session_id)
         for channel, subscription in self._sessions.get((tenant_id, session_id), {}).items():
@@ -204,7 +224,7 @@ class Broadcaster:
             if session_id is None:
                 _send(list(some), listeners)
                 continue
-            for channel, follows in listeners.items():
+            for channel, follows in () if is_sub_session(session_id) else listeners.items():
                 # Whoever sent: every device of a user sees the same.
                 if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
                     self.subscribe(channel, container_id, session_id)

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from agentvm.model.image import Image
 from agentvm.model.knowledge import FoundPassages
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.citations import numbered
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 
@@ -11,8 +15,8 @@ from agentvm.runtime.session_log import SessionLog
 class CallKnowledge:
     """Searches what the image names, and notes whether a stranger wrote what was found."""
 
-    def __init__(self, ports: Ports, image: Image, log: SessionLog) -> None:
-        self._source = ports.knowledge
+    def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted) -> None:
+        self._source, self._accepted = ports.knowledge, accepted
         self._tenant_id = log.tenant_id
         self._uris = [str(spec["uri"]) for spec in knowledge_of(image)]
         self.tainted = False
@@ -25,7 +29,9 @@ class CallKnowledge:
         assert self._source is not None, "asked for by nobody"
         found = await self._source.search(self._tenant_id, self._uris, question, k)
         self.tainted = self.tainted or found.tainted
-        return found
+        known = self._accepted.sources
+        self._accepted.sources = numbered(known, found.passages)
+        return msgspec.structs.replace(found, first=max(known, default=0) + 1)
 
 
 def knowledge_of(image: Image) -> Sequence[Mapping[str, object]]:

@@ -23,9 +23,11 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import ToolCall, UserMessage
 from agentvm.model.tier import Placed, Unplaced
 from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.agent_calls import AgentCalls
 from agentvm.runtime.call_files import CallFiles, TurnFiles
 from agentvm.runtime.call_knowledge import CallKnowledge
 from agentvm.runtime.call_memories import CallMemories
+from agentvm.runtime.call_skills import CallSkills
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.message_files import read_attached
 from agentvm.runtime.ports import Ports
@@ -85,6 +87,7 @@ class CallRun:
         self._made = len(accepted.state.call_ids) - len(accepted.state.pending)
         """Calls of the turn so far."""
         self._files = TurnFiles(ports, log, accepted.bill.user_id)
+        self._agents = AgentCalls(ports, image, log, accepted, tainted=tainted, keep=self.keep)
         self.placed: dict[str, Placed | Unplaced] = {}
         """The tiers that ran the code of calls, or why none did."""
 
@@ -106,11 +109,15 @@ class CallRun:
         if tool is None:
             return unknown(self._tools, call)
         self._made += not is_nested
-        if self._made + len(self._accepted.nested) > self._limits.tool_calls:
+        if self._made + len(self._accepted.nested) + self._accepted.others.tool_calls > self._limits.tool_calls:
             return ToolOutcome(f"The call was not made: a turn makes {self._limits.tool_calls} tool calls at most.", True)
         try:
             if faults := self._tools.misfits(call):
                 raise ToolFailed(f"The input does not fit: {'; '.join(faults)}")
+            if tool.transfers_to is not None:
+                return ToolOutcome(f"{tool.spec.name}: done. From here on that agent answers.", False, agent=tool.transfers_to)
+            if tool.agent is not None:
+                return await self._agents.run(tool, call)
             output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
             one = self._one(tool, call, output_max, tainted=self._tainted or tainted)
             async with self._bounds(is_nested), self._files.open(writes=tool.writes_files) as files:
@@ -119,7 +126,7 @@ class CallRun:
                 ended = await one.run(files, resumption, others)
                 if not isinstance(ended, ToolOutcome):
                     return ended
-                heard = files.tainted or one.knowledge.tainted or (others is not None and others.tainted)
+                heard = files.tainted or one.tainted or (others is not None and others.tainted)
                 changes = files.keep(tainted=self._tainted or heard or tool.world == "open")
                 return replace(ended, files=changes, tainted=heard)
         except AgentVMError as error:
@@ -127,8 +134,9 @@ class CallRun:
 
     def _one(self, tool: Tool, call: ToolCall, output_max: int, *, tainted: bool) -> "_Call":
         placed = partial(self.placed.__setitem__, call.id)
-        knowledge = CallKnowledge(self._ports, self._image, self._log)
-        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, knowledge, tainted)
+        knowledge = CallKnowledge(self._ports, self._image, self._log, self._accepted)
+        skills = CallSkills(self._ports.store, self._image, self._log.tenant_id)
+        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, knowledge, skills, tainted)
 
     @asynccontextmanager
     async def _bounds(self, is_nested: bool) -> AsyncIterator[None]:
@@ -165,6 +173,7 @@ class _Call:
         output_max: int,
         placed: Callable[[Placed | Unplaced], None],
         knowledge: CallKnowledge,
+        skills: CallSkills,
         tainted: bool,
     ) -> None:
         self._ports = ports
@@ -174,7 +183,7 @@ class _Call:
         self._call = call
         self._output_max = output_max
         self._placed = placed
-        self.knowledge = knowledge
+        self._knowledge, self._skills = knowledge, skills
         settings = ports.settings_of(log.tenant_id)
         remembers = settings.memory.by != "off"
         self._memories = CallMemories(ports, log, accepted, call, tainted=tainted) if remembers else None
@@ -182,6 +191,11 @@ class _Call:
         self._reports = ProgressReports(self._tell_progress)
         self._entries: list[LedgerEntry] = []
         self._is_over = False
+
+    @property
+    def tainted(self) -> bool:
+        """Whether the call has read what a stranger wrote, besides files."""
+        return self._knowledge.tainted or self._skills.tainted
 
     async def run(self, files: CallFiles, resumption: Resumption | None, others: OtherTools | None) -> Ended:
         tool, limits = self._tool, self._limits
@@ -256,7 +270,8 @@ class _Call:
             files=files,
             inputs=self._read_inputs,
             memory=self._memories,
-            knowledge=self.knowledge.search if self.knowledge else None,
+            knowledge=self._knowledge.search if self._knowledge else None,
+            skills=self._skills.load if self._skills else None,
         )
 
     async def _read_inputs(self, max_bytes: int) -> Mapping[str, bytes]:

@@ -61,6 +61,8 @@ class ToolOutcome:
     """Parts that are the result instead of `result`; their bytes are stored."""
     files: tuple[FileChange, ...] = ()
     """Changes of the session's files, which are stored with the result."""
+    agent: str | None = None
+    """The agent that answers from here on, after a handoff."""
     charges: tuple[ToolCharged, ...] = ()
     """Entries of the ledger, which are committed with the result."""
 
@@ -116,6 +118,8 @@ def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:
     if wait.started_at is not None and not repeatable:
         return ToolOutcome(LOST, True)
     match answer.decision:
+        case "answer" if wait.kind == "child":
+            return _run(call, wait)
         case "answer" if wait.kind == "client":
             return ToolOutcome(answer.result, False)
         case "answer":

@@ -83,6 +83,7 @@ class Channel:
         "lagging",
         "mirror",
         "on_ready",
+        "opened_at",
         "principal",
         "since",
     )
@@ -90,6 +91,7 @@ class Channel:
     def __init__(self, principal: Principal, encode: Encode, budget: ByteBudget | None = None) -> None:
         """With a budget, what waits is charged to the principal's tenant, beyond a little that is free."""
         self.principal = principal
+        self.opened_at = 0
         self.encode = encode
         """The peer's dialect."""
         self._charge = None if budget is None else ConnectionReservation(budget, principal.tenant_id)

@@ -64,6 +64,15 @@ class EventWriter:
         self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self._where[0]) for data in told])
         return False
 
+    async def end(self, told: Sequence[EventData], scope: EventScope) -> None:
+        """Stores and sends the end of a turn; what could not be stored is owed."""
+        try:
+            if not await self.tell(told, scope):
+                self.owed.append((told, scope))
+        except SessionMoved:
+            # A turn that had waited for somebody: another node was quicker to end it, or to go on with it.
+            logger.info("turn_ended_elsewhere", turn_id=scope.turn_id)
+
     async def emit(self, told: Sequence[EventData], scope: EventScope) -> None:
         """Stores and sends events, after the owed ones: clients that were away must get those ends, too."""
         log, journal = await self.log(), self._ports.journal
@@ -75,6 +84,12 @@ class EventWriter:
                 log.failed.pop(end[1].turn_id, None)
                 journal.post(log, *end)
             await journal.emit(log, told, scope)
+        except SessionMoved:
+            # Another node was quicker to end those turns, or to go on with them: what was to be said of them here is void.
+            for _, ended in owed:
+                log.failed.pop(ended.turn_id, None)
+                logger.info("turn_ended_elsewhere", turn_id=ended.turn_id)
+            raise
         except AgentVMError:
             self.owed = owed + self.owed
             raise
@@ -84,6 +99,9 @@ class EventWriter:
         if self.owed:
             try:
                 await self.emit((), self._scope)
+            except SessionMoved:
+                # Nothing is owed any more.
+                pass
             except AgentVMError as error:
                 logger.error("turn_end_not_stored", agent_id=self._scope.agent_id, code=error.code, error=str(error))
 

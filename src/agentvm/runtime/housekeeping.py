@@ -8,6 +8,8 @@ import anyio
 import anyio.abc
 
 from agentvm.errors import ShuttingDown
+from agentvm.events.lifecycle import SessionDestroyed
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.tasks import open_tasks
 
 if TYPE_CHECKING:
@@ -47,3 +49,10 @@ async def housekeeping(recovery: "Recovery", runtime: "Runtime") -> AsyncIterato
             with anyio.CancelScope(shield=True):
                 await runtime.drain(grace=0)
             tasks.cancel_scope.cancel()
+
+
+async def say_goodbye(agent: Agent) -> None:
+    """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
+    said = SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
+    with anyio.CancelScope(shield=True):
+        await agent.writer.tell((said,))

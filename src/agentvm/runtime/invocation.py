@@ -48,7 +48,7 @@ class Invoker:
     async def invoke(self, spec: Mapping[str, object], input: dict[str, object], call_id: str) -> Invocation:
         """Calls the tool of a rendered resource. `ToolCallDenied` and `ApprovalRequired` have the rule."""
         tool = self.tools.of_spec(spec)
-        if tool is None or tool.waits_for is not None:
+        if tool is None or tool.waits_for is not None or tool.agent is not None:
             raise ResourceInvalid(f"A tool with the runtime {spec.get('runtime')} cannot be called outside a conversation")
         tools = ToolSet([tool])
         call = ToolCall(id=call_id, name=tool.spec.name, input=input)

@@ -56,6 +56,9 @@ TAIL_EVENTS_MAX = 4_000
 """Events of one session in the journal; more are folded before the turn ends."""
 
 
+Publish = Callable[[SessionLog, Sequence[Event]], None]
+
+
 class Journal:
     """Commits what is posted, then tells it."""
 
@@ -83,6 +86,10 @@ class Journal:
         self._unfolded: dict[SessionLog, None] = {}
         self._claimed: dict[SessionLog, None] = {}
         self._pruning = False
+        self.publish: Publish | None = None
+        """In a cluster: passes on what was told, for those who follow it on other nodes."""
+        self.moved: Callable[[SessionLog, int], None] | None = None
+        """In a cluster: told of a log that other nodes have continued, and of the last event that was told of it here."""
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
@@ -96,9 +103,15 @@ class Journal:
                 log.stale, log.parked = False, parked
                 # What a mirror has beyond that is in the journal of the node that runs the session.
                 if head > log.committed:
-                    log.restart(head, parked)
+                    self._move(log, head, parked)
                 self._changed(tenant_id, session_id)
         return log
+
+    def _move(self, log: SessionLog, head: int, parked: TurnId | None) -> None:
+        before = log.committed
+        log.restart(head, parked)
+        if self.moved is not None and head > before:
+            self.moved(log, before)
 
     def _is_posted(self, log: SessionLog) -> bool:
         """Whether something of the log is being committed, or waits for it."""
@@ -115,7 +128,7 @@ class Journal:
         while self._is_posted(log):
             # It will be refused, since it was numbered from an older head.
             await wait_for(self._batch if log in self._batch.parts else self._flushing)
-        log.restart(head, None)
+        self._move(log, head, None)
         self._changed(log.tenant_id, log.session_id)
         log.open_turns.update(dict.fromkeys(open_turns))
         log.claimed = True
@@ -127,9 +140,10 @@ class Journal:
         return tuple(self._claimed)
 
     def release(self, log: SessionLog) -> None:
-        """The session was let go."""
+        """The session was let go: others may change it from now on, by a turn, by retention, by a summary."""
         log.claimed = False
         self._claimed.pop(log, None)
+        self._changed(log.tenant_id, log.session_id)
 
     def find(self, tenant_id: TenantId, session_id: SessionId) -> SessionLog | None:
         """The session's log, if anybody writes to it."""
@@ -274,7 +288,7 @@ class Journal:
         if not parts and not self._pruning:
             return
         now = self._clock()
-        folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX) and not self._has_more(log)}
+        folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX) and log not in self._batch.parts}
         claims = self._claims(parts) if self._store.node_id else ()
         writes = [
             write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
@@ -317,17 +331,15 @@ class Journal:
                 self._tell(part.events)
             except Exception:  # Protects every other listener.
                 logger.exception("telling_crashed", session_id=log.session_id)
-
-    def _has_more(self, log: SessionLog) -> bool:
-        """Whether events of the log were posted since the batch that is being committed; they come with the next one."""
-        return log in self._batch.parts
+            if self.publish is not None:
+                self.publish(log, part.events)
 
     def _claims(self, parts: Mapping[SessionLog, BatchPart]) -> list[Claim]:
         """The sessions that this commit takes, and those that it may let go."""
         return [
             Claim(log.tenant_id, log.session_id, None if log.claimed else log.committed, ends)
             for log in parts
-            if (ends := not (log.open_turns or self._has_more(log))) or not log.claimed
+            if (ends := not (log.open_turns or log in self._batch.parts)) or not log.claimed
         ]
 
     def _note_claims(self, parts: Iterable[SessionLog], committed: Committed) -> None:

@@ -9,7 +9,7 @@ from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.tool import WaitChanged
 from agentvm.events.turn import TurnResponse
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, is_sub_session
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId, WaitKind
 from agentvm.model.webhook import Notice
@@ -59,9 +59,9 @@ def notices_of(events: Sequence[Event]) -> list[Notice]:
     notices: list[Notice] = []
     for event in events:
         match event.data:
-            case TurnResponse() as ended:
+            case TurnResponse() as ended if not is_sub_session(event.scope.session_id or SessionId("")):
                 notices.append(_turn_notice(ended, event.scope))
-            case WaitChanged(change=ToolWait() as wait):
+            case WaitChanged(change=ToolWait() as wait) if wait.kind != "child":
                 notices.append(_wait_notice(wait))
             case QuotaWarning() as warning:
                 notices.append(_quota_notice(warning, event))

@@ -12,15 +12,16 @@ import msgspec
 
 from agentvm.errors import AgentBusy, AgentVMError, InvalidInput, StoreFailed
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventScope
 from agentvm.events.tool import ToolWaiting
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId, TurnId, UserId
 from agentvm.model.message import ToolCall
-from agentvm.model.turn import OnParked
+from agentvm.model.turn import OnParked, TurnOrigin
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.schema import misfits
+from agentvm.runtime.acting import acting_image
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.policy import decide
@@ -42,10 +43,12 @@ LONGEST_SLEEP_SECONDS = 60.0
 """Waits that were opened meanwhile, also by another process, are looked for at least so often."""
 
 
-async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> bool:
+async def answer_wait(
+    agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None, *, told_at: EventScope | None = None
+) -> bool:
     """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked.
 
-    Returns False when the turn has ended.
+    Returns False when the turn has ended. The answer is also told at `told_at`, for the wait of a sub-agent.
     """
     with anyio.CancelScope(shield=True):
         at, turn_id = agent.ports.clock(), wait.turn_id
@@ -61,6 +64,9 @@ async def answer_wait(agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: Us
         finally:
             if accepted is not None:
                 accepted.answering -= 1
+        if told_at is not None:
+            told = answer_events(wait, answer, by, at)
+            await agent.ports.sub_agents.tell_root(agent.ports, await agent.writer.log(), told_at, told)
         accepted = agent.find(turn_id)
         if accepted is None:
             await wake(agent, turn_id)
@@ -93,9 +99,9 @@ async def close_wait(agent: "Agent", wait: ToolWait) -> None:
         await agent.writer.emit((changed,), agent.scope)
 
 
-async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object]) -> None:
+async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object], origin: TurnOrigin | None = None) -> None:
     """Refuses an input that the tool does not take, or whose call needs more than the approval that is given."""
-    ports, image = agent.ports, agent.image
+    ports, (image, _) = agent.ports, await acting_image(agent, origin)
     async with ports.tools.open(agent.tenant_id, image) as tools:
         schema = next((spec.input_schema for spec in tools.specs if spec.name == wait.tool), {})
         try:

@@ -64,13 +64,22 @@ class Verdict:
 _DEFAULT = PolicyLayer("default", SHIPPED)
 
 
-def layers_of(operator: Policy | None, tenant: Policy | None, image: Sequence[PolicyRule]) -> tuple[PolicyLayer, ...]:
-    """Returns the layers of a call. A tenant without rules of its own has the operator's, which speak once."""
+def layers_of(
+    operator: Policy | None,
+    tenant: Policy | None,
+    image: Sequence[PolicyRule],
+    callers: Sequence[Sequence[PolicyRule]] = (),
+) -> tuple[PolicyLayer, ...]:
+    """Returns the layers of a call. A tenant without rules of its own has the operator's, which speak once.
+
+    `callers` are the rules of the agents above a sub-agent: it may do nothing that these may not.
+    """
     layers = [] if operator is None else [PolicyLayer("operator", operator.rules)]
     if tenant is not None and tenant != operator:
         layers.append(PolicyLayer("tenant", tenant.rules))
     if image:
         layers.append(PolicyLayer("image", image, only_tightens=True))
+    layers += [PolicyLayer("caller", rules, only_tightens=True) for rules in callers if rules]
     return tuple(layers)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.abc
@@ -31,6 +31,9 @@ from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.store import Store
 from agentvm.tools.base import KnowledgeSource
+
+if TYPE_CHECKING:
+    from agentvm.runtime.sub_agents import SubAgents
 
 
 class Choose(Protocol):
@@ -108,6 +111,7 @@ class Ports:
     large: LargeMessages = field(default_factory=LargeMessages)
     histories: Histories = field(default_factory=Histories)
     memories: Memories
+    sub_agents: "SubAgents"
     knowledge: KnowledgeSource | None = None
     busy: BusyAgents = field(default_factory=BusyAgents)
 
@@ -121,7 +125,8 @@ class Ports:
     def policy(self, tenant_id: TenantId, image: Image) -> tuple[PolicyLayer, ...]:
         """Returns the rules for the tool calls of a tenant's image as they are now, besides the server's own."""
         operator, tenant = (self.settings_of(scope).tools.policy for scope in (None, tenant_id))
-        return layers_of(operator, tenant, image.definition.policy)
+        rendered = image.definition.rendered
+        return layers_of(operator, tenant, image.definition.policy, () if rendered is None else rendered.callers)
 
     async def recall(
         self,

@@ -27,6 +27,8 @@ class Quoted(NamedTuple):
 
     exchange: Exchange = ()
     tainted: bool = False
+    passages: tuple[Passage, ...] = ()
+    """Passages in it, numbered from 1 on."""
 
 
 async def quote(ports: Ports, image: Image, log: SessionLog, history: Recalled, asked: MessageId, window: int) -> Quoted:
@@ -37,7 +39,7 @@ async def quote(ports: Ports, image: Image, log: SessionLog, history: Recalled, 
         return Quoted()
     question = quoted_context.find_question(history.messages, asked)
     passages, tainted = await _look_up(ports, log, wanted, question, window // ROOM_SHARE)
-    return Quoted(quoted_context.quote(memories.choose(known, question), passages), tainted)
+    return Quoted(quoted_context.quote(memories.choose(known, question), passages), tainted, tuple(passages))
 
 
 async def _recall(ports: Ports, log: SessionLog) -> tuple[Memory, ...]:

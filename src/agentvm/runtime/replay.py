@@ -24,6 +24,7 @@ from agentvm.storage.sql.store import Store
 logger = get_logger(__name__)
 
 OpenLog = Callable[[TenantId, ContainerId, SessionId], Awaitable[SessionLog]]
+OpenMirror = Callable[[TenantId, ContainerId, SessionId, int], Awaitable[SessionLog]]
 
 PAGE_EVENTS_MAX = 500
 """Events handed out at a time."""
@@ -61,8 +62,8 @@ class Replay:
         self._store = store
         self._find_log = find_log
         self._open_log = open_log
-        self.mirror: OpenLog | None = None
-        """In a cluster: opens the log of a session with what another node has told of it."""
+        self.mirror: OpenMirror | None = None
+        """In a cluster: opens the log of a session with what another node has told of it, at least up to a cursor."""
         self._pages = Pages()
         self._reading: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
 
@@ -101,13 +102,16 @@ class Replay:
     async def _read_stored(
         self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int
     ) -> Missed | None:
-        mirrored = None if self.mirror is None else await self.mirror(tenant_id, container_id, session_id)
+        mirrored = None if self.mirror is None else await self.mirror(tenant_id, container_id, session_id, after)
         if mirrored is not None and (missed := self.read_nowait(tenant_id, session_id, after)) is not None:
             return missed
         log = self._store.tenant(tenant_id).container(container_id).log(session_id)
         first, last = await log.range()
         live = self._find_log(tenant_id, session_id)
         end = last if live is None else max(last, live.committed)
+        if after > end and mirrored is not None:
+            # Told by another node, and on its way from the journal of that one into the log.
+            return None
         if after > end or after < first - 1:
             return Missed([], end, lost=True)
         try:

@@ -1,13 +1,9 @@
-"""Runtime — has a life (start, drain, stop) and runs turns; one per process.
-
-It holds what is alive: containers with agents, and the channels that listen. What merely exists is in the store.
-"""
+"""Runtime — has a life (start, drain, stop) and runs turns; one per process."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import anyio.abc
 
 from agentvm.drivers.models import Models
@@ -17,7 +13,18 @@ from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.file import file_events
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId, agent_id_of
+from agentvm.model.ids import (
+    AgentId,
+    Clock,
+    ContainerId,
+    ImageId,
+    NewId,
+    SessionId,
+    TenantId,
+    UserId,
+    agent_id_of,
+    is_sub_session,
+)
 from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileDelta
@@ -31,7 +38,7 @@ from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.event_writer import OwedEnds
 from agentvm.runtime.follow import SessionFollower, TurnFollower
 from agentvm.runtime.histories import Histories
-from agentvm.runtime.housekeeping import housekeeping, recover
+from agentvm.runtime.housekeeping import housekeeping, recover, say_goodbye
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.memories import Memories
@@ -41,6 +48,7 @@ from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.roster import Present, Roster, Sleeper
+from agentvm.runtime.sub_agents import ENDED, SubAgents, has_ended, scope_at_root
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSource
 from agentvm.runtime.turn_log import TurnLog
@@ -55,12 +63,12 @@ Adopt = Callable[[Sequence[Orphan], NodeStore], Awaitable[Callable[[], Coroutine
 
 
 class Runtime:
-    """Finds or starts agents, and ends them."""
+    """Finds or starts agents, and ends them. Holds those that are alive; all others are rows of the store."""
 
     def __init__(self, ports: Ports, broadcaster: Broadcaster, timers: ShortTimers, *, suspends: bool = False) -> None:
         self._ports, self._timers = ports, timers
-        self._suspends = suspends
-        self._owed = OwedEnds()
+        ports.sub_agents.attach(self)
+        self._suspends, self._owed = suspends, OwedEnds()
         self.roster = Roster(ports.busy)
         self._draining = False
         self.recovered = anyio.Event()
@@ -72,9 +80,7 @@ class Runtime:
         """Held while an image is built anew: two who change it at once shall both be heard."""
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
-        self.models = ports.models
-        self.tools = ports.tools
-        self.tool_meter = ports.tool_meter
+        self.models, self.tools, self.tool_meter = ports.models, ports.tools, ports.tool_meter
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
@@ -84,6 +90,11 @@ class Runtime:
         self.histories, self.memories = ports.histories, ports.memories
         self.adopt: Adopt | None = None
         """Takes over sessions of nodes that have ended."""
+        self.hand_over: Callable[[], Awaitable[None]] | None = None
+        """Lets other nodes take over the turns that were suspended."""
+        self.settle_ended: Callable[[], Awaitable[None]] | None = None
+        """Charges the model calls beside turns that nodes which have ended left."""
+        self.ecosystem: Ecosystem | None = None
 
     @property
     def accepting(self) -> bool:
@@ -117,7 +128,7 @@ class Runtime:
         agent.writer.owed = self._owed.take(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
         self.roster.add(agent)
-        if found is None:
+        if found is None and not is_sub_session(session_id):
             told = lifecycle.AgentRegistered(
                 container_id=image.container_id,
                 agent_id=agent_id,
@@ -192,10 +203,11 @@ class Runtime:
         await agent.stop()
         if not self.roster.remove(agent):
             return
-        await _say_goodbye(agent)
+        await say_goodbye(agent)
         self._owed.keep(agent.writer)
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
-        self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
+        if not is_sub_session(agent.session_id):
+            self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:
         for named in self.roster.of_container(tenant_id, image.container_id):
@@ -297,8 +309,8 @@ class Runtime:
                     await close_wait(agent, current)
                     return False
                 if answer.input is not None:
-                    await check_edit(agent, current, answer.input)
-                if not await answer_wait(agent, current, answer, by):
+                    await check_edit(agent, current, answer.input, turn.origin)
+                if not await answer_wait(agent, current, answer, by, told_at=scope_at_root(agent.scope, turn.origin)):
                     return False
             # The turn may have been stopped in the same moment: then its waits were closed first.
             stored = await waits.get(wait.wait_id)
@@ -306,8 +318,8 @@ class Runtime:
 
     async def expire_wait(self, tenant_id: TenantId, wait: ToolWait) -> bool:
         """Ends a wait whose time is up: one for a time goes on, any other has no answer. False if that cannot be done now."""
-        ended = WaitAnswer(decision="answer", result={}) if wait.kind == "timer" else WaitAnswer(decision="expired")
-        return await self.answer_wait(tenant_id, wait, ended, None)
+        goes_on = wait.kind == "timer" or await has_ended(self._ports, tenant_id, wait)
+        return await self.answer_wait(tenant_id, wait, ENDED if goes_on else WaitAnswer(decision="expired"), None)
 
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
@@ -322,15 +334,10 @@ class Runtime:
             for agent in agents:
                 tasks.start_soon(agent.suspend if self._suspends else agent.stop)
         await self._owed.pay()
+        if self.hand_over is not None:
+            await self.hand_over()
         for channel in self.broadcaster.channels:
             channel.close(GOING_AWAY)
-
-
-async def _say_goodbye(agent: Agent) -> None:
-    """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
-    said = lifecycle.SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
-    with anyio.CancelScope(shield=True):
-        await agent.writer.tell((said,))
 
 
 @asynccontextmanager
@@ -353,14 +360,13 @@ async def open_runtime(
     recovers_later: bool = False,
 ) -> AsyncIterator[Runtime]:
     """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start.
-
     With `recovers_later` turns of the previous process may still be unknown, see `Runtime.recovered`."""
     timers, broadcaster, histories, memories = ShortTimers(), Broadcaster(), Histories(), Memories(store)
     ecosystem = Ecosystem(broadcaster, (histories, memories, timers, *effectors))
     async with open_journal(store, ecosystem.tell, clock, histories.forget) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
-            tell=ecosystem.tell,
+            tell=ecosystem.announce,
             store=store,
             quarantine=Quarantine(store, clock),
             models=models,
@@ -374,12 +380,13 @@ async def open_runtime(
             tool_meter=tool_meter or UnmeteredTools(),
             histories=histories,
             memories=memories,
+            sub_agents=SubAgents(),
             knowledge=knowledge,
             admit_bytes=admit_bytes,
             choose=choose or (lambda tenant_id, name, key_owner=None: models.use_chain(name)),
         )
         recovery = Recovery(ports, (runtime := Runtime(ports, broadcaster, timers, suspends=suspends)).start_agent)
-        runtime.adopt = recovery.adopt
+        runtime.adopt, runtime.settle_ended, runtime.ecosystem = recovery.adopt, recovery.settle, ecosystem
         if not recovers_later:
             await recover(recovery, runtime)
         async with housekeeping(recovery, runtime):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -25,7 +25,11 @@ KeyedRun = Callable[[dict[str, object], CallContext], Awaitable[Outcome]]
 MakeTool = Callable[[Mapping[str, object]], CallableTool | None]
 """Makes the tool of a spec that an image holds; None for a kind that this server cannot run."""
 
+Carry = Literal["none", "summary", "history"]
+
 TIMEOUT_SECONDS = 60.0
+AGENT_SECONDS = 30 * 86_400.0
+"""Time that a sub-agent has for a call, most of which it may wait for people, unless the tool says otherwise."""
 CLIENT_WAIT_SECONDS = 7 * 86_400.0
 """Time that a client has for the result of its own tool, unless the tool says otherwise."""
 
@@ -64,6 +68,12 @@ class Tool:
     """A second schema of the input: that of a built-in tool which a resource describes otherwise."""
     at_provider: tuple[str, ProviderTool] | None = None
     """The driver whose provider runs the tool, and the tool as that provider knows it."""
+    agent: str | None = None
+    """The agent of the image that works on a call, by its URI."""
+    transfers_to: str | None = None
+    """The agent that the conversation is handed over to, by its URI; empty for the image itself."""
+    carry: Carry = "none"
+    """The part of the conversation that the agent is told."""
 
 
 def facts_of(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
@@ -111,6 +121,8 @@ def image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
     asks, version = bool(spec.get("ask")), str(spec.get("uri", ""))
     if spec["runtime"] == "provider":
         return _provider_tool(spec, version)
+    if spec["runtime"] == "agent":
+        return _agent_tool(spec, version, asks=asks)
     if spec["runtime"] == "client":
         schema = spec.get("inputSchema")
         told = ToolSpec(
@@ -147,6 +159,29 @@ def client_tool(spec: ToolSpec) -> Tool:
         effect="write",
         world=default_world("client"),
         waits_for="client",
+    )
+
+
+def _agent_tool(spec: Mapping[str, object], version: str, *, asks: bool) -> Tool:
+    """Returns a tool whose calls another agent works on. The same call has the same sub-agent, so it may be taken up again."""
+    schema, timeout_ms = spec.get("inputSchema"), spec.get("timeoutMs")
+    return Tool(
+        spec=ToolSpec(
+            name=str(spec["name"]),
+            description=str(spec["description"]),
+            input_schema=schema if isinstance(schema, dict) else {"type": "object"},
+        ),
+        run=_never,
+        timeout_seconds=timeout_ms / 1000 if isinstance(timeout_ms, int) else AGENT_SECONDS,
+        repeatable=True,
+        runtime="agent",
+        effect=cast(Effect, spec.get("effect") or "write"),
+        world=cast(World, spec.get("world") or default_world("agent")),
+        version=version,
+        asks=asks,
+        output_schema=_schema(spec.get("outputSchema")),
+        agent=str(spec["entry"]),
+        carry=cast(Carry, spec.get("carry") or "none"),
     )
 
 

@@ -15,8 +15,9 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from agentvm.events.base import EventData
 from agentvm.events.state import ConversationEnd
-from agentvm.events.tool import ProgramChanged, ToolPlaced, ToolStarted, WaitChanged
+from agentvm.events.tool import AgentSwitched, ProgramChanged, ToolPlaced, ToolStarted, WaitChanged
 from agentvm.events.turn import TurnParked
+from agentvm.model.ids import sub_session_id
 from agentvm.model.image import Image
 from agentvm.model.message import TextPart, ToolCall
 from agentvm.model.placed_call import placed_call
@@ -27,13 +28,15 @@ from agentvm.runtime import calls, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_run import CallRun, Ended
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
+from agentvm.runtime.handoff import agent_name
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.programs import Program
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.sub_agents import ENDED, has_ended, scope_at_root
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet
-from agentvm.runtime.waiting import Waiting, denied_event, waiting_events
+from agentvm.runtime.waiting import Waiting, answer_events, denied_event, waiting_events
 from agentvm.tools.base import ConsentRequired, InputRequired
 
 _INLINE = Placed(tier="inline")
@@ -53,6 +56,8 @@ class CallRunner:
         self._tainted = tainted
         self._call_run = CallRun(ports, image, log, accepted, tools, tainted)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
+        self._told = {wait.wait_id for wait in accepted.waits.values()}
+        """Waits that people know of."""
         self._policy: dict[str, str] = {}
         """The reason of the decision about each call."""
 
@@ -63,10 +68,11 @@ class CallRunner:
             accepted.answered = False
             actions = [(pending.call, await self._next(pending)) for pending in accepted.state.pending]
             await self.announce(actions)
+            await self._tell_root(_waits_of(actions))
             due = [(call, action) for call, action in actions if not isinstance(action, Held)]
             if due:
                 await self._carry_out(due)
-            elif not (accepted.answering or self._is_answered(held := _waits_of(actions))):
+            elif not (accepted.answering or self._is_answered(held := _waits_of(actions)) or await self._take_ended(held)):
                 await self._park(held)
                 return
             # The next prompt is made from the history: the results must be in it.
@@ -74,6 +80,25 @@ class CallRunner:
 
     def _is_answered(self, waits: Sequence[ToolWait]) -> bool:
         return any(self._accepted.waits[wait.call_id].answer is not None for wait in waits)
+
+    async def _take_ended(self, waits: Sequence[ToolWait]) -> bool:
+        """Answers the waits for sub-agents that have ended before these waits were stored; whether there are any."""
+        is_answered, at = False, self._ports.clock()
+        for wait in waits:
+            if await has_ended(self._ports, self._log.tenant_id, wait):
+                self.post(*answer_events(wait, ENDED, None, at))
+                self._accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=ENDED, answered_at=at)
+                is_answered = True
+        return is_answered
+
+    async def _tell_root(self, waits: Sequence[ToolWait]) -> None:
+        """Shows new waits of a sub-agent at the top, too."""
+        scope = scope_at_root(self._accepted.scope, self._accepted.origin)
+        new = [wait for wait in waits if wait.wait_id not in self._told]
+        self._told.update(wait.wait_id for wait in new)
+        if scope is not None and new:
+            told = [data for wait in new for data in waiting_events(wait)]
+            await self._ports.sub_agents.tell_root(self._ports, self._log, scope, told)
 
     async def lose(self) -> None:
         """Gives the calls that may have been running when the process died their results; the others remain."""
@@ -96,6 +121,9 @@ class CallRunner:
         if wait is not None:
             self._policy.setdefault(call.id, wait.why)
             action = calls.resume(call, wait, repeatable=self._tools.may_repeat(call.name))
+            if wait.kind == "child" and isinstance(action, ToolOutcome):
+                turn_id = self._accepted.state.turn_id
+                await self._ports.sub_agents.stop_called(self._ports, self._log.tenant_id, self._image, turn_id, call.id)
             if isinstance(action, ToolOutcome) and not action.is_error:
                 return await self._call_run.keep(call, action.result)
             return action
@@ -243,7 +271,7 @@ class CallRunner:
         """Holds a call whose tool needs a person: it waits once more. Returns its outcome if nobody can answer."""
         call = run.call
         facts = self._facts(call)
-        needs_somebody = not (isinstance(needs, InputRequired) and needs.kind == "timer")
+        needs_somebody = not (isinstance(needs, InputRequired) and needs.kind in ("timer", "child"))
         if facts is None or (facts.unattended and needs_somebody):
             return ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True)
         wait = self._waiting.ask(self._ports.new_id("wait"), self._ports.clock(), run, facts, needs)
@@ -276,6 +304,12 @@ class CallRunner:
         state, told = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
         events = (denied_event(accepted, call, outcome), *told) if outcome.is_denied else told
         events = (*events, self.explain(call, outcome))
+        if outcome.agent is not None:
+            accepted.switched = True
+            events = (
+                *events,
+                AgentSwitched(turn_id=now.turn_id, agent=outcome.agent, name=agent_name(self._image, outcome.agent)),
+            )
         if call.id in accepted.programs:
             events = (*events, ProgramChanged(change=ProgramEnded(turn_id=now.turn_id, program=call.id)))
         self.post(*events)
@@ -288,7 +322,11 @@ class CallRunner:
         why = self._policy.get(call.id, "")
         reasons = placed_call(self._accepted.state.turn_id, call.id, call.name, why, placed)
         tool_ms = int(self._accepted.tool_seconds * 1000)
-        return ToolPlaced(call=msgspec.structs.replace(reasons, tool_ms=tool_ms, is_nested=is_nested))
+        tool = self._tools.find(call.name)
+        by_agent = tool is not None and tool.agent is not None and call.id in self._accepted.started
+        session_id = sub_session_id(reasons.turn_id, call.id) if by_agent else None
+        whole = msgspec.structs.replace(reasons, tool_ms=tool_ms, is_nested=is_nested, session_id=session_id)
+        return ToolPlaced(call=whole)
 
     async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)

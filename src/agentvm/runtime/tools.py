@@ -32,7 +32,6 @@ from agentvm.sharing.cache import Cache
 
 logger = get_logger(__name__)
 
-SEARCH_KNOWLEDGE = "search_knowledge"
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 TOLD_MAX = 40
@@ -54,7 +53,9 @@ class ToolSet:
         self._provided = tuple(tool for tool in tools if tool.at_provider is not None)
         tools = [tool for tool in tools if tool.at_provider is None]
         # A program does not call programs; what it writes to the session's files it writes by itself.
-        self._callable = tuple(tool.spec for tool in tools if tool.beside is None and not tool.writes_files)
+        self._callable = tuple(
+            tool.spec for tool in tools if tool.beside is None and not tool.writes_files and tool.agent is None
+        )
         self._tools: dict[str, Tool] = {tool.spec.name: with_programs(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
         self.is_large = len(self.specs) > TOLD_MIN
@@ -77,6 +78,8 @@ class ToolSet:
 
     def joined(self, others: Sequence[Tool]) -> "ToolSet":
         """Returns these tools and the others, which take the place of those that have the same names."""
+        if not others:
+            return self
         names = {tool.spec.name for tool in others}
         return ToolSet([*(self._tools[spec.name] for spec in self.specs if spec.name not in names), *others])
 
@@ -216,9 +219,6 @@ class ServerTools:
         definition = image.definition
         names = self._default if definition.tools is None else tuple(definition.tools)
         rendered = definition.rendered or Rendered()
-        if rendered.knowledge and SEARCH_KNOWLEDGE not in names:
-            # Whoever names knowledge wants it searched.
-            names = (*names, SEARCH_KNOWLEDGE)
         specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
         # Two images with the same digest have the same specs.
         key = (*names, image.digest) if specs or rendered.sandbox else names

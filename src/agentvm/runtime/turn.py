@@ -16,6 +16,7 @@ from agentvm.model.message import AssistantMessage, AssistantPart, ErrorMessage,
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.calls import PendingCall
+from agentvm.runtime.citations import cited
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
 from agentvm.runtime.turn_calls import finish_at_provider, grow_call, start_call, stop_call
 from agentvm.runtime.turn_calls import lose_at_provider as lose_at_provider
@@ -227,6 +228,7 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
         content=parts,
         usage=used,
         provider_content=content,
+        citations=cited(text, now.sources) or None,
     )
     if text.strip():
         return closed, (called, message.AssistantMessageEvent(message=record))

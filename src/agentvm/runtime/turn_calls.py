@@ -42,7 +42,7 @@ def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int,
         turn_id=now.turn_id,
         role="tool",
         tool_call_id=call.id,
-        tool_result=ToolResult(id=call.id, name=call.name, output=output, tainted=tainted),
+        tool_result=ToolResult(id=call.id, name=call.name, output=output, tainted=tainted, agent=outcome.agent),
     )
     finished: EventData = (
         state.ToolFailedEvent(tool_id=call.id, tool_name=call.name, error=output.text)

@@ -86,6 +86,9 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     heard_strangers: bool = False
     """Whether the provider has read what strangers wrote."""
 
+    sources: dict[int, str] = msgspec.field(default_factory=dict)
+    """The citations of the passages that the model was told, by their numbers."""
+
     # An answer that must fit a schema.
     checks_output: bool = False
     """Whether an answer without calls is first checked, instead of ending the turn."""

@@ -25,6 +25,7 @@ _WHY: Mapping[WaitKind, str] = {
     "elicitation": "the tool asks for input",
     "consent": "the tool needs your consent to act for you",
     "timer": "the agent goes on at a later time",
+    "child": "a sub-agent waits for somebody",
 }
 
 
@@ -86,14 +87,20 @@ class Waiting:
 
 
 def waiting_events(wait: ToolWait) -> tuple[EventData, ...]:
-    """Returns the beginning of a wait: for its row, and for those who watch."""
-    told = record_from(ToolWaiting, wait, tool_id=wait.call_id, tool_name=wait.tool, decisions=wait.decisions)
+    """Returns the beginning of a wait: for its row, and for those who watch. One for a sub-agent is nobody's to answer."""
+    if wait.kind == "child":
+        return (WaitChanged(change=wait),)
+    # The session is named only where the wait of a sub-agent is told at the top.
+    named = {"tool_id": wait.call_id, "tool_name": wait.tool, "session_id": None}
+    told = record_from(ToolWaiting, wait, **named, decisions=wait.decisions)
     return WaitChanged(change=wait), told
 
 
 def answer_events(wait: ToolWait, answer: WaitAnswer, by: UserId | None, at: int) -> tuple[EventData, ...]:
     """Returns the end of a wait: for its row, and for those who watch."""
     changed = WaitChanged(change=AnsweredWait(wait_id=wait.wait_id, turn_id=wait.turn_id, answer=answer, by=by, at=at))
+    if wait.kind == "child":
+        return (changed,)
     named = {"wait_id": wait.wait_id, "turn_id": wait.turn_id, "tool_id": wait.call_id, "tool_name": wait.tool}
     told = ToolAnswered(**named, decision=answer.decision, by=by, reason=answer.reason)  # type: ignore[arg-type]
     if answer.decision == "expired":

@@ -1,4 +1,4 @@
-"""Resources — the interface of the database for prompts, tools, sandboxes, agents and knowledge.
+"""Resources — the interface of the database for prompts, tools, sandboxes, agents, knowledge and skills.
 
 `store.resources(tenant_id)` is one tenant's view: its own resources, and those that others have made public. It writes only its
 own. What is neither its own nor public is not there, except through a lock: whatever a version that can be seen, or an image of

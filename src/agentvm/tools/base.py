@@ -6,7 +6,7 @@ call that needs a person gives `InputRequired` or `ConsentRequired`, keeps nothi
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
@@ -77,10 +77,10 @@ class InputRequired(Record):
 
     questions: dict[str, Question]
     state: str | None = None
-    kind: Literal["elicitation", "question", "timer"] = "elicitation"
-    """`question` for one of the agent itself, `timer` if nothing but time has to pass."""
+    kind: Literal["elicitation", "question", "timer", "child"] = "elicitation"
+    """`question` for one of the agent itself, `timer` if nothing but time has to pass, `child` for a sub-agent that waits."""
     until: int | None = None
-    """When the call goes on by itself, for `timer`."""
+    """When the call goes on by itself, for `timer`; when it is given up, for `child`."""
 
 
 class ConsentRequired(Record):
@@ -161,6 +161,16 @@ class KnowledgeSource(Protocol):
         """Returns the passages that fit a question best."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillPart:
+    """A skill with the names of its files, or one of its files."""
+
+    text: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    """Sizes in bytes, by path."""
+    allowed_tools: tuple[str, ...] | None = None
+
+
 class OtherTools(Protocol):
     """The other tools of the agent, for a tool whose code calls them."""
 
@@ -219,6 +229,8 @@ class CallContext:
     """The memories of the container; None for a call without one, and where memory is off."""
     knowledge: "Callable[[str, int | None], Awaitable[FoundPassages]] | None" = None
     """Searches the knowledge bases of the agent, for so many passages; None for an agent without any."""
+    skills: "Callable[[str, str | None], Awaitable[SkillPart]] | None" = None
+    """Reads a skill of the agent by its name, or a file of it by its path; None for an agent without any."""
     inputs: "Callable[[int], Awaitable[Mapping[str, bytes]]] | None" = None
     """Reads the files attached to the user's message, by name, up to so many bytes; None for a call without a message."""
 

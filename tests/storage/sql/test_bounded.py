@@ -39,6 +39,7 @@ EXCUSED = {
     "DELETE FROM mcp_connections": "the connections of one user, some hundreds at most",
     "DELETE FROM secret_grants": "the grants of one tenant, a thousand at most",
     "UPDATE sessions {}": "one session of an import",
+    "UPDATE sessions SET deleted_at = {} WHERE root_turn": "the sub-agents of one turn, which are bounded",
     "DELETE FROM memories WHERE {} AND memory_id": "one memory of one container",
     "DELETE FROM memories WHERE (tenant_id, container_id, session_id)": "memories of one container, 200 at most",
     "DELETE FROM node_asks": "requests between nodes, which are forgotten after seconds",
@@ -50,6 +51,8 @@ EXCUSED = {
     "DELETE FROM runs WHERE tenant_id = ? AND source_id": "the last runs of one schedule, which are bounded",
     "DELETE FROM secrets WHERE tenant_id = ? AND name LIKE": "the keys of one image, one for each provider",
     "UPDATE arriving_messages {}": "one session of an import",
+    "UPDATE collections SET collection_id": "the collections of one tenant, a thousand at most",
+    "UPDATE collection_documents SET removed_in": "the one document of that name in the newest revision",
 }
 
 

@@ -7,18 +7,23 @@ import anyio
 import pytest
 from msgspec import structs
 from tests.conformance.log import chunk, write
-from tests.conformance.records import SESSION, image, turn
+from tests.conformance.records import SESSION, image, turn, wait
 from tests.conformance.store import ACME, settle
 
 from agentvm.errors import DataDirInUse
 from agentvm.errors.cluster import NodeFenced, SessionsMoved
-from agentvm.storage.base import Committed
+from agentvm.model.ids import TurnId
+from agentvm.model.node import NodeReport
+from agentvm.model.turn import TurnOutcome
+from agentvm.model.wait import AnsweredWait, WaitAnswer, WaitId
+from agentvm.storage.base import Committed, LogChunk, SessionWrite
 from agentvm.storage.engine import open_postgres, open_shared
 from agentvm.storage.engines.postgres import database as engine
 from agentvm.storage.sql.nodes import Claim, NodeStore
 from agentvm.storage.sql.store import Store
 
 Node = tuple[Store, NodeStore]
+DENIED = WaitAnswer(decision="deny")
 
 
 @pytest.fixture
@@ -71,6 +76,39 @@ async def test_a_node_that_has_numbered_from_an_older_head_is_refused(pair: tupl
     await other.commit([write(text="m9", log=chunk(4, 5))], claims=[claim(3, ends=True)])
 
 
+def closing(log: LogChunk, *, answers: WaitId | None = None, ends: TurnOutcome | None = None) -> SessionWrite:
+    """A write to the session of the turn that waits."""
+    waits = () if answers is None else (AnsweredWait(wait_id=answers, turn_id=TurnId("t1"), answer=DENIED, at=8),)
+    return structs.replace(write(log=log), waits=waits, turns=() if ends is None else (turn("t1", outcome=ends),))
+
+
+@pytest.mark.parametrize("quicker", ["has answered", "has ended it"])
+async def test_a_turn_that_waits_is_closed_by_one_node_only_also_when_the_other_has_read_the_new_head(
+    pair: tuple[Node, Node], quicker: str
+) -> None:
+    (store, nodes), (other, _) = pair
+    await begin(store)
+    parked = structs.replace(turn("t1"), parked_at=5)
+    opened = structs.replace(write(log=chunk(1, 3)), turns=(parked,), waits=(wait("w1"), wait("w2")))
+    assert (await store.commit([opened], claims=[claim(None, ends=True)])).free == {SESSION}
+    # The turn goes on, and waits for somebody else.
+    await other.commit([closing(chunk(4, 4), answers=WaitId("w1"))], claims=[claim(3, ends=True)])
+    again = structs.replace(write(log=chunk(5, 6)), turns=(parked,))
+    await other.commit([again], claims=[claim(None, ends=True)])
+    late = closing(chunk(7, 8), answers=WaitId("w1"), ends="interrupted")
+    if quicker == "has ended it":
+        ended = closing(chunk(7, 7), answers=WaitId("w2"), ends="completed")
+        await other.commit([ended], claims=[claim(6, ends=True)])
+        late = closing(chunk(8, 9), ends="interrupted")
+    head = 7 if quicker == "has ended it" else 6
+    with pytest.raises(SessionsMoved) as refused:
+        await store.commit([late], entry=b"ghost", claims=[claim(head, ends=True)])
+    assert refused.value.runners == {SESSION: None}
+    assert await nodes.runner(ACME, SESSION) is None
+    # What it does not close is stored.
+    await store.commit([write(log=chunk(head + 1, head + 1))], claims=[claim(head, ends=True)])
+
+
 async def test_a_session_with_an_open_turn_is_not_let_go(pair: tuple[Node, Node]) -> None:
     (store, nodes), _ = pair
     await begin(store)
@@ -82,13 +120,13 @@ async def test_a_node_is_dead_only_when_its_lease_is_over_and_then_stores_nothin
     (store, nodes), (_, others) = pair
     await begin(store)
     assert not await others.judge(store.node_id)
-    await nodes.renew(-1)
+    await nodes.renew(-1, NodeReport())
     assert await others.judge(store.node_id)
     with pytest.raises(NodeFenced):
         await end(store)
     with pytest.raises(NodeFenced):
         await store.tenant(ACME).container(image().container_id).set_title(SESSION, "by a dead node", now=9)
-    assert await nodes.renew(3_000) is None
+    assert await nodes.renew(3_000, NodeReport()) is None
     assert [(row.name, row.state) for row in await others.list_all()] == [("first", "dead"), ("second", "up")]
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 from tests.conformance.records import HOME, SESSION, image
+from tests.conformance.records import wait as open_wait
 from tests.conformance.store import ACME, settle
 from tests.runtime.fixtures import open_world, tool
 
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, TurnId
-from agentvm.model.wait import ToolWait, WaitAnswer, WaitId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
+from agentvm.model.wait import WaitAnswer
 from agentvm.runtime.tools import Tool
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.store import Store
@@ -46,22 +47,7 @@ async def test_waits_are_listed_by_state_and_session_page_by_page_and_seen_by_no
 @pytest.mark.parametrize("asked", ["", "sha256:the call itself", "sha256:another"])
 async def test_the_call_that_was_first_asked_for_is_kept_and_costs_no_second_digest(store: Store, asked: str) -> None:
     await settle(store, image())
-    wait = ToolWait(
-        wait_id=WaitId("wait_1"),
-        container_id=HOME,
-        session_id=SESSION,
-        turn_id=TurnId("turn_1"),
-        call_id="c1",
-        kind="approval",
-        tool="ok",
-        fingerprint="sha256:the call itself",
-        input={},
-        asked=asked,
-        why="",
-        audience="sender",
-        asked_at=1,
-        expires_at=2,
-    )
+    wait = open_wait("wait_1", asked=asked)
     await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=1, waits=[wait])])
     assert await store.tenant(ACME).waits((HOME,)).get(wait.wait_id) == wait
     ((body,),) = await store._database.read(lambda connection: connection.fetch("SELECT body FROM waits"))

@@ -16,13 +16,17 @@ async def test_the_model_gets_passages_with_their_citations_and_what_was_not_sea
 
     async def search(question: str, k: int | None) -> FoundPassages:
         asked.append((question, k))
-        return FoundPassages(passages=(PASSAGE,), problems=(DocumentProblem(document="x", problem="damaged"),))
+        return FoundPassages(passages=(PASSAGE,), problems=(DocumentProblem(document="x", problem="damaged"),), first=4)
 
     context = CallContext(key="t/c", caller=Caller("acme", "ann"), deadline=0, knowledge=search)
     result = await SearchKnowledge().run({"query": "tea", "k": 2}, context)
     assert asked == [("tea", 2)]
     cite = "resource://knowledge/a@1.0.0#d:p2:3-6"
-    assert result.value == {"passages": [{"cite": cite, "heading": "Drinks", "text": "tea"}], "notSearched": ["x: damaged"]}
+    assert result.value == {
+        "passages": [{"n": 4, "cite": cite, "heading": "Drinks", "text": "tea"}],
+        "citeAs": "[4]: in your answer name what you use by its n",
+        "notSearched": ["x: damaged"],
+    }
 
 
 async def test_without_a_knowledge_base_it_says_so_and_it_needs_nobodys_approval() -> None:

@@ -102,6 +102,11 @@ class Recovery:
             journal.release(logs[key])
         return partial(self._let_go_on, turns)
 
+    async def settle(self) -> None:
+        """Charges the calls of no turn that nodes which have ended left."""
+        if calls := await self._ports.store.list_asked():
+            await settle_left(self._ports.store, self._ports.meter, self._ports.clock, calls)
+
     async def _resume(self, unfinished: Sequence[tuple[TenantId, Turn]], left: Left) -> list[Resumed]:
         """Puts turns into the inboxes of their agents."""
         turns: list[Resumed] = []

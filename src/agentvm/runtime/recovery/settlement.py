@@ -9,6 +9,7 @@ from agentvm.drivers.conversation import count_tokens
 from agentvm.errors import AgentVMError, DriverNotFound
 from agentvm.events.turn import ModelCalled
 from agentvm.log import get_logger
+from agentvm.model.definition import system_text
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall, Planned
@@ -112,7 +113,7 @@ async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted:
     if cut.usage.total > cut.usage.output_tokens or session_id is None:
         return cut
     history = await ports.recall(tenant_id, image.container_id, session_id)
-    system, summary = image.definition.system_prompt, None if history.summary is None else history.summary.text
+    system, summary = system_text(image.definition), None if history.summary is None else history.summary.text
     said = context.build(history.messages, accepted.state.turn_id, system=system, tools=(), budget=window, summary=summary)
     read = count_tokens(said) + estimate_tokens(system or "")
     return replace(cut, usage=msgspec.structs.replace(cut.usage, input_tokens=read, estimated=True))

@@ -43,6 +43,7 @@ IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
   AND NOT EXISTS (SELECT 1 FROM file_changes WHERE blob_key = ?1)
   AND NOT EXISTS (SELECT 1 FROM file_claims WHERE blob_key = ?1)
+  AND NOT EXISTS (SELECT 1 FROM collection_documents WHERE blob_key = ?1)
 """
 """The condition that the bytes `?1` belong to nobody."""
 

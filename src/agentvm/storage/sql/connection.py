@@ -21,6 +21,7 @@ from agentvm.model.ids import TenantId
 from agentvm.storage.sql.search_index import SearchIndex
 
 if TYPE_CHECKING:
+    from agentvm.model.node import DatabaseState
     from agentvm.storage.base import SessionWrite
     from agentvm.storage.sql.session_write import AddedTogether, PreparedWrite
 
@@ -68,9 +69,18 @@ class Connection(Protocol):
         """Runs one statement for each row of arguments."""
 
     def add_together(
-        self, carried: "Sequence[SessionWrite]", prepared: "Sequence[PreparedWrite]", entry: bytes | None, node_id: int, /
+        self,
+        carried: "Sequence[SessionWrite]",
+        prepared: "Sequence[PreparedWrite]",
+        entry: bytes | None,
+        node_id: int,
+        again: "Callable[[Connection], None]",
+        /,
     ) -> "AddedTogether | None":
-        """The first work of a commit, if the engine can do it at once; None if it cannot, and nothing was done."""
+        """The writes of a commit, if the engine can add them at once; None if it cannot, and nothing was added.
+
+        An engine that had to take back the whole work to say so runs `again`, what the work had done before.
+        """
 
 
 Work = Callable[[Connection], T]
@@ -109,6 +119,9 @@ class Database(Protocol):
 
         `heavy` marks work that may take long: it delays no light work, and `QueryTimeout` ends it after a while.
         """
+
+    async def describe(self) -> "DatabaseState":
+        """The engine, its version, and how far its standbys are behind."""
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Overwrites deleted data in some pages of the files, from page `first` on. None: try again later."""

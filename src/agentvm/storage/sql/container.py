@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.model.container import Container
 from agentvm.model.definition import snapshot_of
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Alias, Session
@@ -54,8 +55,9 @@ _PLACE_OF_IMAGE = "SELECT position, digest FROM images WHERE tenant_id = ? AND c
 _ADD_SNAPSHOT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _ADD_SESSION = """
 INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at, pinned_at, archived_at,
-                      forked_session, forked_message, arrival_key)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      forked_session, forked_message, agent, parent_session, parent_turn, parent_call, root_session, root_turn,
+                      arrival_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # Messages of another session are news to nobody.
 _SET_READ = """
@@ -201,7 +203,7 @@ class ContainerStore:
             if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session, arrival_key)
-            if arrival_key is None:
+            if arrival_key is None and session.parent is None:
                 add_session_notice(connection, self._key, session)
             if alias is not None:
                 insert_alias(connection, self._key, alias, session.session_id, session.created_at)
@@ -248,6 +250,18 @@ class ContainerStore:
     async def list_sessions(self, image_id: ImageId) -> tuple[Session, ...]:
         """Oldest first, so that the default session leads."""
         return await self._database.read(lambda connection: rows.read_sessions(connection, self._key, image_id))
+
+    async def list_called(self, turn_id: TurnId) -> tuple[Session, ...]:
+        """The sessions of the sub-agents that a turn has called, in order."""
+        return await self._database.read(
+            lambda connection: rows.read_hidden_sessions(connection, self._key, "parent_turn", turn_id)
+        )
+
+    async def list_below(self, session_id: SessionId) -> tuple[Session, ...]:
+        """The sessions of all sub-agents below a session, in order."""
+        return await self._database.read(
+            lambda connection: rows.read_hidden_sessions(connection, self._key, "root_session", session_id)
+        )
 
     async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None:
         def write(connection: Connection) -> Session | None:
@@ -338,7 +352,9 @@ def _insert_session(
     fork = session.forked_from
     origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
     about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
-    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about, arrival_key))
+    parent = session.parent
+    called = (None,) * 5 if parent is None else msgspec.structs.astuple(parent)
+    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about, session.agent, *called, arrival_key))
 
 
 def _snapshot(image: Image) -> bytes:

@@ -1,53 +1,76 @@
-"""KnowledgeStore — the indexes of knowledge bases. Callers have found the version through what their tenant may see.
+"""KnowledgeStore — the indexes of the knowledge bases of one tenant, whoever may search them.
 
-An index is made in small commits and serves when it is whole. It goes with its version: by the references of its tables, and of
-its words by a trigger.
+An index is made in small commits and serves when it is whole; the one before serves until then. It goes with its version or its
+collection: by the references of its tables, and of its words by a trigger.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nsmallest
+from operator import mul
 from typing import Any
 
 import msgspec
 
 from agentvm.model.knowledge import DocumentProblem, Passage
 from agentvm.model.resource import VersionId
+from agentvm.storage.sql.collections import IN_REVISION
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import numbers_of
-from agentvm.storage.sql.records import Scope
+from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.search_index import SearchPiece
 
 SLICE_CHUNKS_MAX = 100
 """Passages that one commit adds, or deletes."""
+CANDIDATES_MAX = 200
+"""Passages whose vectors are compared with that of a question."""
+WIDENED_MAX = 3
+"""How often more hits are read, because those before are not in the revision."""
+WIDENING_FACTOR = 8
 
-_INDEX = """
-SELECT index_key, problems FROM knowledge_indexes AS k JOIN resource_versions AS v USING (version_key)
-WHERE v.version_id = ? AND k.chunker = ? AND k.built_at IS NOT NULL
+_OF_VERSION = """
+FROM knowledge_indexes AS k JOIN resource_versions AS v USING (version_key) WHERE k.tenant_id = ? AND v.version_id = ?
 """
-_OLD = "SELECT index_key FROM knowledge_indexes AS k JOIN resource_versions AS v USING (version_key) WHERE v.version_id = ?"
+_NEWEST = "AND k.built_at IS NOT NULL ORDER BY k.index_key DESC LIMIT 1"
+_INDEX = f"SELECT k.index_key, k.problems {_OF_VERSION} AND k.form = ? {_NEWEST}"
+_ANY = f"SELECT k.index_key, k.problems {_OF_VERSION} {_NEWEST}"
+_OTHERS = f"SELECT k.index_key {_OF_VERSION} AND k.index_key <> ?"
 _DROP_CHUNKS = """
 DELETE FROM knowledge_chunks WHERE chunk_key IN (SELECT chunk_key FROM knowledge_chunks WHERE index_key = ? LIMIT ?)
 """
 _DROP = "DELETE FROM knowledge_indexes WHERE index_key = ?"
 _BEGIN = """
-INSERT INTO knowledge_indexes (version_key, chunker, problems) SELECT version_key, ?, ? FROM resource_versions
-WHERE version_id = ? RETURNING index_key
+INSERT INTO knowledge_indexes (tenant_id, version_key, form, problems)
+SELECT r.tenant_id, v.version_key, ?, ? FROM resource_versions AS v JOIN resources AS r USING (resource_key)
+WHERE r.tenant_id = ? AND v.version_id = ? RETURNING index_key
 """
 _ADD = """
-INSERT INTO knowledge_chunks (index_key, document, first, beyond, text, title, heading, page)
-SELECT index_key, ?, ?, ?, ?, ?, ?, ? FROM knowledge_indexes WHERE index_key = ? RETURNING chunk_key
+INSERT INTO knowledge_chunks (index_key, source_key, document, first, beyond, text, title, heading, page, vector)
+SELECT index_key, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM knowledge_indexes WHERE index_key = ? RETURNING chunk_key
 """
 _FINISH = "UPDATE knowledge_indexes SET built_at = ?, problems = ? WHERE index_key = ?"
-_CHUNKS = f"""
-SELECT c.chunk_key, v.version_id, c.document, c.first, c.beyond, c.text, c.title, c.heading, c.page
-FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key) JOIN resource_versions AS v USING (version_key)
-WHERE c.chunk_key IN ({numbers_of("?")})
+# Passages of documents that the index is done with and that are in the revision; those of a version are always.
+_SEEN = f"""
+(c.source_key IS NULL OR EXISTS (
+    SELECT 1 FROM collection_documents AS d JOIN knowledge_reads AS r USING (document_key)
+    WHERE d.document_key = c.source_key AND r.index_key = c.index_key AND r.read_at IS NOT NULL AND d.deleted_at IS NULL
+      AND {IN_REVISION}
+))
 """
-_OPEN = """
-SELECT c.first, c.text FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
-JOIN resource_versions AS v USING (version_key)
-WHERE v.version_id = ? AND c.document = ? AND c.first <= ? AND c.beyond >= ? AND k.built_at IS NOT NULL
+_CHUNKS = f"""
+SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, c.heading, c.page
+FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
+WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.chunk_key IN ({numbers_of("?3")}) AND {_SEEN.format("?4")}
+"""
+_VECTORS = f"""
+SELECT c.chunk_key, c.vector FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
+WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.chunk_key IN ({numbers_of("?3")}) AND {_SEEN.format("?4")}
+"""
+_OPEN = f"""
+SELECT c.first, c.text, c.title FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
+WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first <= ?4 AND c.beyond >= ?5 AND {_SEEN.format("?6")}
 ORDER BY c.first LIMIT 1
 """
 
@@ -56,109 +79,154 @@ _problems = msgspec.json.Decoder(tuple[DocumentProblem, ...]).decode
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A passage and the words by which it is found. Its `uri` is not stored."""
+    """A passage, the words by which it is found, and its vector, if there is an embedder. Its `uri` is not stored."""
 
     passage: Passage
     terms: Sequence[str]
+    vector: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WholeIndex:
-    """An index that serves."""
+    """An index that serves; of a collection the revision that is meant."""
 
     index_key: int
     problems: tuple[DocumentProblem, ...]
+    revision: int = 0
 
 
-class KnowledgeStore(Scope):
-    """The indexes of all knowledge bases."""
+class KnowledgeStore(TenantScope):
+    """The indexes of the knowledge bases and collections of one tenant."""
 
-    async def find(self, version_id: VersionId, chunker: int) -> WholeIndex | None:
+    __slots__ = ()
+
+    async def find(self, version_id: VersionId, form: str) -> WholeIndex | None:
         """Returns the index of a version that was made in this way, if it is whole."""
+        return await self._first(_whole, _INDEX, (self._tenant_id, version_id, form))
 
-        def read(connection: Connection) -> WholeIndex | None:
-            for index_key, problems in connection.fetch(_INDEX, (version_id, chunker)):
-                return WholeIndex(index_key, _problems(problems))
-            return None
-
-        return await self._database.read(read)
+    async def find_any(self, version_id: VersionId) -> WholeIndex | None:
+        """Returns an index of a version that is whole, however it was made."""
+        return await self._first(_whole, _ANY, (self._tenant_id, version_id))
 
     async def build(
-        self,
-        version_id: VersionId,
-        chunker: int,
-        chunks: Sequence[IndexedChunk],
-        problems: Sequence[DocumentProblem],
-        now: int,
+        self, version_id: VersionId, form: str, chunks: Sequence[IndexedChunk], problems: Sequence[DocumentProblem], now: int
     ) -> WholeIndex | None:
-        """Makes the index of a version anew; None when the version is gone meanwhile."""
-        await self.drop(version_id)
-        rows = await self._database.write(lambda connection: connection.fetch(_BEGIN, (chunker, b"[]", version_id)))
+        """Makes the index of a version, which then takes the place of others; None when the version is gone meanwhile."""
+        place = (form, b"[]", self._tenant_id, version_id)
+        rows = await self._database.write(lambda connection: connection.fetch(_BEGIN, place))
         if not rows:
             return None
         index_key = int(rows[0][0])
         for start in range(0, len(chunks), SLICE_CHUNKS_MAX):
             piece = chunks[start : start + SLICE_CHUNKS_MAX]
-            await self._database.write(partial(_add, index_key=index_key, chunks=piece))
+            await self._database.write(partial(add_to_index, index_key=index_key, chunks=piece))
         body = msgspec.json.encode(tuple(problems))
         if not await self._execute(_FINISH, (now, body, index_key)):
             return None
+        await self._drop_others(version_id, index_key)
         return WholeIndex(index_key, tuple(problems))
 
-    async def drop(self, version_id: VersionId) -> None:
-        """Deletes the index of a version, a slice in each commit."""
+    async def _drop_others(self, version_id: VersionId, index_key: int) -> None:
+        """Deletes the other indexes of a version, a slice in each commit."""
 
         def write(connection: Connection) -> bool:
-            for (index_key,) in connection.fetch(_OLD, (version_id,)):
-                if connection.execute(_DROP_CHUNKS, (index_key, SLICE_CHUNKS_MAX)) == SLICE_CHUNKS_MAX:
-                    return True
-                connection.execute(_DROP, (index_key,))
+            for (other,) in connection.fetch(_OTHERS, (self._tenant_id, version_id, index_key)):
+                return drop_index_slice(connection, other)
             return False
 
         while await self._database.write(write):
             pass
 
-    async def search(
-        self, indexes: Sequence[int], pieces: Sequence[SearchPiece], limit: int
-    ) -> list[tuple[VersionId, Passage]]:
-        """Returns passages with any of the pieces, the best first."""
-        if not indexes or not pieces:
+    async def search(self, index: WholeIndex, pieces: Sequence[SearchPiece], limit: int) -> list[tuple[int, Passage]]:
+        """Returns passages with any of the pieces, the best first, each with its key."""
+        if not pieces:
             return []
 
-        def read(connection: Connection) -> list[tuple[VersionId, Passage]]:
-            found = connection.search.find_chunks(pieces, [_key(index_key) for index_key in indexes], limit)
-            keys = [chunk_key for _, chunk_key in found]
-            rows = connection.fetch(_CHUNKS, (msgspec.json.encode(keys).decode(),))
-            passages = {row[0]: (VersionId(row[1]), _passage(row[2:])) for row in rows}
-            return [passages[key] for key in keys if key in passages]
+        def read(connection: Connection) -> list[tuple[int, Passage]]:
+            wanted = limit
+            for _ in range(WIDENED_MAX):
+                hits = connection.search.find_chunks(pieces, [_key(index.index_key)], wanted)
+                passages = self._passages(connection, index, [chunk_key for _, chunk_key in hits])
+                if len(passages) >= limit or len(hits) < wanted:
+                    break
+                wanted *= WIDENING_FACTOR
+            return passages[:limit]
 
         return await self._database.read(read)
 
-    async def open(self, version_id: VersionId, document: str, start: int, end: int) -> str | None:
-        """Returns the characters of a document in that range; None when no passage holds all of it."""
+    async def nearest(self, index: WholeIndex, vector: bytes, limit: int) -> list[tuple[int, Passage]]:
+        """Returns the passages whose vectors are nearest to one of length 1, the best first.
 
-        def read(connection: Connection) -> str | None:
-            for first, text in connection.fetch(_OPEN, (version_id, document, start, end)):
-                return str(text[start - first : end - first])
+        Candidates are those whose signs differ least; only their vectors are read and compared.
+        """
+
+        def read(connection: Connection) -> list[tuple[int, Passage]]:
+            keys = connection.search.find_nearest(index.index_key, signs_of(vector), CANDIDATES_MAX)
+            named = msgspec.json.encode(keys).decode()
+            wanted = array("f", vector)
+            weighed = [
+                (-sum(map(mul, wanted, array("f", bytes(body)))), key)
+                for key, body in connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision))
+                if body is not None
+            ]
+            return self._passages(connection, index, [key for _, key in nsmallest(limit, weighed)])
+
+        return await self._database.read(read)
+
+    async def open(self, index: WholeIndex, document: str, start: int, end: int) -> tuple[str, str | None] | None:
+        """Returns the characters of a document in that range, and its title; None when no passage holds all of them."""
+
+        def read(connection: Connection) -> tuple[str, str | None] | None:
+            place = (self._tenant_id, index.index_key, document, start, end, index.revision)
+            for first, text, title in connection.fetch(_OPEN, place):
+                return str(text[start - first : end - first]), title
             return None
 
         return await self._database.read(read)
 
+    def _passages(self, connection: Connection, index: WholeIndex, keys: Sequence[int]) -> list[tuple[int, Passage]]:
+        """Returns those of these passages that the tenant has in this index and revision, in their order."""
+        named = msgspec.json.encode(keys).decode()
+        rows = connection.fetch(_CHUNKS, (self._tenant_id, index.index_key, named, index.revision))
+        found = {row[0]: _passage(row[1:]) for row in rows}
+        return [(key, found[key]) for key in keys if key in found]
 
-def _add(connection: Connection, index_key: int, chunks: Sequence[IndexedChunk]) -> None:
-    key, words = _key(index_key), list[tuple[int, str]]()
+
+def add_to_index(connection: Connection, index_key: int, chunks: Sequence[IndexedChunk], source_key: int | None = None) -> None:
+    """Adds passages with their words."""
+    key, words, signs = _key(index_key), list[tuple[int, str]](), list[tuple[int, bytes]]()
     for chunk in chunks:
         passage = chunk.passage
-        named = (passage.title, passage.heading, passage.page)
-        row = (passage.document, passage.start, passage.end, passage.text, *named, index_key)
-        for (chunk_key,) in connection.fetch(_ADD, row):
+        place = (source_key, passage.document, passage.start, passage.end)
+        named = (passage.text, passage.title, passage.heading, passage.page, chunk.vector)
+        for (chunk_key,) in connection.fetch(_ADD, (*place, *named, index_key)):
             words.append((chunk_key, " ".join(f"{key}{term}" for term in chunk.terms)))
+            if chunk.vector is not None:
+                signs.append((chunk_key, signs_of(chunk.vector)))
     connection.search.add_chunks(words)
+    connection.search.add_signs(index_key, signs)
+
+
+def signs_of(vector: bytes) -> bytes:
+    """Returns the signs of the numbers of a vector, a bit for each."""
+    bits = "".join("1" if value > 0 else "0" for value in array("f", vector))
+    return int(bits, 2).to_bytes(-(-len(bits) // 8))
+
+
+def drop_index_slice(connection: Connection, index_key: int) -> bool:
+    """Deletes some passages of an index, or the empty index; always True, because there may be more."""
+    if connection.execute(_DROP_CHUNKS, (index_key, SLICE_CHUNKS_MAX)) < SLICE_CHUNKS_MAX:
+        connection.execute(_DROP, (index_key,))
+    return True
 
 
 def _key(index_key: int) -> str:
     """Returns what the words of an index begin with: a search reads no other index."""
     return f"k{index_key}x"
+
+
+def _whole(row: Sequence[Any]) -> WholeIndex:
+    return WholeIndex(row[0], _problems(row[1]))
 
 
 def _passage(row: Sequence[Any]) -> Passage:

@@ -6,12 +6,13 @@ from typing import Any
 from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId, TurnId
-from agentvm.model.message import Message, decode_message
+from agentvm.model.message import Message, ToolResultMessage, decode_message
 from agentvm.model.program import ProgramCall
 from agentvm.model.session import RefusedPart, Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, ReadingLimits, Recalled, SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.programs import PROGRAM, decode_call
 from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.rows import PARKED_TURN, TURN_BY_KEY, TURNS, Key, decode_turn, read_session
@@ -30,7 +31,7 @@ SELECT (SELECT max(last_seq) FROM log WHERE log.session_key = s.session_key),
 FROM sessions AS s
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
-STANDING = OPENING.replace("\nFROM sessions AS s", ", s.runner\nFROM sessions AS s")
+STANDING = OPENING.replace("\nFROM sessions AS s", ", coalesce(s.tail_of, s.runner)\nFROM sessions AS s")
 LOG = """
 SELECT first_seq, last_seq, made_at, body
 FROM sessions JOIN log USING (session_key)
@@ -47,6 +48,16 @@ MESSAGE = """
 SELECT body
 FROM sessions JOIN all_messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
+"""
+FIRST_AGENT = "SELECT agent FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+# The newest handoffs that stand.
+HANDOFFS = f"""
+SELECT m.body
+FROM sessions AS s {ORDERED_JOIN} messages AS m ON m.session_key = s.session_key
+{ORDERED_JOIN} message_facts AS f ON f.position = m.position
+WHERE s.tenant_id = ? AND s.container_id = ? AND s.session_id = ?
+  AND f.kind = 'tool-result' AND f.tool LIKE 'transfer_to_%'
+ORDER BY m.position DESC LIMIT 20
 """
 MESSAGE_SIZE = MESSAGE.replace("SELECT body", "SELECT length(body)")
 _SET_QUARANTINE = """
@@ -73,7 +84,10 @@ class LogStore(Scope):
         return await self._database.read(read)
 
     async def standing(self) -> tuple[int, TurnId | None, int | None]:
-        """The last seq in the log, the parked turn, and the node that runs a turn. `SessionNotFound` if the session is gone."""
+        """The last seq in the log, the parked turn, and the node whose journal has what follows, None for none.
+
+        `SessionNotFound` if the session is gone.
+        """
 
         def read(connection: Connection) -> tuple[int, TurnId | None, int | None]:
             for last, parked, runner in connection.fetch(STANDING, self._scope):
@@ -121,6 +135,19 @@ class LogStore(Scope):
                 for message_id in message_ids
                 for (body,) in connection.fetch(MESSAGE, (*self._scope, message_id))
             )
+
+        return await self._database.read(read)
+
+    async def find_agent(self) -> str | None:
+        """The agent of the image that answers here, by its URI: the one of the last handoff that stands."""
+
+        def read(connection: Connection) -> str | None:
+            for (body,) in connection.fetch(HANDOFFS, self._scope):
+                said = decode_message(body)
+                if isinstance(said, ToolResultMessage) and said.tool_result.agent is not None:
+                    return said.tool_result.agent
+            rows = connection.fetch(FIRST_AGENT, self._scope)
+            return rows[0][0] if rows else None
 
         return await self._database.read(read)
 

@@ -14,16 +14,18 @@ import msgspec
 
 from agentvm.errors.cluster import SessionsMoved
 from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.node import NodeReport, NodeState
+from agentvm.model.wait import AnsweredWait
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.dialect import DATABASE_NOW, SKIP_LOCKED, numbers_of
+from agentvm.storage.sql.dialect import DATABASE_NOW, SKIP_LOCKED, items_of, numbers_of
 from agentvm.storage.sql.node_asks import AskStore
+from agentvm.storage.sql.notices import NoticeStore
 
 FIRST_LEASE_MS = 30_000
 """The first lease of a node, which is still starting and runs nothing."""
 FORGOTTEN_MS = 3_600_000
 """Nodes that have ended are listed for so long."""
-
-NodeState = Literal["up", "gone", "dead"]
 
 _UP = "SELECT node_id FROM nodes WHERE state = 'up'"
 _REGISTER = f"""
@@ -37,13 +39,13 @@ UPDATE sessions SET runner = 0 WHERE runner IS NULL AND session_key IN (
 )
 """
 _RENEW = f"""
-UPDATE node_beats SET until = {DATABASE_NOW} + ?1, beats = beats + 1
+UPDATE node_beats SET until = {DATABASE_NOW} + ?1, beats = beats + 1, report = ?3
 WHERE node_id = ?2 AND EXISTS (SELECT 1 FROM nodes WHERE nodes.node_id = node_beats.node_id AND state = 'up')
 RETURNING beats, {DATABASE_NOW}
 """
 _LIST = f"""
 SELECT n.node_id, n.name, n.version, n.state, n.started_at, coalesce(b.until, 0), {DATABASE_NOW},
-       (SELECT count(*) FROM sessions WHERE sessions.runner = n.node_id)
+       (SELECT count(*) FROM sessions WHERE sessions.runner = n.node_id), coalesce(b.report, '{{}}')
 FROM nodes AS n LEFT JOIN node_beats AS b ON b.node_id = n.node_id
 ORDER BY n.node_id
 """
@@ -53,6 +55,8 @@ WHERE state = 'up' AND node_id = ?
   AND EXISTS (SELECT 1 FROM node_beats AS b WHERE b.node_id = nodes.node_id AND b.until < {DATABASE_NOW})
 """
 _LEAVE = "UPDATE nodes SET state = 'gone' WHERE node_id = ? AND state = 'up'"
+_HAND_OVER = "UPDATE sessions SET tail_of = coalesce(tail_of, runner), runner = 0 WHERE runner = ?"
+_HANDED_OVER = "SELECT 1 FROM sessions WHERE runner = 0 LIMIT 1"
 _HAS_LEFT = f"SELECT 1 FROM sessions WHERE runner IS NOT NULL AND runner NOT IN ({_UP}) LIMIT 1"
 _LEFT = f"""
 SELECT session_key, tenant_id, container_id, session_id, coalesce(tail_of, runner) FROM sessions
@@ -86,12 +90,25 @@ UPDATE sessions SET runner = ?
 WHERE tenant_id = ? AND session_id = ? AND runner IS NULL
   AND ? = (SELECT coalesce(max(last_seq), 0) FROM log WHERE log.session_key = sessions.session_key)
 """
+# Nobody runs a turn that waits for somebody, so each node may answer or end it: the first does, whatever head others have read.
+_CONTINUED = f"""
+SELECT 1 FROM sessions AS s WHERE s.tenant_id = ? AND s.session_id = ? AND (
+    EXISTS (
+        SELECT 1 FROM waits AS w
+        WHERE w.session_key = s.session_key AND w.answered_at IS NOT NULL AND w.wait_id IN ({items_of("?")})
+    ) OR EXISTS (
+        SELECT 1 FROM turns AS t
+        WHERE t.session_key = s.session_key AND t.outcome IS NOT NULL AND t.turn_id IN ({items_of("?")})
+    )
+)
+"""
 _LET_GO = """
 UPDATE sessions SET runner = NULL
 WHERE tenant_id = ? AND session_id = ? AND runner = ? AND tail_of IS NULL AND NOT EXISTS (
     SELECT 1 FROM turns WHERE turns.session_key = sessions.session_key AND turns.outcome IS NULL AND turns.parked_at IS NULL
 )
 """
+_report = msgspec.json.Decoder(NodeReport)
 _RUNNERS = "SELECT DISTINCT runner FROM sessions WHERE runner IS NOT NULL AND tenant_id = ?"
 
 
@@ -103,6 +120,22 @@ class Claim(NamedTuple):
     base: int | None
     ends: bool
     """Whether the node needs it no longer after this commit, as far as it knows. It is kept if a turn is open all the same."""
+    closes: "ClosedHere | None" = None
+    """Waits and turns that no other node may have closed before, if this commit takes the session."""
+
+
+class ClosedHere(NamedTuple):
+    """Waits that a commit answers, and turns that it ends without having begun them; each a JSON array of ids."""
+
+    waits: str
+    turns: str
+
+    @classmethod
+    def of(cls, write: SessionWrite) -> "ClosedHere | None":
+        begun = {turn.turn_id for turn in write.turns if turn.outcome is None}
+        turns = [turn.turn_id for turn in write.turns if turn.outcome is not None and turn.turn_id not in begun]
+        waits = [change.wait_id for change in write.waits if isinstance(change, AnsweredWait)]
+        return cls(_listed(waits), _listed(turns)) if waits or turns else None
 
 
 class NodeRow(msgspec.Struct, frozen=True):
@@ -118,6 +151,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     """The time of the database's clock."""
     sessions: int
     """Sessions that it runs."""
+    report: NodeReport = NodeReport()
 
 
 class Orphan(NamedTuple):
@@ -150,12 +184,14 @@ class NodeStore:
         self._beats = beats
         self.node_id = database.node_id
         self.asks = AskStore(database)
+        self.notices = NoticeStore(database)
 
-    async def renew(self, lease_ms: int) -> Beat | None:
-        """Renews the lease of this node for so long; None when it was declared dead."""
+    async def renew(self, lease_ms: int, report: NodeReport) -> Beat | None:
+        """Renews the lease of this node for so long, with what it says of itself; None when it was declared dead."""
+        said = msgspec.json.encode(report).decode()
 
         def work(connection: Connection) -> Beat | None:
-            return next((Beat(*row) for row in connection.fetch(_RENEW, (lease_ms, self.node_id))), None)
+            return next((Beat(*row) for row in connection.fetch(_RENEW, (lease_ms, self.node_id, said))), None)
 
         return await self._beats.write(work)
 
@@ -164,8 +200,8 @@ class NodeStore:
 
         def read(connection: Connection) -> tuple[NodeRow, ...]:
             return tuple(
-                NodeRow(node_id, name, version, state, started_at, now - until, now, sessions)
-                for node_id, name, version, state, started_at, until, now, sessions in connection.fetch(_LIST)
+                NodeRow(node_id, name, version, state, started_at, now - until, now, sessions, _report.decode(said))
+                for node_id, name, version, state, started_at, until, now, sessions, said in connection.fetch(_LIST)
             )
 
         return await self._database.read(read)
@@ -178,6 +214,14 @@ class NodeStore:
         """Declares this node gone; it commits nothing any more."""
         await self._beats.write(lambda connection: connection.execute(_LEAVE, (self.node_id,)))
 
+    async def hand_over(self) -> int:
+        """Lets all sessions go that this node runs, with their open turns, for others to take over; returns how many."""
+        return await self._database.write(lambda connection: connection.execute(_HAND_OVER, (self.node_id,)))
+
+    async def has_handed_over(self) -> bool:
+        """Whether sessions wait that a node has handed over. Reads one row at most."""
+        return await self._database.read(lambda connection: bool(connection.fetch(_HANDED_OVER)))
+
     async def has_orphans(self) -> bool:
         return await self._database.read(lambda connection: bool(connection.fetch(_HAS_LEFT)))
 
@@ -187,7 +231,7 @@ class NodeStore:
         def work(connection: Connection) -> tuple[Orphan, ...]:
             orphans = tuple(map(Orphan._make, connection.fetch(_LEFT, (limit,))))
             if orphans:
-                connection.execute(_ADOPT, (self.node_id, _keys(orphan.session_key for orphan in orphans)))
+                connection.execute(_ADOPT, (self.node_id, _listed(orphan.session_key for orphan in orphans)))
             return orphans
 
         return await self._database.write(work)
@@ -199,7 +243,7 @@ class NodeStore:
 
     async def folded(self, orphans: Sequence[Orphan]) -> None:
         """The ends of their logs are in the log: the journal that had them is not needed for these sessions any more."""
-        keys = _keys(orphan.session_key for orphan in orphans)
+        keys = _listed(orphan.session_key for orphan in orphans)
         await self._database.write(lambda connection: connection.execute(_FOLDED, (self.node_id, keys)))
 
     async def release(self, sessions: Sequence[tuple[TenantId, SessionId]]) -> set[tuple[TenantId, SessionId]]:
@@ -252,13 +296,31 @@ async def register(database: Database, name: str, version: str) -> int:
     return await database.write(work)
 
 
+def with_closed(claims: Sequence[Claim], writes: Sequence[SessionWrite]) -> Sequence[Claim]:
+    """The claims, each that takes a session with what the commit closes in it."""
+    if all(claim.base is None for claim in claims):
+        return claims
+    by_session = {(write.tenant_id, write.session_id): write for write in writes if write.waits or write.turns}
+    return [
+        claim._replace(closes=ClosedHere.of(write))
+        if claim.base is not None and (write := by_session.get((claim.tenant_id, claim.session_id))) is not None
+        else claim
+        for claim in claims
+    ]
+
+
 def take(connection: Connection, node_id: int, claims: Sequence[Claim]) -> None:
     """Takes the sessions that the node does not run yet. `SessionsMoved` for those that another runs, or has run meanwhile."""
     moved: dict[str, int | None] = {}
     for claim in claims:
-        if claim.base is not None and not connection.execute(_TAKE, (node_id, claim.tenant_id, claim.session_id, claim.base)):
-            for (runner,) in connection.fetch(_RUNNER, (claim.tenant_id, claim.session_id)):
+        if claim.base is None:
+            continue
+        key = (claim.tenant_id, claim.session_id)
+        if not connection.execute(_TAKE, (node_id, *key, claim.base)):
+            for (runner,) in connection.fetch(_RUNNER, key):
                 moved[claim.session_id] = runner
+        elif claim.closes is not None and connection.fetch(_CONTINUED, (*key, *claim.closes)):
+            moved[claim.session_id] = None
     if moved:
         raise SessionsMoved(moved)
 
@@ -271,5 +333,5 @@ def let_go(connection: Connection, node_id: int, claims: Sequence[Claim]) -> fro
     )
 
 
-def _keys(keys: Iterable[int]) -> str:
-    return msgspec.json.encode(list(keys)).decode()
+def _listed(values: Iterable[object]) -> str:
+    return msgspec.json.encode(list(values)).decode()

@@ -12,11 +12,11 @@ import msgspec
 from agentvm.errors import NotFound, shorten
 from agentvm.model.container import Container
 from agentvm.model.definition import Definition
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import Message, decode_message
 from agentvm.model.resource import Locked
-from agentvm.model.session import Fork, Session
+from agentvm.model.session import Fork, ParentCall, Session
 from agentvm.model.turn import Turn
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, ROWS_MAX, numbers_of
@@ -28,7 +28,8 @@ _encoder = msgspec.json.Encoder()
 _definition = msgspec.json.Decoder(Definition)
 _config = msgspec.json.Decoder(ImageConfig)
 _lock = msgspec.json.Decoder(tuple[Locked, ...])
-_CONTAINER, _SESSION = Columns(Container), Columns(Session, without=("forked_from",))
+_CONTAINER, _SESSION = Columns(Container), Columns(Session, without=("forked_from", "parent"))
+_PARENT = ("parent_session", "parent_turn", "parent_call", "root_session", "root_turn")
 _TURN = Columns(Turn, without=("alongside",))
 
 _IMAGES = """
@@ -64,6 +65,22 @@ NOT EXISTS (
 """
 
 
+def is_rooted(table: str) -> str:
+    """The condition that the session that a sub-agent works for is not deleted: it goes with that, and comes back with it."""
+    return f"""
+({table}.root_session IS NULL OR EXISTS (
+    SELECT 1 FROM sessions AS top
+    WHERE top.tenant_id = {table}.tenant_id AND top.session_id = {table}.root_session AND top.deleted_at IS NULL
+))
+"""
+
+
+SHOWN_SESSION = (
+    "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL "
+    f"AND {is_living('sessions')} AND {is_here('sessions')} AND {is_rooted('sessions')}"
+)
+
+
 # It goes with its default session, and comes back with it. Whoever knows it by a session of it still finds it.
 IS_SHOWN = f"""
 EXISTS (
@@ -73,13 +90,15 @@ EXISTS (
 ) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
-SESSION_COLUMNS = f"{_SESSION.select('s.')}, s.forked_session, s.forked_message"
+SESSION_COLUMNS = f"{_SESSION.select('s.')}, s.forked_session, s.forked_message, {', '.join(f's.{name}' for name in _PARENT)}"
+IS_LISTED = "s.root_session IS NULL"
+"""The condition that a session is not that of a sub-agent."""
 TURN_COLUMNS = _TURN.text
 """The columns of a turn, in a query that joins turns and sessions."""
 _SESSIONS = f"""
 SELECT {SESSION_COLUMNS}
 FROM sessions AS s
-WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s")}
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s")} AND {is_rooted("s")}
 """
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
 CONTAINER = f"""
@@ -89,7 +108,8 @@ WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("co
 IMAGE = f"{_IMAGES} AND image_id = ? AND {is_here('images')}"
 IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
-SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
+SESSIONS = f"{_SESSIONS}AND image_id = ? AND {IS_LISTED} ORDER BY created_at, session_key"
+_HIDDEN = f"{_SESSIONS}AND {{of}} ORDER BY created_at, session_key"
 _TURNS = f"""
 SELECT {TURN_COLUMNS}
 FROM sessions JOIN turns USING (session_key)
@@ -102,6 +122,7 @@ TURN = f"""
 SELECT {TURN_COLUMNS}
 FROM turns JOIN sessions USING (session_key)
 WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("sessions")} AND {is_here("turns")}
+  AND {is_rooted("sessions")}
 """
 UNFINISHED = f"""
 SELECT {TURN_COLUMNS}, alongside, tenant_id
@@ -174,6 +195,11 @@ def read_sessions(connection: Connection, key: Key, image_id: ImageId) -> tuple[
     return tuple(map(decode_session, connection.fetch(SESSIONS, (*key, image_id))))
 
 
+def read_hidden_sessions(connection: Connection, key: Key, of: str, value: str) -> tuple[Session, ...]:
+    """The sessions of sub-agents: those below a session, for `root_session`, or called by a turn, for `parent_turn`."""
+    return tuple(map(decode_session, connection.fetch(_HIDDEN.format(of=f"s.{of} = ?"), (*key, value))))
+
+
 def read_session(connection: Connection, key: Key, session_id: SessionId) -> Session | None:
     return next(map(decode_session, connection.fetch(SESSION, (*key, session_id))), None)
 
@@ -192,6 +218,17 @@ def read_recent_messages(
     bounds = (max_bytes if strict else _SIZE_MAX, max_bytes, _SIZE_MAX if limit is None else limit)
     (_, _, truncated), *rows = connection.fetch(RECENT_MESSAGES, (*key, session_id, *bounds))
     return tuple(decode_message(body) for _, body, _ in rows), bool(truncated)
+
+
+def read_homes(connection: Connection, turns: Iterable[tuple[TenantId, Turn]]) -> tuple[tuple[Image | None, bool], ...]:
+    """The image of each turn, and whether its session can be found."""
+    return tuple(
+        (
+            read_image(connection, (tenant_id, turn.container_id), turn.image_id),
+            bool(connection.fetch(SHOWN_SESSION, (tenant_id, turn.session_id))),
+        )
+        for tenant_id, turn in turns
+    )
 
 
 def read_unfinished(connection: Connection, sessions: Sequence[int] | None = None) -> tuple[tuple[TenantId, Turn], ...]:
@@ -237,8 +274,13 @@ def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
 
 def decode_session(row: Sequence[Any]) -> Session:
     """Decodes a row of `SESSION_COLUMNS`."""
-    *about, forked_session, forked_message = row
+    *about, forked_session, forked_message, parent, turn, call, root, root_turn = row
     session = _SESSION.decode(about)
+    if parent is not None:
+        caller = ParentCall(
+            session_id=parent, turn_id=TurnId(turn), call_id=call, root_session=root, root_turn=TurnId(root_turn)
+        )
+        session = msgspec.structs.replace(session, parent=caller)
     if forked_session is None:
         return session
     fork = Fork(session_id=SessionId(forked_session), message_id=MessageId(forked_message))

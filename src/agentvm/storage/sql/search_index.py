@@ -69,5 +69,11 @@ class SearchIndex(Protocol):
     def find_chunks(self, pieces: Sequence[SearchPiece], indexes: Sequence[str], limit: int, /) -> list[tuple[float, int]]:
         """The best passages that have any of the pieces in one of the indexes: the weight, the best the least, and the key."""
 
+    def add_signs(self, index_key: int, signs: Iterable[tuple[int, bytes]], /) -> None:
+        """Adds the signs of the vectors of passages, a bit for each number, by the keys of the passages."""
+
+    def find_nearest(self, index_key: int, signs: bytes, limit: int, /) -> list[int]:
+        """The keys of the passages of an index whose signs differ least, the nearest first."""
+
     def merge(self, index: IndexName, pages: int, /) -> bool:
         """Merges some pages of an index, for a negative number of all its segments. Returns whether there may be more to do."""

@@ -106,13 +106,13 @@ class RepeatedMessage(Exception):
     """A message of the write is stored already."""
 
 
-def prepare(write: SessionWrite, *, words: str | None = None) -> "PreparedWrite":
+def prepare(write: SessionWrite, *, words: str | None = None, node_id: int = 0) -> "PreparedWrite":
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
     The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
     takes a while, so that is not to be done on the event loop.
     """
-    return PreparedWrite(write, words)
+    return PreparedWrite(write, words, node_id)
 
 
 class PreparedWrite:
@@ -135,11 +135,12 @@ class PreparedWrite:
         "write",
     )  # fmt: skip
 
-    def __init__(self, write: SessionWrite, words: str | None) -> None:
+    def __init__(self, write: SessionWrite, words: str | None, node_id: int) -> None:
         self.write = write
         self.bodies = [prepare_message(message, words) for message in write.messages]
         self.turns = [(turn, TURN.encode(turn)) for turn in write.turns]
-        self._bill, self._ask = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+        self._bill = enter(write.tenant_id, write.ledger, write.answered)
+        self._ask = ask(write.tenant_id, write.asked, node_id)
         self._waits = write_waits(write.waits) if write.waits else None
         self._files = write_files(write.files) if write.files else None
         self._programs = write_programs(write.programs) if write.programs else None
@@ -240,13 +241,12 @@ def add_together(
 ) -> AddedTogether:
     """Adds the entry of a node, and as many of the writes as the engine can add at once.
 
-    Of `carried` it is only asked who is gone. `again` does what the work has done before: an engine that cannot add anything
-    at once takes that back.
+    Of `carried` it is only asked who is gone. `again` does what the work has done before: an engine that has tried to add them
+    at once, and could not, has taken that back.
     """
     body, node_id = entry
-    if (added := connection.add_together(carried, prepared, body, node_id)) is not None:
+    if (added := connection.add_together(carried, prepared, body, node_id, again)) is not None:
         return added
-    again(connection)
     gone = find_gone(connection, carried) if carried else set()
     number = 0 if body is None else add_entry(connection, body, node_id)
     return AddedTogether(number, gone, prepared)

@@ -1,6 +1,6 @@
 """Store — the door to the database: a tenant first, then one of its containers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,16 +9,19 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall
+from agentvm.model.node import DatabaseState
 from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, ReaderPlace, SessionWrite
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts import Accounts
-from agentvm.storage.sql.accounts.asked import read_left
+from agentvm.storage.sql.accounts.asked import read_left, read_left_by_ended
 from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
 from agentvm.storage.sql.carry import Carrier
+from agentvm.storage.sql.collection_indexes import CollectionIndexes
+from agentvm.storage.sql.collections import CollectionStore, tidy_slice
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.definitions import DefinitionStore
@@ -28,7 +31,7 @@ from agentvm.storage.sql.file_changes import collect_files
 from agentvm.storage.sql.journal_entries import add_entry, forget_entries, last_entry, read_entries
 from agentvm.storage.sql.knowledge import KnowledgeStore
 from agentvm.storage.sql.log import LOG_RANGE
-from agentvm.storage.sql.nodes import Claim, let_go, take
+from agentvm.storage.sql.nodes import Claim, let_go, take, with_closed
 from agentvm.storage.sql.placed_calls import PlacedCallStore
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Scope, TenantScope
@@ -36,11 +39,11 @@ from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
 from agentvm.storage.sql.rows import (
     IS_SHOWN,
+    SHOWN_SESSION,
     TURN,
     decode_turn,
     is_here,
-    is_living,
-    read_image,
+    read_homes,
     read_quarantined,
     read_unfinished,
 )
@@ -54,6 +57,7 @@ from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.settings import SettingsStore, read_all
+from agentvm.storage.sql.tickets import TicketStore
 from agentvm.storage.sql.trimming import trim_log
 from agentvm.storage.sql.wait_links import WaitLinks
 from agentvm.storage.sql.waits import DueWaits, WaitStore
@@ -88,10 +92,6 @@ ORDER BY session_key
 """
 
 _OF_TENANT = f"tenant_id = ? AND deleted_at IS NULL AND {is_here('containers')}"
-_SHOWN_SESSION = (
-    "SELECT container_id FROM sessions "
-    f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')} AND {is_here('sessions')}"
-)
 
 
 class TenantStore(TenantScope):
@@ -124,7 +124,7 @@ class TenantStore(TenantScope):
         return await self._first(_container_id, query, (self._tenant_id, image_id))
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._first(_container_id, _SHOWN_SESSION, (self._tenant_id, session_id))
+        return await self._first(_container_id, SHOWN_SESSION, (self._tenant_id, session_id))
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
@@ -203,6 +203,8 @@ class Store(Scope):
         self.hooked: set[TenantId] = set()
         """Tenants that may have webhooks: the commits of all others pay nothing for them."""
         self.due_deliveries = DueDeliveries(database)
+        self.tickets = TicketStore(database)
+        self.describe_database: Callable[[], Awaitable[DatabaseState]] = database.describe
 
     def tenant(self, tenant_id: TenantId) -> TenantStore:
         return TenantStore(self._database, tenant_id)
@@ -210,9 +212,15 @@ class Store(Scope):
     def accounts(self, tenant_id: TenantId) -> Accounts:
         return Accounts(self._database, tenant_id)
 
-    @property
-    def knowledge(self) -> KnowledgeStore:
-        return KnowledgeStore(self._database)
+    def knowledge(self, tenant_id: TenantId) -> KnowledgeStore:
+        """The indexes of the knowledge bases and collections that belong to a tenant, whoever may search them."""
+        return KnowledgeStore(self._database, tenant_id)
+
+    def collection_indexes(self, tenant_id: TenantId) -> CollectionIndexes:
+        return CollectionIndexes(self._database, tenant_id, self.node_id)
+
+    def collections(self, tenant_id: TenantId) -> CollectionStore:
+        return CollectionStore(self._database, tenant_id)
 
     def resources(self, tenant_id: TenantId) -> ResourceStore:
         return ResourceStore(self._database, tenant_id)
@@ -251,8 +259,8 @@ class Store(Scope):
         image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
 
-        `claims` are sessions that this node takes or needs no longer. `SessionsMoved` names those that it cannot have; then
-        nothing was stored, as with `WritesRefused`.
+        `claims` are sessions that this node takes or needs no longer. `SessionsMoved` names those that it cannot have, also
+        because another node has closed a wait or a turn that this commit closes; then nothing was stored, as above.
         """
         # Deltas are in the entry: of their session nothing is asked but whether it is there.
         carried: list[SessionWrite] = []
@@ -261,7 +269,8 @@ class Store(Scope):
             if write.is_empty:
                 carried.append(write)
             else:
-                prepared.append(prepare(write))
+                prepared.append(prepare(write, node_id=self.node_id))
+        claims = with_closed(claims, writes) if claims else claims
 
         def work(connection: Connection, add: Callable[..., set[SessionId]] = add_at_once) -> Committed:
             def claim(connection: Connection) -> None:
@@ -310,17 +319,7 @@ class Store(Scope):
 
     async def read_homes(self, turns: Sequence[tuple[TenantId, Turn]]) -> tuple[tuple[Image | None, bool], ...]:
         """The image of each turn, and whether its session can be found: for the start, which has many of them."""
-
-        def read(connection: Connection) -> tuple[tuple[Image | None, bool], ...]:
-            return tuple(
-                (
-                    read_image(connection, (tenant_id, turn.container_id), turn.image_id),
-                    bool(connection.fetch(_SHOWN_SESSION, (tenant_id, turn.session_id))),
-                )
-                for tenant_id, turn in turns
-            )
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: read_homes(connection, turns))
 
     async def read_heads(
         self, sessions: Sequence[tuple[TenantId, ContainerId, SessionId]]
@@ -337,8 +336,8 @@ class Store(Scope):
         return await self._database.read(read)
 
     async def list_asked(self) -> tuple[AskedCall, ...]:
-        """Calls of every tenant that were asked, are not in the ledger, and belong to no open turn. For the start."""
-        return await self._database.read(read_left)
+        """Calls that were asked, are in no ledger, and of no open turn; in a cluster, of nodes that have ended."""
+        return await self._database.read(read_left_by_ended if self.node_id else read_left)
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         """Sessions that are set aside."""
@@ -359,6 +358,9 @@ class Store(Scope):
             return dropped + collect_files(connection, now, waits)
 
         dropped = await self._database.write(work)
+        # Deleting a document does this at once; a crash may have come between.
+        while await self._database.write(tidy_slice):
+            pass
         await drop_given_up(self._database)
         return dropped
 

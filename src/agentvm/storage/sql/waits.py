@@ -44,6 +44,16 @@ FROM waits AS w JOIN sessions AS s USING (session_key)
 WHERE w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")}
 ORDER BY w.expires_at LIMIT 1
 """
+_OF_PEOPLE = "(w.kind IS NULL OR w.kind <> 'child')"
+_ENDED_CHILDREN = f"""
+SELECT s.tenant_id, {_COLUMNS}
+FROM waits AS w JOIN sessions AS s USING (session_key)
+WHERE w.kind = 'child' AND w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")} AND EXISTS (
+    SELECT 1 FROM sessions AS c JOIN turns AS t USING (session_key)
+    WHERE c.tenant_id = s.tenant_id AND c.parent_turn = w.turn_id AND c.parent_call = w.call_id AND t.outcome IS NOT NULL
+)
+ORDER BY w.wait_key LIMIT ?
+"""
 
 _SAME = "="
 """Stored as `asked` of a call that is the one that was first asked for: a digest less in nearly every row."""
@@ -72,10 +82,14 @@ class WaitStore:
     async def list_page(
         self, *, session_id: SessionId | None, state: WaitState | None, after: int, limit: int
     ) -> tuple[tuple[int, ToolWait], ...]:
-        """Waits in the order they began, each with its place in the list; those behind `after`."""
-        where, values = "w.wait_key > :after", dict[str, object](after=after, limit=limit)
+        """Waits in the order they began, each with its place in the list; those behind `after`.
+
+        Those of a session include the waits of the sub-agents below it. None is a wait for a sub-agent itself.
+        """
+        where, values = f"w.wait_key > :after AND {_OF_PEOPLE}", dict[str, object](after=after, limit=limit)
         if session_id is not None:
-            where, values = f"{where} AND s.session_id = :session", {**values, "session": session_id}
+            where += " AND (s.session_id = :session OR s.root_session = :session)"
+            values = {**values, "session": session_id}
         if state is not None:
             where += " AND w.answered_at IS NULL" if state == "open" else " AND w.answered_at IS NOT NULL"
         rows = await self._read(f"{where} ORDER BY w.wait_key LIMIT :limit", **values)
@@ -111,8 +125,10 @@ class DueWaits:
         self._database = database
 
     async def list_due(self, now: int, limit: int) -> tuple[tuple[TenantId, ToolWait], ...]:
-        """Waits that have expired, the oldest first."""
-        rows = await self._database.read(lambda connection: connection.fetch(_DUE, (now, limit)))
+        """Waits that have expired, the oldest first, and those for sub-agents that have ended."""
+        rows = await self._database.read(
+            lambda connection: [*connection.fetch(_DUE, (now, limit)), *connection.fetch(_ENDED_CHILDREN, (limit,))]
+        )
         return tuple((TenantId(tenant_id), _decode(row)) for tenant_id, *row in rows)
 
     async def next_due(self) -> int | None:

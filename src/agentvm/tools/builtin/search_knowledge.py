@@ -41,12 +41,16 @@ class SearchKnowledge(TraitsOfTool):
         found = await context.knowledge(str(input["query"]), k if isinstance(k, int) else None)
         passages = [
             {
+                "n": number,
                 "cite": one.cite,
                 **({} if one.title is None else {"title": one.title}),
                 **({} if one.heading is None else {"heading": one.heading}),
                 "text": one.text,
             }
-            for one in found.passages
+            for number, one in enumerate(found.passages, start=found.first)
         ]
         unread = [f"{one.document}: {one.problem}" for one in found.problems]
-        return CallResult(type="json", value={"passages": passages, **({"notSearched": unread} if unread else {})})
+        told: dict[str, object] = {"passages": passages}
+        if passages:
+            told["citeAs"] = f"[{found.first}]: in your answer name what you use by its n"
+        return CallResult(type="json", value={**told, **({"notSearched": unread} if unread else {})})

@@ -1,6 +1,7 @@
 """Work on PostgreSQL is atomic, outlives lost connections, and its outcome is always known."""
 
 import os
+import time
 
 import anyio
 import psycopg
@@ -271,6 +272,14 @@ async def test_clients_read_neither_values_nor_the_address_of_the_server(
         assert "10.1.2.3" not in str(lost.value)
 
 
+def wait_until_gone(dsn: str, number: int) -> None:
+    """Returns when the server has noticed the end of a connection, whose lock it holds until then."""
+    until = time.monotonic() + 60
+    with psycopg.connect(dsn, autocommit=True) as other:
+        while other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (number,)).fetchone() is not None:
+            assert time.monotonic() < until
+
+
 class Cut:
     """A connection whose end comes with its COMMIT, and a server that is away until it is asked often enough."""
 
@@ -298,7 +307,9 @@ class Cut:
             if query != "COMMIT":
                 return execute(query, *args)  # type: ignore[call-overload]
             execute("COMMIT" if self._stored else "ROLLBACK")
+            dsn, number = raw.info.dsn, raw.info.backend_pid
             raw.pgconn.finish()
+            wait_until_gone(dsn, number)
             raise psycopg.OperationalError("the connection was lost")
 
         if self.runs == 1:

@@ -13,6 +13,8 @@ from agentvm.storage.engines.sqlite import migrations as sqlite_migrations
 OWN = re.compile(
     r"sqlite_|(message|resource|knowledge)_fts|(message|knowledge)_words|resource_texts|agentvm_schema|agentvm_server_key"
 )
+DIFFERENT = {("knowledge_signs", "signs"): "bit varying"}
+"""Columns whose type only one engine has: PostgreSQL counts the bits that two rows share."""
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 
 
@@ -26,7 +28,7 @@ def sqlite_columns(connection: apsw.Connection) -> dict[str, dict[str, tuple[str
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     return {
         table: {
-            name: (TYPES[kind], bool(required) or bool(key))
+            name: (DIFFERENT.get((str(table), str(name)), TYPES[kind]), bool(required) or bool(key))
             for _, name, kind, required, _, key, _ in connection.execute(f"PRAGMA table_xinfo({table})")
         }
         for table in tables

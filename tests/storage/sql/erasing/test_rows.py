@@ -2,7 +2,7 @@ import io
 from functools import partial
 
 import pytest
-from tests.conformance.erasing import erase, fill
+from tests.conformance.erasing import erase, fill, fill_collection
 from tests.conformance.records import HOME, image, message, session
 from tests.conformance.store import ACME, RIVAL, settle
 
@@ -26,7 +26,8 @@ OF_CONTAINERS = (
 OF_TENANTS = (
     "users", "bindings", "api_keys", "browser_sessions", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",
     "setting_changes", "exports", "resources", "retired_homes", "invitations", "identities", "preferences", "webhooks",
-    "channels",
+    "channels", "collections", "collection_documents", "knowledge_indexes", "knowledge_chunks", "knowledge_reads",
+    "knowledge_signs",
 )  # fmt: skip
 
 
@@ -54,7 +55,8 @@ async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(databas
         """
         return {name for (name,) in connection.fetch(query)}
 
-    stay = {"asked", "audit", "credits", "ledger", "tenants", "wallets"}
+    # Notices have ids alone, and are dropped after ten minutes.
+    stay = {"asked", "audit", "credits", "ledger", "notices", "tenants", "wallets"}
     shadows = {"resource_fts"}
     assert await database.read(named) - stay - shadows == (set(OF_CONTAINERS) | set(OF_TENANTS)) & await database.read(named)
 
@@ -64,6 +66,7 @@ async def test_an_erased_tenant_leaves_its_number_and_no_name(database: SqliteDa
         Tenant(tenant_id=ACME, slug="acme", name="Acme Corp", description="d", plan="p", created_at=1, updated_at=1)
     )
     await fill(store)
+    await fill_collection(store, ACME)
     await store.accounts(ACME).quotas.add_exported(5, 0)
     await store.directory.delete_tenant(ACME, now=9)
     await erase(store)
@@ -111,7 +114,7 @@ async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_containe
 
     def ask(connection: SqliteConnection) -> None:
         connection.execute(
-            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (HOME,)
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0)", (HOME,)
         )
 
     await database.write(ask)
@@ -132,7 +135,7 @@ async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too
 
     def enter(connection: SqliteConnection) -> None:
         connection.execute(
-            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (named,)
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0)", (named,)
         )
         connection.execute("UPDATE ledger SET container_id = ?", (named,))
 

@@ -9,8 +9,9 @@ from agentvm.storage.sql.records import Columns, TenantScope
 
 CALL = Columns(AskedCall, without=("tenant_id",))
 _ASK = f"""
-INSERT INTO asked (tenant_id, {CALL.text}) VALUES (?, {CALL.marks})
-ON CONFLICT (tenant_id, key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in CALL.names[1:])}
+INSERT INTO asked (tenant_id, node_id, {CALL.text}) VALUES (?, ?, {CALL.marks})
+ON CONFLICT (tenant_id, key) DO UPDATE
+SET node_id = excluded.node_id, {", ".join(f"{name} = excluded.{name}" for name in CALL.names[1:])}
 """
 _STORED = Columns(AskedCall)
 _OF_TURN = f"SELECT {_STORED.text} FROM asked WHERE tenant_id = ? AND turn_id = ? ORDER BY at, key"
@@ -21,6 +22,7 @@ SELECT {_STORED.text} FROM asked
 WHERE NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = asked.turn_id AND outcome IS NULL)
 ORDER BY at, key
 """
+_LEFT_BY_ENDED = _LEFT.replace("ORDER BY", "AND node_id NOT IN (SELECT nodes.node_id FROM nodes WHERE state = 'up') ORDER BY")
 
 
 class AskedStore(TenantScope):
@@ -28,16 +30,16 @@ class AskedStore(TenantScope):
 
     async def add(self, call: AskedCall) -> None:
         """Adds a call, in place of one of the same key. The turn's own commit adds calls too."""
-        await self._database.write(ask(self._tenant_id, (call,)))
+        await self._database.write(ask(self._tenant_id, (call,), self._database.node_id))
 
     async def of_turn(self, turn_id: str) -> tuple[AskedCall, ...]:
         """The calls of one turn, in the order of their keys."""
         return await self._all(_STORED.decode, _OF_TURN, (self._tenant_id, turn_id))
 
 
-def ask(tenant_id: TenantId, calls: Sequence[AskedCall]) -> Callable[[Connection], None]:
-    """Calls of a tenant as work for the database."""
-    rows = [(tenant_id, *CALL.encode(call)) for call in calls]
+def ask(tenant_id: TenantId, calls: Sequence[AskedCall], node_id: int) -> Callable[[Connection], None]:
+    """Calls of a tenant that a node makes, as work for the database."""
+    rows = [(tenant_id, node_id, *CALL.encode(call)) for call in calls]
 
     def work(connection: Connection) -> None:
         for row in rows:
@@ -55,3 +57,8 @@ def forget(connection: Connection, tenant_id: TenantId, keys: Sequence[str]) -> 
 def read_left(connection: Connection) -> tuple[AskedCall, ...]:
     """Calls of every tenant that belong to no open turn."""
     return tuple(map(_STORED.decode, connection.fetch(_LEFT)))
+
+
+def read_left_by_ended(connection: Connection) -> tuple[AskedCall, ...]:
+    """The same, of nodes that have ended."""
+    return tuple(map(_STORED.decode, connection.fetch(_LEFT_BY_ENDED)))

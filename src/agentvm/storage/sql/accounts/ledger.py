@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import Conflict, InvalidInput, shorten
-from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.model.ledger import TIER_DRIVER, Credit, LedgerEntry, TurnCharge, UsageRow, Wallet
+from agentvm.model.ids import ContainerId, TenantId, TurnId, UserId
+from agentvm.model.ledger import TIER_DRIVER, Credit, LedgerEntry, TreeUse, TurnCharge, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
@@ -38,6 +38,24 @@ _USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
 _TURN_TOTAL = f"""
 SELECT {", ".join("coalesce(max(estimated), 0)" if name == "estimated" else total(name) for name in (*_USAGE.names, "price"))}
 FROM ledger WHERE tenant_id = ? AND turn_id = ?
+"""
+# A turn of people and the turns of all sub-agents below it, but for one of them.
+_TREE = """
+SELECT t.turn_id, t.session_key FROM sessions AS s JOIN turns AS t USING (session_key)
+WHERE s.tenant_id = :tenant AND s.root_turn = :root
+UNION
+SELECT t.turn_id, t.session_key FROM sessions AS s JOIN turns AS t USING (session_key)
+WHERE s.tenant_id = :tenant AND t.turn_id = :root
+"""
+_TREE_TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
+_TREE_USE = f"""
+WITH tree AS ({_TREE})
+SELECT {total(f"CASE WHEN l.driver = '{TIER_DRIVER}' THEN 0 ELSE 1 END")}, {total(_TREE_TOKENS)},
+       {total("coalesce(l.cost, l.price, 0)")},
+       (SELECT count(*) FROM tree JOIN placed_calls AS p ON p.session_key = tree.session_key AND p.turn_id = tree.turn_id
+        WHERE tree.turn_id <> :own)
+FROM tree JOIN ledger AS l ON l.tenant_id = :tenant AND l.turn_id = tree.turn_id
+WHERE tree.turn_id <> :own
 """
 _GET_WALLET = f"SELECT {_WALLET.text} FROM wallets WHERE tenant_id = ?"
 _ADD_CREDIT = f"""
@@ -124,6 +142,13 @@ class LedgerStore(TenantScope):
         rows = await self._database.read(lambda connection: connection.fetch(_TURN_TOTAL, (self._tenant_id, turn_id)))
         *usage, price = rows[0]
         return _USAGE.decode(usage), price
+
+    async def tree_use(self, root: TurnId, own: TurnId) -> TreeUse:
+        """The use of the turns on one budget but for one of them, as far as it is stored."""
+        values = {"tenant": self._tenant_id, "root": root, "own": own}
+        rows = await self._database.read(lambda connection: connection.fetch(_TREE_USE, values))
+        steps, tokens, cost, tool_calls = rows[0]
+        return TreeUse(steps=steps, tokens=tokens, cost=cost, tool_calls=tool_calls)
 
     async def charges(self, turn_ids: Sequence[str]) -> dict[str, TurnCharge]:
         """Returns the price of turns, and the model that answered last; a turn without any call is left out."""

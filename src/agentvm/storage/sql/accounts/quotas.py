@@ -36,6 +36,8 @@ SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (se
      + (SELECT {total("size")} FROM blobs WHERE blob_key IN (
             SELECT blob_key FROM attachments WHERE tenant_id = ?1
             UNION
+            SELECT blob_key FROM collections JOIN collection_documents USING (collection_key) WHERE tenant_id = ?1
+            UNION
             SELECT blob_key FROM sessions JOIN file_changes USING (session_key) WHERE tenant_id = ?1))
      + (SELECT {total(f"octet_length(path) + {ROW_BYTES}")}
         FROM sessions JOIN file_changes USING (session_key) WHERE tenant_id = ?1)
@@ -85,8 +87,8 @@ class QuotaStore(TenantScope):
     async def storage_bytes(self) -> int:
         """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
 
-        That is messages, attachments, files of sessions, logs, images, sessions, resources, secrets, settings, drafts, read
-        marks, audit entries.
+        That is messages, attachments, files of sessions, collections, logs, images, sessions, resources, secrets, settings,
+        drafts, read marks, audit entries.
         """
         return await self._count(_STORAGE_BYTES)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_erased_name
 from agentvm.storage.erasing import Advanced
 from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
+from agentvm.storage.sql.collections import erase_collections, tidy_slice
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind_others
 from agentvm.storage.sql.file_changes import drop_released
@@ -230,6 +231,11 @@ def _drop_memories(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if connection.execute(_MEMORIES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
+def _drop_collections(connection: Connection, job: ErasureJob) -> Advanced | None:
+    """Deletes the collections of a tenant with their documents and indexes."""
+    return MORE if erase_collections(connection, job.tenant_id) or tidy_slice(connection) else None
+
+
 def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes bytes of files that went with their sessions."""
     return MORE if drop_released(connection) else None
@@ -330,5 +336,6 @@ _SAID: tuple[Step, ...] = (
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (
-    _bury_resources, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers, _forget_names,
+    _bury_resources, _drop_collections, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers,
+    _forget_names,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from agentvm.storage.sessions import (
     TurnQuery,
 )
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.rows import IS_LISTED, IS_SHOWN, SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.listing import list_sessions, read_listed, scope
 from agentvm.storage.sql.sessions.pending import take_in_all
 from agentvm.storage.sql.sessions.reading import mark, read_messages
@@ -36,7 +36,7 @@ _SUCCEED = f"""
 UPDATE images SET session_id = coalesce((
     SELECT s.session_id FROM sessions AS s
     WHERE s.tenant_id = images.tenant_id AND s.image_id = images.image_id AND s.deleted_at IS NULL
-      AND {is_here("s")}
+      AND {is_here("s")} AND {IS_LISTED}
     ORDER BY s.created_at, s.session_key LIMIT 1
 ), session_id)
 WHERE tenant_id = ? AND session_id = ?

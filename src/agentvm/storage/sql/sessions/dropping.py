@@ -96,6 +96,13 @@ UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE session_key IN (
       AND other.deleted_at IS DISTINCT FROM {FOR_GOOD_MS} LIMIT ?
 )
 """
+# The sub-agents of sessions that are about to go: they go first.
+_HIDE_BELOW = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE session_key IN (
+    SELECT session_key FROM sessions
+    WHERE tenant_id = ? AND root_session = ? AND deleted_at IS DISTINCT FROM {FOR_GOOD_MS} LIMIT ?
+)
+"""
 
 ImageKey = tuple[TenantId, ContainerId, ImageId]
 
@@ -141,6 +148,8 @@ def purge_slice(connection: Connection, deleted_before: int, limit: int) -> tupl
     if connection.execute(_HIDE_LEFT, (MARKED_MAX,)):
         return (), True
     left = [SessionRow(*row) for row in connection.fetch(_DELETED, (deleted_before, min(limit, ROWS_MAX)))]
+    if any(connection.execute(_HIDE_BELOW, (one.tenant_id, one.session_id, MARKED_MAX)) for one in left):
+        return (), True
     gone = drop_slice(connection, left).sessions
     for key in {(session.tenant_id, session.container_id, session.image_id) for session in gone}:
         drop_empty_image(connection, key)

@@ -15,7 +15,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import contains_folded, items_of
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_here, is_rooted
 
 UNREAD_MAX = 1_000
 
@@ -37,7 +37,7 @@ def scope(
 ) -> str:
     """The first condition of every query here: the tenant, its containers, and deleted sessions or the others."""
     values["tenant"] = tenant_id
-    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')}"
+    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')} AND {is_rooted('s')}"
     if containers is None:
         return whose
     if len(containers) == 1:
@@ -55,7 +55,8 @@ def list_sessions(
     reader: SessionReader,
 ) -> SessionPage:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": query.limit + 1}
-    where = scope(tenant_id, containers, values, deleted=query.deleted_after is not None) + _narrow(query, values)
+    whose = scope(tenant_id, containers, values, deleted=query.deleted_after is not None)
+    where = f"{whose} AND {IS_LISTED}{_narrow(query, values)}"
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
     total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
     if query.after is not None:

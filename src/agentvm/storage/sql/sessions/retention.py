@@ -19,7 +19,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.file_changes import keep_files
 from agentvm.storage.sql.records import TenantScope
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_here
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
@@ -33,7 +33,7 @@ _OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {is_here('s')} AND {_
 _CUT = "CASE WHEN archived_at IS NULL THEN CAST(:sessions AS BIGINT) ELSE CAST(:archived AS BIGINT) END"
 # Nothing is less than NULL.
 _IDLE = f"""
-{_OF} AND s.pinned_at IS NULL AND s.active_at < {_CUT}
+{_OF} AND {IS_LISTED} AND s.pinned_at IS NULL AND s.active_at < {_CUT}
 """
 _IS_DEFAULT = """
 EXISTS (
@@ -66,6 +66,11 @@ RETURNING {SESSION_COLUMNS.replace("s.", "")}
 _REVIVE = f"""
 UPDATE sessions SET deleted_at = NULL
 WHERE tenant_id = ? AND deleted_at = {FOR_GOOD_MS} AND session_id IN ({items_of("?")})
+"""
+# Sub-agents go with the turn that has called them.
+_EXPIRE_CALLED = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD_MS} WHERE root_turn = ?2
+  AND tenant_id = (SELECT parent.tenant_id FROM sessions AS parent WHERE parent.session_key = ?1)
 """
 _WEIGH_REWOUND = f"""
 SELECT count(*), {total("length(m.body)")}
@@ -307,6 +312,7 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
                     counted.append(position)
         if turn.turn_id is not None:
             told += [ended_at for (ended_at,) in connection.fetch(_DROP_TURN, (session_key, turn.turn_id))]
+            connection.execute(_EXPIRE_CALLED, (session_key, turn.turn_id))
     settle(connection, session_key, counted)
     if told:
         _forget_told(connection, session_key, max(told))

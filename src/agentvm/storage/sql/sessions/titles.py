@@ -10,7 +10,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import FoundTitle, MessageSearch
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.sessions.listing import archived, scope
 from agentvm.storage.sql.sessions.snippet import snippet
@@ -34,7 +34,7 @@ def search_titles(
     if search.role is not None or search.tool is not None:
         return ()
     values: dict[str, Any] = {"most": TITLES_MAX}
-    where = scope(tenant_id, containers, values) + " AND s.title IS NOT NULL" + _narrow(search, values)
+    where = f"{scope(tenant_id, containers, values)} AND s.title IS NOT NULL AND {IS_LISTED}{_narrow(search, values)}"
     rows = connection.fetch(_TITLES.format(where=where), values)
     return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, search.limit))
 

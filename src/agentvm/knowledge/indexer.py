@@ -1,0 +1,163 @@
+"""Collection indexer — reads the documents of collections beside the turns, one at a time, tenants in turn.
+
+An index grows document by document. A search of a revision that is not in it yet is served by an older index that has all of
+it, or waits a little, and then says what is missing.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import anyio
+import anyio.to_thread
+
+from agentvm.errors import AgentVMError, NotFound, ToolFailed
+from agentvm.knowledge.chunk import CHUNKER_VERSION
+from agentvm.knowledge.embed import Embedder, with_vectors
+from agentvm.knowledge.parse import parse
+from agentvm.knowledge.passages import IndexForm, cut
+from agentvm.log import get_logger
+from agentvm.model.collection import CHUNKS_MAX
+from agentvm.model.ids import Clock, NewId, TenantId
+from agentvm.model.knowledge import DocumentProblem
+from agentvm.model.tier import JobOwner
+from agentvm.storage.sql.collection_indexes import ClaimedDocument, ReadState
+from agentvm.storage.sql.knowledge import IndexedChunk, WholeIndex
+from agentvm.storage.sql.store import Store
+from agentvm.tools.metered_jobs import MeteredJobs
+
+logger = get_logger(__name__)
+
+SETTLE_SECONDS = 20
+"""How long a search waits for documents that are being read."""
+WANTED_MAX = 10_000
+"""Indexes that wait to be worked on; one that is left out is asked for by its next search."""
+FORMS_MAX = 4
+"""Indexes of one collection, one for each way to cut it."""
+PROBLEM_MAX = 300
+
+
+class WantedIndex(NamedTuple):
+    tenant_id: TenantId
+    collection_id: str
+    form: str
+
+
+class CollectionIndexer:
+    """Makes the indexes of collections. `run` does the work."""
+
+    def __init__(self, store: Store, jobs: MeteredJobs, clock: Clock, new_id: NewId, embedder: Embedder | None = None) -> None:
+        self._store, self._jobs, self._clock, self._new_id, self._embedder = store, jobs, clock, new_id, embedder
+        self._wanted: dict[WantedIndex, None] = {}
+        self._more, self._moved = anyio.Event(), anyio.Event()
+
+    def want(self, wanted: WantedIndex) -> None:
+        """Asks for an index to be brought up to date, soon."""
+        if len(self._wanted) < WANTED_MAX:
+            self._wanted.setdefault(wanted)
+            self._more.set()
+
+    async def refresh(self, tenant_id: TenantId, collection_id: str) -> None:
+        """Asks for every index of a collection that has changed; for the usual one if there is none."""
+        forms = [form for _, form in await self._store.collection_indexes(tenant_id).forms(collection_id)]
+        for form in forms or [str(IndexForm())]:
+            self.want(WantedIndex(tenant_id, collection_id, form))
+
+    async def states(self, tenant_id: TenantId, collection_id: str, revision: int) -> dict[str, ReadState]:
+        """Returns the progress of the documents of a revision in the newest index, by name."""
+        indexes = self._store.collection_indexes(tenant_id)
+        for index_key, _ in await indexes.forms(collection_id):
+            return await indexes.states(index_key, revision)
+        return {}
+
+    async def serve(self, tenant_id: TenantId, collection_id: str, form: IndexForm, revision: int) -> WholeIndex:
+        """Returns an index of a revision: the wanted one, an older one while that is made, or what there is of it."""
+        indexes = self._store.collection_indexes(tenant_id)
+        index_key = await indexes.ensure(collection_id, str(form))
+        if index_key is None:
+            raise NotFound(f"There is no collection {collection_id}")
+        if (await indexes.progress(index_key, revision))[1]:
+            self.want(WantedIndex(tenant_id, collection_id, str(form)))
+            for other, _ in await indexes.forms(collection_id):
+                if other != index_key and not (await indexes.progress(other, revision))[1]:
+                    return await indexes.whole(other, revision)
+            with anyio.move_on_after(SETTLE_SECONDS):
+                moved = self._moved
+                while (await indexes.progress(index_key, revision))[1]:
+                    await moved.wait()
+                    moved = self._moved
+        index = await indexes.whole(index_key, revision)
+        documents, missing = await indexes.progress(index_key, revision)
+        if not missing:
+            return index
+        reading = f"{missing:,} of its {documents:,} documents are still being read; search again later"
+        return replace(index, problems=(DocumentProblem(document=collection_id, problem=reading), *index.problems))
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        while True:
+            await self._more.wait()
+            while self._wanted:
+                wanted = next(iter(self._wanted))
+                del self._wanted[wanted]
+                try:
+                    if await self._advance(wanted):
+                        # Behind the others: a large collection holds up nobody.
+                        self.want(wanted)
+                except AgentVMError as error:
+                    logger.warning("collection_not_indexed", collection=wanted.collection_id, code=error.code, error=str(error))
+                except Exception:  # Protects the server, and every other collection.
+                    logger.exception("collection_not_indexed", collection=wanted.collection_id)
+                self._moved.set()
+                self._moved = anyio.Event()
+            self._more = anyio.Event()
+
+    async def _advance(self, wanted: WantedIndex) -> bool:
+        """Reads one document; whether there may be more."""
+        indexes = self._store.collection_indexes(wanted.tenant_id)
+        index_key = await indexes.ensure(wanted.collection_id, wanted.form)
+        if index_key is None:
+            return False
+        claimed = await indexes.claim(index_key, self._clock())
+        if claimed is None:
+            await self._drop_old(wanted, index_key)
+            return False
+        chunks, problem = list[IndexedChunk](), None
+        try:
+            chunks = await self._read(wanted, claimed)
+            if await indexes.count(index_key) + len(chunks) > CHUNKS_MAX:
+                raise ToolFailed(f"the collection has more than {CHUNKS_MAX:,} passages; cut it into larger ones")
+            # Last: vectors are paid for.
+            chunks = await with_vectors(chunks, wanted.tenant_id, IndexForm.parse(wanted.form), self._embedder)
+        except ToolFailed as error:
+            chunks, problem = [], str(error)[:PROBLEM_MAX]
+        except AgentVMError:
+            raise
+        except Exception:  # Protects every other document: a bug in the reading of one fails that one only.
+            logger.exception("document_not_indexed", collection=wanted.collection_id)
+            chunks, problem = [], "reading it failed unexpectedly"
+        await indexes.finish(index_key, claimed.document_key, chunks, problem, self._clock())
+        return True
+
+    async def _read(self, wanted: WantedIndex, claimed: ClaimedDocument) -> list[IndexedChunk]:
+        about, form = claimed.document, IndexForm.parse(wanted.form)
+        data = await self._store.collections(wanted.tenant_id).read(claimed.document_key)
+        if data is None:
+            raise ToolFailed("its bytes are gone")
+        owner, key = JobOwner(tenant_id=wanted.tenant_id), self._new_id("job")
+        parsed = await parse(self._jobs, owner, key, about.document, about.media_type, data)
+        return await anyio.to_thread.run_sync(partial(cut, about.document, about.title, parsed, form))
+
+    async def _drop_old(self, wanted: WantedIndex, index_key: int) -> None:
+        """Deletes indexes that this one has taken the place of, and those beyond the bound."""
+        collection = await self._store.collections(wanted.tenant_id).get(wanted.collection_id)
+        indexes = self._store.collection_indexes(wanted.tenant_id)
+        if collection is None or (await indexes.progress(index_key, collection.revision))[1]:
+            return
+        current = IndexForm.parse(wanted.form)
+        for place, (other, text) in enumerate(await indexes.forms(wanted.collection_id)):
+            form = IndexForm.parse(text)
+            same = (form.size, form.overlap, bool(form.embedder)) == (current.size, current.overlap, bool(current.embedder))
+            is_old = same and (form.chunker, form.embedder) != (CHUNKER_VERSION, current.embedder)
+            if other != index_key and (is_old or place >= FORMS_MAX):
+                await indexes.drop(other)

@@ -1,0 +1,46 @@
+"""load_skill — reads a skill of the agent, or one of its files."""
+
+from collections.abc import Mapping
+
+from agentvm.drivers.base import ToolSpec
+from agentvm.errors import ToolFailed
+from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, text_result
+
+_SPEC = ToolSpec(
+    name="load_skill",
+    description=(
+        "Reads a skill of this agent: instructions for a task, and the names of its files. With path it reads one of the "
+        "files. Read the skill before you begin with a task that fits its description."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 64},
+            "path": {"type": "string", "minLength": 1, "maxLength": 200, "description": "A file of the skill"},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)
+
+
+class LoadSkill(TraitsOfTool):
+    """The tool `load_skill`."""
+
+    spec = _SPEC
+    traits = CallTraits.of("read", world="closed", timeout_ms=30_000)
+
+    async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
+        if context.skills is None:
+            raise ToolFailed("This agent has no skills: its image names none.")
+        path = input.get("path")
+        part = await context.skills(str(input["name"]), None if path is None else str(path))
+        if path is not None:
+            return text_result(part.text)
+        told: dict[str, object] = {"skill": part.text}
+        if part.files:
+            told["files"] = [{"path": one, "bytes": size} for one, size in part.files.items()]
+        if part.allowed_tools is not None:
+            told["onlyTools"] = list(part.allowed_tools)
+            told["rule"] = "While you follow this skill, use no tools but load_skill and those of onlyTools that you have."
+        return CallResult(type="json", value=told)
