@@ -92,6 +92,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "tool_progress": STATE,
     "tool_started": STATE,
     "tool_wait_expired": STATE,
+    "agent_switched": STATE,
     "tool_denied": STATE,
     "schedule_missed": LIFECYCLE,
     "resync_required": SESSION,
@@ -99,7 +100,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
 RARE |= {"file_written", "file_deleted"}
 RARE |= {"turn_parked", "tool_waiting", "tool_answered", "tool_started", "tool_progress", "tool_wait_expired", "tool_denied"}
-RARE |= {"schedule_missed"}
+RARE |= {"schedule_missed", "agent_switched"}
 RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_compacted"}
 RARE |= {"session_forked", "session_rewound", "session_draft_updated"}
 

@@ -60,7 +60,10 @@ _REASONS: dict[str, dict[str, str]] = {
         "T12: an update does not end a running turn": "message.send 5, image.messages 9",
     },
     "23": {NAMED: "image.list 11, image.list 13", NO_REGISTRY: "llm.list 12"},
-    "24": {EARLIER: "agent.list 5, agent.destroyAll 7"},
+    "24": {
+        EARLIER: "container.create 1, container.get 2, container.list 3, agent.list 5, agent.destroyAll 7, prototype.list 10",
+        "what an image embodies holds, and a model that nobody provides is refused": "image.create 18",
+    },
     "25": {TURN_FAILS: "message.send 6, message.send 7"},
     "28": {WHOLE: "image.messages 7"},
 }

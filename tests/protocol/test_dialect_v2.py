@@ -23,6 +23,7 @@ from agentvm.protocol.dialect_v2 import (
     fold_messages,
     instance_of,
     is_instance,
+    with_agent_id,
 )
 from agentvm.protocol.rpc import RpcProblem
 
@@ -175,3 +176,12 @@ def test_pieces_of_answers_that_take_turns_keep_their_own_conversations() -> Non
     frame = encode_event_v2(msgspec.structs.replace(event(TextDelta(text="x"), TURN), seq=9))
     assert frame is not None
     assert json.loads(frame.bare)["params"]["seq"] == 9
+
+
+def test_a_client_of_2_0_is_told_the_agent_of_an_event_and_what_was_said_stays_as_it_is() -> None:
+    said = '"data":{"input":{"context":{"instanceId":"inst_9"}}}'
+    text = f'{{"event":{{"context":{{"instanceId":"inst_1","imageId":"img_1"}},{said}}}}}'
+    told = f'{{"event":{{"context":{{"agentId":"agent_1","instanceId":"inst_1","imageId":"img_1"}},{said}}}}}'
+    assert with_agent_id(text) == told
+    assert with_agent_id('{"result":{}}') == '{"result":{}}'
+    assert agent_of("agent_1") == agent_of("inst_1") == "agent_1"

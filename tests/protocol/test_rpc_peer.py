@@ -1,14 +1,18 @@
 import json
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.protocol.fixtures import event
 from tests.protocol.test_dialect_v2 import ANSWER, TURN, call
+from tests.support.examples import examples
 
 from agentvm.events import EventData
 from agentvm.events.message import AssistantMessageEvent, ToolCallMessageEvent
 from agentvm.events.state import ConversationEnd
-from agentvm.events.stream import MessageStop, ToolResultEvent
+from agentvm.events.stream import MessageStop, TextDelta, ToolResultEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import ToolCallMessage
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v2 import encode_event_v2
@@ -90,3 +94,41 @@ def test_waiting_sends_have_a_bound_and_end_with_the_connection() -> None:
 
 def test_a_response_passes_as_it_is() -> None:
     assert RpcPeer().texts([Frame('{"id":1}')]) == ['{"id":1}']
+
+
+_EVENTS: st.SearchStrategy[EventData] = st.one_of(
+    st.builds(lambda number: ToolCallMessageEvent(message=call(number)), st.integers(1, 3)),
+    st.builds(lambda number: ToolCallMessageEvent(message=call(number, "silent")), st.integers(4, 6)),
+    st.sampled_from(
+        [
+            AssistantMessageEvent(message=ANSWER),
+            TextDelta(text='"context":{"instanceId":"inst_x"}'),
+            MessageStop(stop_reason="tool_use"),
+            ToolResultEvent(tool_call_id="t1", result={"context": {"instanceId": "inst_x"}}, is_error=False),
+            ConversationEnd(reason="completed"),
+        ]
+    ),
+)
+
+
+@settings(max_examples=examples(50, 2_000))
+@given(st.lists(_EVENTS, max_size=14), st.booleans())
+def test_any_order_of_events_is_a_stream_in_which_no_call_is_lost_or_told_twice(
+    told: list[EventData], is_earlier: bool
+) -> None:
+    peer = RpcPeer()
+    peer.is_earlier = is_earlier
+    shown = [json.loads(text) for text in peer.texts(frames(*told, END))]
+    events = [each["params"]["event"] for each in shown]
+    for each in events:
+        context = each["context"]
+        assert {"type", "timestamp", "source", "category", "intent", "data"} <= each.keys()
+        assert {"instanceId", "imageId", "sessionId"} <= context.keys()
+        assert ("agentId" in context) is is_earlier
+    assert events[-1]["type"] == "turn_response"
+    parts = [part for each in events if each["type"] == "assistant_message" for part in each["data"]["content"]]
+    messages = [data.message for data in told if isinstance(data, ToolCallMessageEvent)]
+    calls = [message.tool_call.id for message in messages if isinstance(message, ToolCallMessage)]
+    assert sorted(part["id"] for part in parts if part["type"] == "tool-call") == sorted(calls)
+    said = [each["data"]["text"] for each in events if each["type"] == "text_delta"]
+    assert said == [data.text for data in told if isinstance(data, TextDelta)]

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import msgspec
 
@@ -32,16 +33,37 @@ _STATUS: tuple[tuple[type[ProviderError], int], ...] = (
     (ProviderTimeout, 504),
     (ProviderBadRequest, 400),
 )
+KEY_HEADER = "idempotency-key"
 Shape = Callable[[GatewayProblem], ShapedProblem]
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-async def relay(
-    talk: Talk, container_id: ContainerId, plan: RelayPlan, build: Build, shape: Shape, *, streams: bool
-) -> GatewayReply:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayedRequest:
+    """A request as its client sent it. Under a `key` it is sent once."""
+
+    container_id: ContainerId
+    content: bytes
+    streams: bool
+    key: str | None = None
+
+
+async def relay(talk: Talk, request: RelayedRequest, plan: RelayPlan, build: Build, shape: Shape) -> GatewayReply:
     """Sends a request to its provider; its answer, or why there is none."""
-    principal = talk.principal
-    relayed = talk.vm.relays.start(principal.tenant_id, principal.user_id, container_id, plan, build)
+    principal, keys = talk.principal, talk.vm.relays.keys
+    about, streams = (principal.tenant_id, principal.user_id), request.streams
+    if request.key is not None:
+        keys.take(*about, request.key, request.content)
+    relayed: ModelRelay | None = None
+    try:
+        relayed = talk.vm.relays.start(*about, request.container_id, plan, build)
+        return await _answered(talk, relayed, shape, streams=streams)
+    finally:
+        if request.key is not None and (relayed is None or relayed.is_free):
+            keys.free(*about, request.key)
+
+
+async def _answered(talk: Talk, relayed: ModelRelay, shape: Shape, *, streams: bool) -> GatewayReply:
     is_heard = False
     try:
         await (relayed.head if streams else relayed.ended).wait()

@@ -1,12 +1,13 @@
 """Routes — what a gateway declares: its paths, the bodies it reads, and the shape of its errors. The server serves them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from agentvm.gateways.talk import Talk
+from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.operations.http_reply import Streamed
 
 B = TypeVar("B")
@@ -88,6 +89,33 @@ class GatewayRoute:
     """Whether its handler needs the body as it came, too."""
     streams: bool = False
     """Whether it always answers with a stream that follows a session. Others do if the body's `stream` is true."""
+    is_public: Callable[[GatewaySettings, Mapping[str, str]], bool] | None = None
+    """Whether a request for these names of the path is answered without a credential, too. By default none is."""
+
+
+class SocketState(Protocol):
+    """One socket of a gateway: answers its frames, and tells what its client has subscribed to as one stream."""
+
+    async def answer(self, ask: Ask[Any], talk: Talk) -> tuple[str, bool]:
+        """Returns the answer to a frame, and whether the stream has to begin anew because of it."""
+
+    async def stream(self, ask: Ask[Any], talk: Talk) -> Streamed | None:
+        """Returns what the client has subscribed to; None without any subscription."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySocket:
+    """A path below each prefix at which a client may open a WebSocket. Frames are answered one after another."""
+
+    path: str
+    opened: Callable[[], SocketState]
+    body: type[Lenient]
+    frames: Callable[[bytes], Iterable[str]]
+    """Returns the frames of a piece of the stream."""
+    refuse: Callable[[Any, GatewayProblem], str]
+    """Returns the answer to a frame that failed, and that may be unreadable."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """As of a `GatewayRoute`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +126,17 @@ class Gateway:
     prefixes: tuple[str, ...]
     """The paths it is served below; every prefix has all routes."""
     routes: tuple[GatewayRoute, ...]
+    roots: tuple[GatewayRoute, ...] = ()
+    """Routes whose paths are below no prefix, because others have chosen them."""
     shape: Callable[[GatewayProblem], ShapedProblem]
     """Gives a failure the dialect's shape, also one of the router: no such path, no such method, a body too large."""
     tells_issuer: bool = False
     """Whether a refused credential is answered with the address that tells where tokens come from."""
+    sockets: tuple[GatewaySocket, ...] = ()
     key_headers: tuple[str, ...] = ()
     """Headers besides `Authorization` that may hold the key."""
+
+    def paths(self) -> Iterator[tuple[str, GatewayRoute]]:
+        """Yields the path of every route, as it is served."""
+        yield from ((f"{prefix}{route.path}", route) for prefix in self.prefixes for route in self.routes)
+        yield from ((route.path, route) for route in self.roots)

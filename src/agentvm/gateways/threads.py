@@ -3,7 +3,7 @@
 from typing import Any
 
 from agentvm.gateways.routes import Ask
-from agentvm.gateways.talk import Talk
+from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.model.ids import MessageId, SessionId
 from agentvm.model.session import Alias, Session
 from agentvm.model.turn import Turn
@@ -29,6 +29,15 @@ async def find_thread(ask: Ask[Any], talk: Talk, alias: Alias) -> Session | None
     session_id = await talk.aliases(image.container_id).find(alias)
     session = None if session_id is None else await talk.session(session_id)
     return session if session is not None and session.image_id == image.image_id else None
+
+
+async def running_turn(ask: Ask[Any], talk: Talk, alias: Alias) -> SentTurn | None:
+    """Returns the turn of a conversation that runs; None when none does, or when it waits for somebody."""
+    session = await find_thread(ask, talk, alias)
+    turns = () if session is None else await talk.turns(session, 1)
+    if not turns or turns[0].outcome is not None or turns[0].parked_at is not None:
+        return None
+    return await talk.sent(turns[0])
 
 
 async def find_question(talk: Talk, session: Session, named: str) -> MessageId | None:

@@ -30,6 +30,7 @@ from agentvm.model.ids import TurnId
 from agentvm.operations.context import Context, context_of
 from agentvm.operations.dispatch import attempt, request_name
 from agentvm.operations.message import MESSAGE_BOUND
+from agentvm.operations.rpc_earlier import is_earlier, with_earlier_names
 from agentvm.operations.rpc_methods import METHODS, SendParams, send_message
 from agentvm.protocol.bounds import check
 from agentvm.protocol.dialect_v2 import encode_send_error, instance_of
@@ -80,6 +81,7 @@ async def answer_rpc(peer: Peer, rpc: RpcPeer, call: RpcCall | RpcInvalid | RpcI
     if isinstance(call, RpcInvalid):
         peer.channel.send(encode_problem(call.id, call.problem))
         return
+    rpc.is_earlier = rpc.is_earlier or is_earlier(call)
     if call.id is None:
         return
     began = time.perf_counter_ns()
@@ -104,6 +106,8 @@ async def _answer(peer: Peer, rpc: RpcPeer, call: RpcCall, request_id: RpcId, co
         peer.channel.send(encode_problem(request_id, problem))
         return
     result = await method.run(context, _params(call, method.params))
+    if rpc.is_earlier:
+        result = with_earlier_names(result)
     peer.channel.send(encode_result(request_id, result))
 
 
@@ -120,6 +124,8 @@ async def _send(peer: Peer, rpc: RpcPeer, request_id: RpcId, context: Context, p
     assert isinstance(params, SendParams)  # decoded as that
     reply = await send_message(context, params)
     result: dict[str, object] = {"instanceId": instance_of(reply.agent_id), "imageId": reply.image_id, "turnId": reply.turn_id}
+    if rpc.is_earlier:
+        result["agentId"] = reply.agent_id
     # Whoever may not read what is said does not hear the end either.
     if reply.turn_id is None or not peer.principal.may(LISTEN_PERMISSION):
         peer.channel.send(encode_result(request_id, {**result, "status": "running"}))
@@ -141,13 +147,15 @@ def _refuse(peer: Peer, call: RpcCall, error: AgentVMError) -> None:
     logger.info("command_refused", code=error.code, error=str(error), tenant_id=peer.tenant_id)
     if call.method == SEND:
         named = _named(call)
-        peer.channel.send(encode_send_error(problem, error.code, named.image_id, named.instance_id, peer.vm.clock()))
+        instance_id = named.instance_id or named.agent_id
+        peer.channel.send(encode_send_error(problem, error.code, named.image_id, instance_id, peer.vm.clock()))
     peer.channel.send(encode_problem(call.id, problem))
 
 
 class _Named(Record):
     image_id: str | None = None
     instance_id: str | None = None
+    agent_id: str | None = None
 
 
 def _named(call: RpcCall) -> _Named:

@@ -8,9 +8,7 @@ works in its own.
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, cast
-
-import msgspec
+from typing import Any, Final, TypeVar, cast
 
 from agentvm.errors import ImageNotFound, InvalidInput
 from agentvm.model.base import Record
@@ -22,15 +20,11 @@ from agentvm.operations import agent, branch, image, image_build, message
 from agentvm.operations.context import Context
 from agentvm.operations.dispatch import carry_out
 from agentvm.operations.rpc_files import list_files, read_file, write_file
+from agentvm.operations.rpc_params import CreateParams, ThinkingWord, client_data, tokens_of
 from agentvm.operations.rpc_providers import list_providers, refuse_change
 from agentvm.protocol.dialect_v2 import agent_of, fold_messages, instance_of, is_instance
 from agentvm.protocol.records import AgentRecord, ImageRecord
 
-CLIENT_DATA_MAX_BYTES: Final = 64 * 1024
-THINKING_TOKENS: Final = {"low": 5_000, "medium": 10_000, "high": 32_000}
-"""The tokens that a word for the depth of thinking stands for."""
-
-ThinkingWord = Literal["disabled", "low", "medium", "high"]
 P = TypeVar("P", bound=Record)
 Run = Callable[[Context, Any], Awaitable[object]]
 
@@ -46,7 +40,7 @@ class RpcMethod:
 METHODS: Final[dict[str, RpcMethod]] = {}
 
 
-def _method(*names: str) -> Callable[[Callable[[Context, P], Awaitable[object]]], Callable[[Context, P], Awaitable[object]]]:
+def rpc_method(*names: str) -> Callable[[Callable[[Context, P], Awaitable[object]]], Callable[[Context, P], Awaitable[object]]]:
     """Declares a method; further names are those of earlier 2.x versions."""
 
     def declare(run: Callable[[Context, P], Awaitable[object]]) -> Callable[[Context, P], Awaitable[object]]:
@@ -67,58 +61,45 @@ class OfImage(Record):
     image_id: str
 
 
-class ClientMembers(Record):
-    """Members of an image that belong to the client, or are kept for it as it wrote them."""
-
-    role_id: str | None = None
-    model: str | None = None
-    mcp_servers: dict[str, Any] | None = None
-    thinking: ThinkingWord | None = None
-    provider_options: dict[str, Any] | None = None
-    custom_data: dict[str, Any] | None = None
-
-
-class CreateParams(ClientMembers):
-    name: str | None = None
-    description: str | None = None
-    system_prompt: str | None = None
-
-
 class UpdateParams(Record):
     image_id: str
     updates: CreateParams
 
 
-@_method("image.create")
+@rpc_method("image.create")
 async def image_create(context: Context, params: CreateParams) -> object:
+    params = params.flat()
     config = ImageConfig(
         name=params.name,
         description=params.description,
         system_prompt=params.system_prompt,
         model=params.model,
         mcp_servers=params.mcp_servers,
-        thinking=_tokens(params.thinking),
-        client_data=_client_data(params, {}) or None,
+        thinking=tokens_of(params.thinking),
+        client_data=client_data(params, {}) or None,
     )
     reply = await carry_out(context, image_build.ImageCreate(container_id=context.images.home(), config=config))
-    return {"record": _record(reply.record)}
+    return {"record": _record(reply.record), "__subscriptions": [reply.record.session_id]}
 
 
-@_method("image.get")
+@rpc_method("image.get")
 async def image_get(context: Context, params: OfImage) -> object:
     reply = await carry_out(context, image.ImageGet(image_id=await _image_id(context, params.image_id)))
-    return {"record": None if reply.record is None else _record(reply.record)}
+    if reply.record is None:
+        return {"record": None}
+    return {"record": _record(reply.record), "__subscriptions": [reply.record.session_id]}
 
 
-@_method("image.list")
+@rpc_method("image.list")
 async def image_list(context: Context, params: Nothing) -> object:
     reply = await carry_out(context, image.ImageList(container_id=context.images.home()))
-    return {"records": [_record(record) for record in reply.records]}
+    sessions = [record.session_id for record in reply.records]
+    return {"records": [_record(record) for record in reply.records], "__subscriptions": sessions}
 
 
-@_method("image.update")
+@rpc_method("image.update")
 async def image_update(context: Context, params: UpdateParams) -> object:
-    image_id, updates = await _image_id(context, params.image_id), params.updates
+    image_id, updates = await _image_id(context, params.image_id), params.updates.flat()
     before = (await carry_out(context, image.ImageGet(image_id=image_id))).record
     if before is None:
         raise ImageNotFound(image_id)
@@ -128,20 +109,20 @@ async def image_update(context: Context, params: UpdateParams) -> object:
         system_prompt=updates.system_prompt,
         model=updates.model,
         mcp_servers=updates.mcp_servers,
-        thinking=_tokens(updates.thinking),
-        client_data=_client_data(updates, before.client_data or {}) or None,
+        thinking=tokens_of(updates.thinking),
+        client_data=client_data(updates, before.client_data or {}) or None,
     )
     reply = await carry_out(context, image_build.ImageUpdate(image_id=image_id, updates=changes))
     return {"record": _record(reply.record)}
 
 
-@_method("image.delete")
+@rpc_method("image.delete")
 async def image_delete(context: Context, params: OfImage) -> object:
     reply = await carry_out(context, image.ImageDelete(image_id=await _image_id(context, params.image_id)))
     return {"imageId": reply.image_id}
 
 
-@_method("image.run")
+@rpc_method("image.run")
 async def image_run(context: Context, params: OfImage) -> object:
     reply = await carry_out(context, image.ImageRun(image_id=await _image_id(context, params.image_id)))
     _, found = await context.workspace.image(reply.image_id)
@@ -154,7 +135,7 @@ async def image_run(context: Context, params: OfImage) -> object:
     }
 
 
-@_method("image.stop")
+@rpc_method("image.stop")
 async def image_stop(context: Context, params: OfImage) -> object:
     """Stops the instance of an image, if it has one; an image that does not exist has none."""
     with suppress(ImageNotFound):
@@ -162,7 +143,7 @@ async def image_stop(context: Context, params: OfImage) -> object:
     return {"imageId": params.image_id}
 
 
-@_method("image.messages")
+@rpc_method("image.messages")
 async def image_messages(context: Context, params: OfImage) -> object:
     reply = await carry_out(context, image.ImageMessages(image_id=await _image_id(context, params.image_id)))
     return {"imageId": reply.image_id, "messages": fold_messages(reply.messages), "truncated": reply.truncated}
@@ -187,31 +168,31 @@ class Addressee(OfInstance):
     image_id: str | None = None
 
 
-@_method("instance.get", "agent.get")
+@rpc_method("instance.get", "agent.get")
 async def instance_get(context: Context, params: OfInstance) -> object:
     reply = await carry_out(context, agent.AgentGet(agent_id=agent_of(params.name)))
     return {"agent": _instance(reply) if reply.exists else None, "exists": reply.exists}
 
 
-@_method("instance.list", "agent.list")
+@rpc_method("instance.list", "agent.list")
 async def instance_list(context: Context, params: Nothing) -> object:
     reply = await carry_out(context, agent.AgentList(container_id=context.images.home()))
     return {"agents": [_instance(record) for record in reply.agents]}
 
 
-@_method("instance.destroy", "agent.destroy")
+@rpc_method("instance.destroy", "agent.destroy")
 async def instance_destroy(context: Context, params: OfInstance) -> object:
     reply = await carry_out(context, agent.AgentDestroy(agent_id=agent_of(params.name)))
     return {"instanceId": params.name, "success": reply.success}
 
 
-@_method("instance.destroyAll", "agent.destroyAll")
+@rpc_method("instance.destroyAll", "agent.destroyAll")
 async def instance_destroy_all(context: Context, params: Nothing) -> object:
     reply = await carry_out(context, agent.AgentDestroyAll(container_id=context.images.home()))
     return {"containerId": reply.container_id}
 
 
-@_method("instance.interrupt", "agent.interrupt")
+@rpc_method("instance.interrupt", "agent.interrupt")
 async def instance_interrupt(context: Context, params: Addressee) -> object:
     """An image without an instance has nothing to stop, and none is started for it."""
     image_id = await addressed_image(context, params)
@@ -238,7 +219,7 @@ async def send_message(context: Context, params: SendParams) -> message.MessageS
     if not params.content:
         raise InvalidInput("content is required: a text, or a list of parts")
     image_id, options = await addressed_image(context, params), None
-    thinking = _budget(params.options.provider_options) or _tokens(params.options.thinking)
+    thinking = _budget(params.options.provider_options) or tokens_of(params.options.thinking)
     if params.options.model or thinking:
         options = TurnOptions(model=params.options.model, thinking=thinking)
     return await carry_out(context, message.MessageSend(image_id=image_id, content=params.content, options=options))
@@ -258,7 +239,7 @@ class RewindParams(Addressee):
     message_id: MessageId | None = None
 
 
-@_method("runtime.rewind", "message.truncateAfter")
+@rpc_method("runtime.rewind", "message.truncateAfter")
 async def rewind(context: Context, params: RewindParams) -> object:
     """Takes back everything after a message; the calls of that message stay with it."""
     if not params.message_id:
@@ -278,19 +259,19 @@ class WriteParams(OfPath):
     content: str
 
 
-@_method("os.list", "workspace.list")
+@rpc_method("os.list", "workspace.list")
 async def os_list(context: Context, params: OfPath) -> object:
     _, found = await context.workspace.image(await _image_id(context, params.image_id))
     return {"files": await list_files(context, found.session_id, params.path)}
 
 
-@_method("os.read", "workspace.read")
+@rpc_method("os.read", "workspace.read")
 async def os_read(context: Context, params: OfPath) -> object:
     _, found = await context.workspace.image(await _image_id(context, params.image_id))
     return {"content": await read_file(context, found.session_id, params.path)}
 
 
-@_method("os.write", "workspace.write")
+@rpc_method("os.write", "workspace.write")
 async def os_write(context: Context, params: WriteParams) -> object:
     _, found = await context.workspace.image(await _image_id(context, params.image_id))
     await write_file(context, found.session_id, params.path, params.content)
@@ -301,24 +282,24 @@ class OfProvider(Record):
     id: str | None = None
 
 
-@_method("llm.list")
+@rpc_method("llm.list")
 async def llm_list(context: Context, params: Nothing) -> object:
     return {"records": list_providers(context)}
 
 
-@_method("llm.get")
+@rpc_method("llm.get")
 async def llm_get(context: Context, params: OfProvider) -> object:
     return {"record": next((record for record in list_providers(context) if record["id"] == params.id), None)}
 
 
-@_method("llm.default")
+@rpc_method("llm.default")
 async def llm_default(context: Context, params: OfProvider) -> object:
     if params.id is not None:
         refuse_change(context)
     return {"record": next((record for record in list_providers(context) if record["isDefault"]), None)}
 
 
-@_method("llm.create", "llm.update", "llm.delete")
+@rpc_method("llm.create", "llm.update", "llm.delete")
 async def llm_change(context: Context, params: Nothing) -> object:
     refuse_change(context)
     return None
@@ -369,15 +350,3 @@ def _record(record: ImageRecord) -> dict[str, object]:
         **(record.client_data or {}),
     }
     return {name: value for name, value in shown.items() if value is not None} | {"metadata": {}}
-
-
-def _client_data(members: ClientMembers, before: dict[str, object]) -> dict[str, Any]:
-    own = msgspec.to_builtins(msgspec.convert(members, ClientMembers, from_attributes=True))
-    data = {**before, **own}
-    if len(msgspec.json.encode(data)) > CLIENT_DATA_MAX_BYTES:
-        raise InvalidInput(f"customData and its like have at most {CLIENT_DATA_MAX_BYTES:,} bytes")
-    return data
-
-
-def _tokens(word: ThinkingWord | None) -> int | None:
-    return None if word is None else THINKING_TOKENS.get(word)

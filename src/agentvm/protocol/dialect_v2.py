@@ -15,7 +15,7 @@ from agentvm.events import error, lifecycle, message, state, stream, turn
 from agentvm.events.base import Event, EventScope
 from agentvm.model.base import Record
 from agentvm.model.ids import AgentId, MessageId, TurnId
-from agentvm.model.message import AssistantMessage, AssistantPart, Message, ToolCall, ToolCallMessage
+from agentvm.model.message import AssistantMessage, AssistantPart, Citation, Message, ToolCall, ToolCallMessage
 from agentvm.protocol.codec import Frame, encode
 from agentvm.protocol.rpc import RpcProblem
 
@@ -83,6 +83,7 @@ class FoldedMessage(Record):
     role: str = msgspec.field(default_factory=lambda: "assistant")
     subtype: str = msgspec.field(default_factory=lambda: "assistant")
     turn_id: TurnId | None = None
+    citations: tuple[Citation, ...] | None = None
 
 
 class FrameV2(Frame):
@@ -131,7 +132,23 @@ def instance_of(agent_id: AgentId | str) -> str:
 
 
 def agent_of(instance_id: str) -> AgentId:
-    return AgentId(_AGENT + instance_id.removeprefix(_INSTANCE))
+    """Clients of 2.0 to 2.6 name it as it is named here."""
+    return AgentId(_AGENT + instance_id.removeprefix(_INSTANCE).removeprefix(_AGENT))
+
+
+_CONTEXT: Final = f'"context":{{"instanceId":"{_INSTANCE}'
+
+
+def with_agent_id(text: str) -> str:
+    """Returns a notification as clients of 2.0 to 2.6 read it: they know an instance as `agentId`.
+
+    Other texts stay as they are. The context stands before the data of the event, so the first match is the context.
+    """
+    before, found, after = text.partition(_CONTEXT)
+    if not found:
+        return text
+    name, quote, rest = after.partition('"')
+    return f'{before}"context":{{"agentId":"{_AGENT}{name}","instanceId":"{_INSTANCE}{name}{quote}{rest}'
 
 
 def is_instance(text: str) -> bool:
@@ -193,7 +210,8 @@ def _parts(item: AssistantMessage | ToolCallMessage) -> Sequence[AssistantPart |
 
 
 def _folded(message_id: MessageId, of: AssistantMessage | ToolCallMessage, *content: AssistantPart | ToolCall) -> FoldedMessage:
-    return FoldedMessage(id=message_id, timestamp=of.timestamp, content=content, turn_id=of.turn_id)
+    citations = of.citations if isinstance(of, AssistantMessage) else None
+    return FoldedMessage(id=message_id, timestamp=of.timestamp, content=content, turn_id=of.turn_id, citations=citations)
 
 
 Shape = tuple[str, str, str, object]

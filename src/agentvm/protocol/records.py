@@ -43,9 +43,11 @@ class EffectiveConfig(Record):
     """Whether its model calls are made with a key of the image's own."""
     variables: dict[str, object] | None = None
     sandbox: str | None = None
-    """As it is written; sandboxes do not run on this server yet."""
+    """The sandbox of its code tools, as it is written."""
     knowledge: tuple[str, ...] = ()
-    """As they are written; agents cannot look things up on this server yet."""
+    """The knowledge bases that it searches."""
+    skills: tuple[str, ...] = ()
+    """The instructions that it reads when a task fits them."""
     unavailable: tuple[str, ...] = ()
     """Tools that it refers to and that cannot run on this server."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.message import AssistantMessage, ToolCallMessage
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.dialect_v2 import FrameV2, encode_folded
+from agentvm.protocol.dialect_v2 import FrameV2, encode_folded, with_agent_id
 from agentvm.protocol.rpc import RpcId, encode_result
 
 SENDS_MAX = 1_000
@@ -55,11 +55,13 @@ class _Held:
 class RpcPeer:
     """The state of one connection that speaks JSON-RPC."""
 
-    __slots__ = ("_held", "_sends", "is_presumed")
+    __slots__ = ("_held", "_sends", "is_earlier", "is_presumed")
 
     def __init__(self, *, is_presumed: bool = False) -> None:
         self.is_presumed = is_presumed
         """Whether the peer has not spoken yet, and is only taken for one of 2.x."""
+        self.is_earlier = False
+        """Whether the peer has used words of 2.0 to 2.8: then it is told agents by those names, too."""
         self._held: dict[SessionId | None, _Held] = {}
         self._sends: dict[TurnId, list[PendingSend]] = {}
 
@@ -83,6 +85,17 @@ class RpcPeer:
 
     def texts(self, frames: Iterable[Frame]) -> list[str]:
         """Returns the texts that leave for these frames, in order. A response is its own text."""
+        texts = self._texts(frames)
+        return [with_agent_id(text) for text in texts] if self.is_earlier else texts
+
+    def close(self) -> None:
+        """The connection has ended: nobody waits any more."""
+        for sends in self._sends.values():
+            for send in sends:
+                send.stop()
+        self._sends.clear()
+
+    def _texts(self, frames: Iterable[Frame]) -> list[str]:
         texts: list[str] = []
         for frame in frames:
             if not isinstance(frame, FrameV2):
@@ -100,13 +113,6 @@ class RpcPeer:
             if frame.ended is not None:
                 texts += self._answers(frame.ended)
         return texts
-
-    def close(self) -> None:
-        """The connection has ended: nobody waits any more."""
-        for sends in self._sends.values():
-            for send in sends:
-                send.stop()
-        self._sends.clear()
 
     def _answers(self, turn_id: TurnId) -> Iterable[str]:
         for send in self._sends.pop(turn_id, ()):

@@ -55,3 +55,28 @@ async def test_a_card_behind_tls_has_the_scheme_that_a_trusted_proxy_names(trust
         async with httpx2.AsyncClient(base_url=running.url, trust_env=False, headers=headers, timeout=60) as http:
             card = (await http.get(f"/a2a/default/{CARD}")).json()
         assert card["supportedInterfaces"][0]["url"] == f"{scheme}://127.0.0.1:{running.port}/a2a/default/"
+
+
+async def test_a_published_card_is_shown_without_a_key_and_the_server_has_one_if_that_is_configured() -> None:
+    async with open_world() as world:
+        paths = [f"/a2a/default/{CARD}", f"/a2a/nobody/{CARD}", f"/{CARD}"]
+        assert [(await world.ask("GET", path, key="")).status for path in paths] == [401, 401, 401]
+        assert (await world.ask("GET", paths[2], key=world.acme.user)).status == 404
+        changes = {"gateways": {"a2a": {"published": ["default"], "default": "default"}}}
+        assert (await world.ask("PUT", "/v1/config", {"changes": changes})).status == 200
+        shown = [await world.ask("GET", path, key="") for path in paths]
+        assert [reply.status for reply in shown] == [200, 401, 200]
+        assert shown[0].raw == shown[2].raw
+        assert shown[0].headers["cache-control"] == "public, max-age=60"
+        # The card of a tenant is nobody else's, whatever name it has.
+        own = await world.ask("GET", paths[0], key=world.acme.user)
+        assert (own.headers["cache-control"], own.headers["vary"]) == ("private, max-age=60", "Authorization, Cookie")
+        # To use the agent needs a key all the same, and a wrong key is told.
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "turn_nope"}}
+        assert (await world.ask("POST", "/a2a/default/", call, key="")).status == 401
+        assert (await world.ask("GET", paths[0], key="avm_wrong")).status == 401
+        # The card of the server is for those with a key, if its agent is not published.
+        changes = {"gateways": {"a2a": {"published": []}}}
+        assert (await world.ask("PUT", "/v1/config", {"changes": changes})).status == 200
+        assert (await world.ask("GET", paths[2], key="")).status == 401
+        assert (await world.ask("GET", paths[2], key=world.acme.user)).status == 200

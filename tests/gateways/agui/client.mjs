@@ -63,6 +63,15 @@ const shown = (agent) => agent.messages.map(({ role, content, toolCalls }) => [r
   seen.unknown = await run(stranger);
 }
 {
+  // Somebody stops the run: the client is told that it was cancelled.
+  const agent = agentOf("stopped");
+  say(agent, "m1", "slow");
+  let outcome;
+  const stop = () => void fetch(`${base}/ag-ui/default?threadId=stopped`, { method: "DELETE" });
+  await agent.runAgent({}, { onTextMessageStartEvent: stop, onRunFinishedEvent: ({ event }) => void (outcome = event.outcome) });
+  seen.stopped = [outcome, agent.messages.at(-1).content];
+}
+{
   // The connection is lost after the first words; the same run again is the same turn.
   const agent = agentOf("lost");
   say(agent, "m1", "slow");

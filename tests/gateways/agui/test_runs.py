@@ -47,8 +47,10 @@ async def test_the_official_client_runs_a_turn_of_each_kind(clients: Clients) ->
     assert seen["unknown"]["failure"]["payload"]["code"] == "definition_not_found"
     assert seen["resumed"]["kinds"][0] == "RUN_STARTED"
     assert seen["resumedMessages"] == [["user", "slow"], ["assistant", "w0 w1 w2 "]]
+    assert "cancelled" in repr(seen["stopped"][0])
+    assert "w0 w1 w2 ".startswith(seen["stopped"][1])
     slow = [conversation for conversation in prompts if "slow" in repr(conversation[-1])]
-    assert len(slow) == 1
+    assert len(slow) == 2
 
 
 async def test_a_wrong_run_is_refused_in_the_words_of_the_dialect() -> None:

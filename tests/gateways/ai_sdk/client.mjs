@@ -83,6 +83,15 @@ const settled = async (chat) => {
   seen.unknown = [stranger.error.statusCode, JSON.parse(stranger.error.responseBody).error.code];
 }
 {
+  // Somebody stops the turn: the message ends as it is.
+  const chat = new Chat({ id: "stopped", onFinish: ({ finishReason }) => void (seen.finish = finishReason) });
+  const sent = chat.sendMessage({ text: "slow" });
+  while (!JSON.stringify(shown(chat)).includes("w0")) await new Promise((resolve) => setTimeout(resolve, 5));
+  await fetch(`${api}/stopped/stream`, { method: "DELETE" });
+  await sent;
+  seen.stopped = [chat.status, shown(chat).at(-1).at(-1)[1]];
+}
+{
   // The connection is lost after the first words; the chat goes on where the turn is by then.
   const lossy = async (url, init) => {
     const response = await fetch(url, init);

@@ -37,7 +37,9 @@ async def test_the_official_client_has_a_chat_of_each_kind(clients: Clients) -> 
     assert seen["lost"] == ["error", ["assistant", STEP, ["text", "w0 w1 "]]]
     assert seen["resumed"] == ["ready", [["user", ["text", "slow"]], ["assistant", STEP, ["text", "w0 w1 w2 "]]]]
     assert seen["over"] == ["ready", 204, 204]
-    assert len([conversation for conversation in prompts if "slow" in repr(conversation[-1])]) == 1
+    assert seen["stopped"][0] == "ready"
+    assert "w0 w1 w2 ".startswith(seen["stopped"][1])
+    assert len([conversation for conversation in prompts if "slow" in repr(conversation[-1])]) == 2
     assert any('{"sky":"rain"}' in repr(conversation) or "rain" in repr(conversation) for conversation in prompts)
 
 

@@ -54,10 +54,10 @@ const found = [];
 const TOOLS = [{ tool: PLACE, execute: async (args) => (found.push(args), "59 N") }];
 
 /** Mounts a component with useStream, and returns a way to wait for what it shows. */
-function mount(apiUrl) {
+function mount(apiUrl, transport) {
   const seen = { stream: null, waiting: [] };
   function Page() {
-    seen.stream = useStream({ apiUrl, assistantId: "default", reconnectDelayMs: () => 1, tools: TOOLS });
+    seen.stream = useStream({ apiUrl, assistantId: "default", reconnectDelayMs: () => 1, tools: TOOLS, transport });
     React.useEffect(() => {
       seen.waiting = seen.waiting.filter(([is, resolve]) => !(is(seen.stream) && (resolve(seen.stream), true)));
     });
@@ -106,6 +106,32 @@ async function hook() {
   return result;
 }
 
-const result = { classic: await classic(), hook: await hook() };
+/** The same hook over a WebSocket: a text, a tool, an approval, a failure, and a socket that is lost. */
+async function socket() {
+  const page = mount(url, "websocket");
+  const said = async (text, is) => {
+    const stream = await page.until((stream) => !stream.isLoading);
+    const submitted = stream.submit(say(text));
+    const shown = await page.until(is);
+    await submitted;
+    return shown;
+  };
+  const ends = (text) => (stream) => !stream.isLoading && texts(stream.messages).at(-1) === text;
+  const text = texts((await said("hello", ends("You said hello"))).messages);
+  const tool = texts((await said("tool", ends("It is 2"))).messages).slice(-2);
+  const asked = await said("ask", (stream) => !stream.isLoading && stream.interrupts.length === 1);
+  await asked.respond({ decisions: [{ type: "approve" }] });
+  const resumed = await page.until((stream) => !stream.isLoading && stream.interrupts.length === 0 && texts(stream.messages).at(-1) === "It is 2");
+  const failed = await said("fail", (stream) => !stream.isLoading && stream.error !== undefined);
+  const result = { text, tool, resumed: resumed.messages.length, failed: String(failed.error.message ?? failed.error) };
+  page.close();
+  const lost = mount(relayUrl, "websocket");
+  (await lost.until((stream) => !stream.isLoading)).submit(say("slow"));
+  result.cut = texts((await lost.until(ends("one two"))).messages);
+  lost.close();
+  return result;
+}
+
+const result = { classic: await classic(), hook: await hook(), socket: await socket() };
 console.log(JSON.stringify(result));
 process.exit(0);

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("clients.mjs")
 
 
 async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None:
-    lost = (anyio.Event(), anyio.Event())
+    lost = (anyio.Event(), anyio.Event(), anyio.Event())
     script, cuts = interrupted_by(*lost), [(b'"one ', event) for event in lost]
     async with serving(script, tools=ASKING) as served, relaying(served.port, *cuts) as relay:
         addresses = (f"http://127.0.0.1:{port}/langgraph" for port in (served.port, relay.port))
@@ -37,4 +37,10 @@ async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None
         assert hook["placed"] == [[{"name": "Oslo"}], ["place", "", "59 N", "It is 2"]]
         assert "busy" in hook["failed"]
         assert hook["cut"] == ["slow", "one two"]
+        socket = said["socket"]
+        assert socket["text"] == ["hello", "You said hello"]
+        assert socket["tool"] == ["2", "It is 2"]
+        assert socket["resumed"] == 10
+        assert "busy" in socket["failed"]
+        assert socket["cut"] == ["slow", "one two"]
         assert relay.cuts == []

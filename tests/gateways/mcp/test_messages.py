@@ -69,6 +69,7 @@ def test_an_unknown_version_is_told_which_ones_are_spoken() -> None:
         call_of(message(body), headers)
     assert refused.value.code == -32022
     assert refused.value.data == {"supported": ["2026-07-28", *reversed(HANDSHAKE)], "requested": "2030-01-01"}
+    body["params"]["_meta"][VERSION_MEMBER] = headers[VERSION_HEADER] = "2026-07-28"
     del body["params"]["_meta"][CAPABILITIES_MEMBER]
     with pytest.raises(MessageRefused, match="clientCapabilities"):
         call_of(message(body), headers)

@@ -121,3 +121,19 @@ def test_pictures_and_documents_count_by_their_kind() -> None:
     raw = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": parts}]})
     body = msgspec.json.decode(raw, type=ChatBody)
     assert 1_000_000 + 16_400 < most_input(body, len(raw), "m") < 1_000_000 + 16_400 + 1_000
+
+
+async def test_a_repeated_request_with_a_key_is_paid_once_and_one_that_cost_nothing_may_come_again(scene: RelayScene) -> None:
+    body, headers = {"model": MODEL, "messages": HELLO}, {"Idempotency-Key": "k1"}
+    scene.provider.play(
+        Answer(steps=[b"{}"], status=400, content_type="application/json"),
+        Answer(steps=[json.dumps(WHOLE).encode()], content_type="application/json"),
+    )
+    path = "/openai/v1/chat/completions"
+    replies = [await scene.web.post(path, json=body, headers=headers) for _ in range(3)]
+    assert [reply.status_code for reply in replies] == [400, 200, 400]
+    assert replies[2].json()["error"]["code"] == "conflict"
+    other = await scene.web.post(path, json={**body, "max_tokens": 5}, headers=headers)
+    assert other.status_code in (400, 422)
+    assert len(scene.provider.requests) == 2
+    assert (await scene.billed())["calls"] == 1

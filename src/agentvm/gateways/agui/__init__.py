@@ -2,12 +2,17 @@
 
 from agentvm.gateways.agui.errors import shape
 from agentvm.gateways.agui.run_body import AgUiBody
-from agentvm.gateways.agui.runs import run
+from agentvm.gateways.agui.runs import run, stop
 from agentvm.gateways.routes import Gateway, GatewayRoute
+
+_NAMES = {"agent": "image_id"}
 
 AGUI = Gateway(
     name="agui",
     prefixes=("/ag-ui",),
-    routes=(GatewayRoute(method="POST", path="/{agent:path}", handler=run, body=AgUiBody, names={"agent": "image_id"}),),
+    routes=(
+        GatewayRoute(method="POST", path="/{agent:path}", handler=run, body=AgUiBody, names=_NAMES),
+        GatewayRoute(method="DELETE", path="/{agent:path}", handler=stop, names=_NAMES),
+    ),
     shape=shape,
 )

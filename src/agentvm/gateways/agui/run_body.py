@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
-from agentvm.errors.validation import explain
+from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.client_calls import GivenAnswer
 from agentvm.gateways.media import check_base64, file, picture
 from agentvm.gateways.routes import Lenient
@@ -136,8 +136,5 @@ def read_options(body: AgUiBody) -> TurnOptions | None:
     tools = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {}} for tool in body.tools or ()
     ]
-    try:
-        options = msgspec.convert({"instructions": "\n\n".join(filter(None, said)) or None, "tools": tools}, TurnOptions)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {explain(error, TurnOptions)}") from None
+    options = read_chosen({"instructions": "\n\n".join(filter(None, said)) or None, "tools": tools})
     return None if options == TurnOptions() else options

@@ -1,13 +1,14 @@
 """AG-UI runs — a run is a turn of its thread, or what follows on the answers that a turn has waited for."""
 
+from agentvm.errors import InvalidInput
 from agentvm.gateways.agui.run_body import AgUiBody, read_answers, read_content, read_options
 from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.blocks import WHOLE
 from agentvm.gateways.client_calls import answer_waits
-from agentvm.gateways.routes import Ask, GatewayReply
+from agentvm.gateways.routes import Ask, GatewayReply, NoBody
 from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
 from agentvm.gateways.talk import Talk
-from agentvm.gateways.threads import open_thread
+from agentvm.gateways.threads import open_thread, running_turn
 from agentvm.model.session import Alias
 
 THREADS = "agui"
@@ -29,3 +30,15 @@ async def run(ask: Ask[AgUiBody], talk: Talk) -> GatewayReply:
     events = AgUiEvents(body.thread_id, body.run_id, sent.turn_id, stretch=stretch, client_tools=tools)
     headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
     return GatewayReply(content=stream_parts(talk, sent, events, interrupts=False), media_type=MEDIA_TYPE, headers=headers)
+
+
+async def stop(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
+    """Stops the run of a thread: a page that only leaves does not stop it."""
+    talk.principal.require("agent:use")
+    thread_id = ask.query.get("threadId")
+    if not thread_id:
+        raise InvalidInput("threadId is required: the thread whose run is to be stopped")
+    sent = await running_turn(ask, talk, Alias(THREADS, thread_id))
+    if sent is not None:
+        await talk.stop(sent)
+    return GatewayReply(content=b"", status=204)

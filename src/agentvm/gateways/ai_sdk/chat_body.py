@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
-from agentvm.errors.validation import explain
+from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.client_calls import GivenAnswer
 from agentvm.gateways.media import file, picture
 from agentvm.gateways.routes import Lenient
@@ -114,10 +114,7 @@ def read_options(body: UiChatBody) -> TurnOptions | None:
         for tool in body.tools or ()
     ]
     said = [part.text for message in body.messages if message.role == "system" for part in message.parts if part.text]
-    try:
-        options = msgspec.convert({"instructions": "\n\n".join(said) or None, "tools": tools}, TurnOptions)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {explain(error, TurnOptions)}") from None
+    options = read_chosen({"instructions": "\n\n".join(said) or None, "tools": tools})
     return None if options == TurnOptions() else options
 
 

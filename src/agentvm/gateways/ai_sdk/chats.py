@@ -15,7 +15,7 @@ from agentvm.gateways.client_calls import answer_waits, whole_turn
 from agentvm.gateways.routes import Ask, GatewayReply, NoBody
 from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
 from agentvm.gateways.talk import SentTurn, Talk
-from agentvm.gateways.threads import find_question, find_thread, open_thread
+from agentvm.gateways.threads import find_question, open_thread, running_turn
 from agentvm.model.session import Alias, Session
 from agentvm.operations.message import MessageEdit, MessageRegenerate
 
@@ -69,24 +69,16 @@ async def _regenerate(body: UiChatBody, talk: Talk, session: Session) -> SentTur
 
 async def resume(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Answers the turn of a chat that runs, from its beginning; 204 when none does."""
-    sent = await _running(ask, talk)
+    sent = await running_turn(ask, talk, Alias(CHATS, ask.path["chat"]))
     return _nothing() if sent is None else _reply(talk, sent, await whole_turn(talk, sent))
 
 
 async def stop(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Stops the turn of a chat that runs: a page that only leaves does not stop it."""
-    sent = await _running(ask, talk)
+    sent = await running_turn(ask, talk, Alias(CHATS, ask.path["chat"]))
     if sent is not None:
         await talk.stop(sent)
     return _nothing()
-
-
-async def _running(ask: Ask[NoBody], talk: Talk) -> SentTurn | None:
-    session = await find_thread(ask, talk, Alias(CHATS, ask.path["chat"]))
-    turns = () if session is None else await talk.turns(session, 1)
-    if not turns or turns[0].outcome is not None or turns[0].parked_at is not None:
-        return None
-    return await talk.sent(turns[0])
 
 
 def _nothing() -> GatewayReply:

@@ -14,7 +14,7 @@ from agentvm.gateways.anthropic.message_body import (
     most_searches,
     rewritten,
 )
-from agentvm.gateways.relaying import USE_PERMISSION, end_user_of, fetch, provider_kinds, relay
+from agentvm.gateways.relaying import KEY_HEADER, USE_PERMISSION, RelayedRequest, end_user_of, fetch, provider_kinds, relay
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.sessions.relays import RelayPlan
@@ -49,7 +49,9 @@ async def create_message(ask: Ask[MessagesBody], talk: Talk) -> GatewayReply:
     def build(chosen: Chosen, driver: RelayingDriver) -> RelayRequest:
         return _request("v1/messages", ask, talk, chosen, streams=body.stream)
 
-    return await relay(talk, container_id, plan, build, shape, streams=body.stream)
+    key = ask.headers.get(KEY_HEADER)
+    request = RelayedRequest(container_id=container_id, content=content, streams=body.stream, key=key)
+    return await relay(talk, request, plan, build, shape)
 
 
 async def count_tokens(ask: Ask[MessagesBody], talk: Talk) -> GatewayReply:

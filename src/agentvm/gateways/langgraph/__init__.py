@@ -6,6 +6,7 @@ from agentvm.gateways.langgraph.errors import REFUSED_ROUTES, shape
 from agentvm.gateways.langgraph.event_stream import EVENT_ROUTES
 from agentvm.gateways.langgraph.runs import RUN_ROUTES
 from agentvm.gateways.langgraph.state import STATE_ROUTES
+from agentvm.gateways.langgraph.thread_socket import THREAD_SOCKET
 from agentvm.gateways.langgraph.threads import THREAD_ROUTES
 from agentvm.gateways.routes import Gateway
 
@@ -14,5 +15,6 @@ LANGGRAPH = Gateway(
     prefixes=("/langgraph",),
     routes=(*ASSISTANT_ROUTES, *THREAD_ROUTES, *STATE_ROUTES, *RUN_ROUTES, *COMMAND_ROUTES, *EVENT_ROUTES, *REFUSED_ROUTES),
     shape=shape,
+    sockets=(THREAD_SOCKET,),
     key_headers=("x-api-key",),
 )

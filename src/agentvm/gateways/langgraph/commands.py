@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import InvalidInput, NotFound, Unprocessable
+from agentvm.errors.validation import explain
 from agentvm.gateways.langgraph.run_body import RunBody, RunCommand
 from agentvm.gateways.langgraph.starting import StartedRun, resume_run, start_run
 from agentvm.gateways.langgraph.state import list_checkpoints, read_state
@@ -65,7 +66,7 @@ async def _start(ask: Ask[CommandBody], talk: Talk) -> Answer:
     params = ask.body.params
     values = params.get("input")
     is_said = values is None or (isinstance(values, dict) and "messages" in values)
-    body = _read(
+    body = read_params(
         {
             **params,
             "input": values if is_said else None,
@@ -80,7 +81,7 @@ async def _start(ask: Ask[CommandBody], talk: Talk) -> Answer:
 
 
 async def _respond(ask: Ask[CommandBody], talk: Talk) -> Answer:
-    params = _read(ask.body.params, RespondParams)
+    params = read_params(ask.body.params, RespondParams)
     thread = await get_thread(ask, talk)
     if params.update is not None or params.goto is not None:
         raise Unprocessable("update and goto are not supported here; leave them out")
@@ -101,7 +102,7 @@ async def _inject(ask: Ask[CommandBody], talk: Talk) -> Answer:
 async def _fork(ask: Ask[CommandBody], talk: Talk) -> Answer:
     """Goes on from a checkpoint; what followed it is kept as rewound."""
     thread = await get_thread(ask, talk)
-    body = _read({**ask.body.params, "assistant_id": thread.assistant_id}, RunBody)
+    body = read_params({**ask.body.params, "assistant_id": thread.assistant_id}, RunBody)
     result, cursor = _started(await start_run(_asking(ask, body), talk))
     return {**result, "thread_id": thread.thread_id}, cursor
 
@@ -139,11 +140,12 @@ def _started(run: StartedRun) -> Answer:
     return {"run_id": run.sent.turn_id}, run.settled.cursor or run.sent.cursor
 
 
-def _read(params: dict[str, Any], kind: Any) -> Any:
+def read_params(params: dict[str, Any], kind: Any) -> Any:
+    """Returns the params as a record; `InvalidInput` for others."""
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"params: {error}") from None
+        raise InvalidInput(f"params: {explain(error, kind)}") from None
 
 
 _COMMANDS = {

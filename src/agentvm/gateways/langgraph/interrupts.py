@@ -15,6 +15,7 @@ _DECISIONS: dict[WaitKind, tuple[str, ...]] = {
     "elicitation": ("respond", "reject"),
     "consent": ("approve", "reject"),
     "timer": ("respond", "reject"),
+    "child": ("reject",),
 }
 _MEANT: dict[str, AnswerDecision] = {
     "approve": "approve",

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from agentvm.errors import InvalidInput, NotAvailable, Unprocessable
+from agentvm.errors.validation import explain
+from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.media import picture
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
@@ -37,7 +39,7 @@ class RunConfig(Lenient, frozen=True):
 
 
 class RunBody(Lenient, frozen=True):
-    """The members that are read; see docs/gateways.md for those that are ignored and those that are refused."""
+    """The members that are read; see docs/langgraph.md for those that are ignored and those that are refused."""
 
     assistant_id: str
     input: dict[str, Any] | None = None
@@ -117,10 +119,7 @@ def read_options(body: RunBody, instructions: str | None) -> TurnOptions | None:
     chosen = {**((body.config and body.config.configurable) or {}), **(body.context or {})}
     about = {"model": chosen.get("model"), "temperature": chosen.get("temperature"), "maxTokens": chosen.get("max_tokens")}
     tools = chosen.get("tools") or ()
-    try:
-        options = msgspec.convert({**about, "instructions": instructions, "tools": tools}, TurnOptions)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"config.configurable: {error}") from None
+    options = read_chosen({**about, "instructions": instructions, "tools": tools}, where="config.configurable")
     return None if options == TurnOptions() else options
 
 
@@ -131,7 +130,7 @@ def read_messages(values: dict[str, Any] | None) -> list[SaidMessage]:
     try:
         return [msgspec.convert(_spelled(message), SaidMessage) for message in listed]
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"input.messages: {error}") from None
+        raise InvalidInput(f"input.messages: {explain(error, SaidMessage)}") from None
 
 
 def read_input(values: dict[str, Any] | None, known: Collection[str]) -> SaidInput:

@@ -104,6 +104,11 @@ def call_of(message: McpMessage, headers: Mapping[str, str]) -> McpCall | None:
 
 def _check_envelope(method: str, params: dict[str, Any], headers: Mapping[str, str]) -> None:
     meta = _meta(params)
+    if (version := meta.get(VERSION_MEMBER, STATELESS)) != STATELESS:
+        # First: another version may have another envelope.
+        supported = [STATELESS, *reversed(HANDSHAKE)]
+        about = {"supported": supported, "requested": version}
+        raise MessageRefused(McpCode.UNSUPPORTED_VERSION, "This version of the protocol is not spoken here", about)
     if missing := [name for name in (VERSION_MEMBER, CAPABILITIES_MEMBER) if name not in meta]:
         raise MessageRefused(McpCode.INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
     expected = {VERSION_HEADER: meta[VERSION_MEMBER], METHOD_HEADER: method}
@@ -112,10 +117,6 @@ def _check_envelope(method: str, params: dict[str, Any], headers: Mapping[str, s
     for name, value in expected.items():
         if _decoded(headers.get(name)) != value:
             raise MessageRefused(McpCode.HEADER_MISMATCH, f"The header {name} is not what the body says")
-    if (version := meta[VERSION_MEMBER]) != STATELESS:
-        supported = [STATELESS, *reversed(HANDSHAKE)]
-        about = {"supported": supported, "requested": version}
-        raise MessageRefused(McpCode.UNSUPPORTED_VERSION, "This version of the protocol is not spoken here", about)
 
 
 def _meta(params: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
-from agentvm.errors.validation import explain
+from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.media import picture, read_data_url
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
@@ -72,7 +72,7 @@ class StreamOptions(Lenient, frozen=True):
 
 
 class ChatBody(Lenient, frozen=True):
-    """The members that are read; see docs/gateways.md for those that are ignored and those that are refused."""
+    """The members that are read; see docs/openai.md for those that are ignored and those that are refused."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -129,17 +129,14 @@ def read_options(body: ChatBody) -> TurnOptions | None:
     tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
     chosen = {
         "temperature": body.temperature,
-        "maxTokens": body.max_completion_tokens or body.max_tokens,
+        "maxTokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
         "instructions": "\n\n".join(filter(None, said)) or None,
         "tools": tools,
         "output": output_of(body.response_format, "response_format"),
     }
-    try:
-        options = msgspec.convert(chosen, TurnOptions)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {explain(error, TurnOptions)}") from None
+    options = read_chosen(chosen, "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens")
     return None if options == TurnOptions() else options
 
 

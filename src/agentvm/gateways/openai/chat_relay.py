@@ -8,7 +8,15 @@ from agentvm.drivers.weighing import ENTRY_TOKENS, PAGE_TOKENS, PROMPT_TOKENS, T
 from agentvm.errors import InvalidInput
 from agentvm.gateways.openai.chat_body import ChatBody, ContentPart, ImageUrl
 from agentvm.gateways.openai.errors import shape
-from agentvm.gateways.relaying import USE_PERMISSION, end_user_of, members_of, provider_kinds, relay
+from agentvm.gateways.relaying import (
+    KEY_HEADER,
+    USE_PERMISSION,
+    RelayedRequest,
+    end_user_of,
+    members_of,
+    provider_kinds,
+    relay,
+)
 from agentvm.gateways.routes import Ask, GatewayReply
 from agentvm.gateways.talk import Talk
 from agentvm.sessions.relays import RelayPlan
@@ -65,7 +73,9 @@ async def relay_chat(ask: Ask[ChatBody], talk: Talk, model: str) -> GatewayReply
         hides_usage = body.stream_options is None or not body.stream_options.include_usage
         return RelayRequest(path="chat/completions", body=written, streams=streams, hides_usage=hides_usage)
 
-    return await relay(talk, container_id, plan, build, shape, streams=streams)
+    key = ask.headers.get(KEY_HEADER)
+    request = RelayedRequest(container_id=container_id, content=content, streams=streams, key=key)
+    return await relay(talk, request, plan, build, shape)
 
 
 def most_input(body: ChatBody, size: int, model: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.media import file, picture, read_data_url
 from agentvm.gateways.openai.chat_body import THINKING_TOKENS, output_of
 from agentvm.gateways.routes import Lenient
@@ -61,7 +62,7 @@ class TextOptions(Lenient, frozen=True):
 
 
 class ResponseBody(Lenient, frozen=True):
-    """The members that are read; see docs/gateways.md for those that are ignored and those that are refused."""
+    """The members that are read; see docs/openai.md for those that are ignored and those that are refused."""
 
     model: str
     input: str | tuple[InputItem, ...] = ()
@@ -165,10 +166,7 @@ def read_response_options(body: ResponseBody, said: ResponseInput) -> TurnOption
         "output": output_of(None if body.text is None else body.text.format, "text.format"),
         "clientData": msgspec.json.encode(about).decode(),
     }
-    try:
-        return msgspec.convert(chosen, TurnOptions)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {error}") from None
+    return read_chosen(chosen, "max_output_tokens")
 
 
 def about_of(options: TurnOptions | None, model: str) -> ResponseAbout:
