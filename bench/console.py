@@ -23,7 +23,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptStep, last_user_text, reply
-from agentvm.server.console import ConsoleFile, load_files
+from agentvm.server.console import DIRECTORY, ConsoleFile, load_files
 from agentvm.server.local import RunningServer
 from bench.measure import table
 
@@ -135,7 +135,7 @@ async def first_paints(browser: Browser, server: RunningServer) -> tuple[float, 
 
     Each page is opened with nothing in the cache, one after the other, so that the load of the machine is the same for all.
     """
-    files = cast(dict[str, ConsoleFile], load_files())
+    files = cast(dict[str, ConsoleFile], load_files(DIRECTORY))
     style, script = ("body { margin: 0 }", "document.getElementById('log').append(' words');")
     for name, text, media_type in (
         ("assets/bare.css", style, "text/css"),

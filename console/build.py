@@ -46,8 +46,9 @@ def build() -> None:
 
 def check() -> None:
     run("node_modules/typescript/bin/tsc", "--noEmit")
-    run("node_modules/typescript/bin/tsc", "--project", "../clients/typescript")
-    folders = ("console/src", "console/test", "clients/typescript/src")
+    for project in ("clients/typescript", "edge"):
+        run("node_modules/typescript/bin/tsc", "--project", f"../{project}")
+    folders = ("console/src", "console/test", "clients/typescript/src", "edge/src")
     run("console/node_modules/oxlint/bin/oxlint", "--deny-warnings", *folders, cwd=CONSOLE.parent)
     run("--test", "--test-reporter=dot", *(str(path.relative_to(CONSOLE)) for path in sorted(CONSOLE.glob("test/*.test.ts"))))
 

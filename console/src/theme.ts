@@ -2,21 +2,22 @@
 
 const STORED = "avm.theme";
 
+/** Uses the theme of the last visit, then that which is chosen in another tab. */
 export function startTheme(): void {
-  const stored = localStorage.getItem(STORED);
-  if (stored === "light" || stored === "dark") document.documentElement.dataset["theme"] = stored;
+  show(localStorage.getItem(STORED));
+  addEventListener("storage", ({ key, newValue }) => key === STORED && show(newValue));
+}
+
+function show(theme: string | null): void {
+  if (theme === "light" || theme === "dark") document.documentElement.dataset["theme"] = theme;
+  else delete document.documentElement.dataset["theme"];
 }
 
 /** Follows the system if no theme is named. */
 export function setTheme(theme: "light" | "dark" | undefined): void {
-  const root = document.documentElement;
-  if (theme === undefined) {
-    delete root.dataset["theme"];
-    localStorage.removeItem(STORED);
-  } else {
-    root.dataset["theme"] = theme;
-    localStorage.setItem(STORED, theme);
-  }
+  show(theme ?? null);
+  if (theme === undefined) localStorage.removeItem(STORED);
+  else localStorage.setItem(STORED, theme);
 }
 
 /** Changes to the other theme, and returns it. */

@@ -57,6 +57,15 @@ test("an answer stands before the calls that it asks for, in whichever order the
   assert.deepEqual(ids([user, asking, asked, result]), ["m1", "m5", "c1"]);
 });
 
+test("a call of a sub-agent is shown with its session as long as it waits", () => {
+  const asked = { waitId: "w", toolId: "c1", toolName: "pay", input: {}, kind: "approval", fingerprint: "f", decisions: ["approve"], why: "", sessionId: "sub_1" };
+  const now = play([event("user_message", user), event("tool_call_message", call), event("tool_waiting", asked)]);
+  const shown = now.items.at(-1);
+  assert.equal(shown?.kind === "tool" && shown.agentSession, "sub_1");
+  assert.equal(now.items.length, 3);
+  assert.equal(play([event("tool_answered", { toolId: "c1", sessionId: "sub_1" })], now).items.length, 2);
+});
+
 test("a turn takes the time that the store will tell", () => {
   assert.equal(play(TURN).ends["t1"]?.durationMs, 10);
   assert.equal(play(TURN.slice(1)).ends["t1"]?.durationMs, 9);

@@ -57,6 +57,21 @@ async def agent_id(page: Page, filled: Filled) -> str:
     return str(made["image"]["imageId"])
 
 
+async def base_id(page: Page, filled: Filled) -> str:
+    """The id of a knowledge base; made once."""
+    documents = [
+        {"id": "returns.md", "title": HOSTILE, "text": f"# How to return things\n\nYou return them within a week. {HOSTILE}"},
+        {"id": "退货.txt", "text": "七天之内可以退货。"},
+    ]
+    body = {
+        "type": "knowledge",
+        "name": "handbook",
+        "description": "What the shop promises.",
+        "content": {"documents": documents},
+    }
+    return str((await send(page, filled, "POST", "/resources", body))["id"])
+
+
 async def agents(page: Page, filled: Filled) -> None:
     await agent_id(page, filled)
     await page.goto(f"{filled.server.url}/agents")
@@ -152,6 +167,21 @@ async def files(page: Page, filled: Filled) -> None:
     await expect(page.locator(".table tbody tr")).to_have_count(2)
 
 
+async def knowledge(page: Page, filled: Filled) -> None:
+    await base_id(page, filled)
+    await page.goto(f"{filled.server.url}/knowledge")
+    await expect(page.get_by_role("link", name="handbook")).to_be_visible()
+    await expect(page.locator("form")).to_be_visible()
+
+
+async def knowledge_base(page: Page, filled: Filled) -> None:
+    address = f"{filled.server.url}/knowledge/{await base_id(page, filled)}?q=return"
+    await page.goto(address)
+    await page.locator(".passages a").first.click()
+    await expect(page.locator(".paper")).to_be_visible()
+    await expect(page.locator(".table tbody tr")).to_have_count(2)
+
+
 BUILDER_PAGES: tuple[Visit, ...] = (
     agents,
     new_agent,
@@ -167,4 +197,6 @@ BUILDER_PAGES: tuple[Visit, ...] = (
     try_tool,
     new_resource,
     files,
+    knowledge,
+    knowledge_base,
 )

@@ -10,6 +10,7 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret
 from agentvm.model.setting import ChangeRequest
 from agentvm.model.webhook import TEST_EVENT, Notice, Webhook, WebhookId
+from agentvm.version import VERSION
 
 logger = get_logger("agentvm.example")
 
@@ -72,6 +73,12 @@ async def metrics(page: Page, filled: Filled) -> None:
     await expect(page.locator(".plot")).to_have_count(10)
     await page.locator(".plot button").last.click()
     await expect(page.locator(".plot table")).to_be_visible()
+
+
+async def nodes(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/activity/nodes")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator("tbody")).to_contain_text(VERSION)
 
 
 async def settings(page: Page, filled: Filled) -> None:
@@ -150,6 +157,7 @@ OPERATOR_PAGES: tuple[Visit, ...] = (
     logs,
     feedback,
     metrics,
+    nodes,
     settings,
     setting,
     settings_history,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from playwright.async_api import Page, expect
+from tests.console.route_table import read_routes
 from tests.console.test_journeys import driver
 from tests.console.test_sign_in import GUARDED, first_key
 
@@ -22,19 +23,12 @@ HOSTILE = '<img src=x onerror="document.title=1"> "quoted" שלום'
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 ACME = TenantId("ten_acme")
 DAY_MS = 24 * 3600 * 1000
-ROUTES = (
-    *(
-        "/usage",
-        "/usage/ledger",
-        "/wallet",
-        "/people",
-        "/people/invitations",
-        "/people/keys",
-        "/people/quotas",
-        "/people/audit",
-    ),
-    *("/people/usr_ada", "/tenants", "/tenants/acme", "/me", "/me/clients", "/diagnose"),
+ROUTES = tuple(
+    route.address({"user": "usr_ada", "tenant": "acme"})
+    for route in read_routes()
+    if route.source == "people" and route.name != "shared"
 )
+"""The pages of people and money; a shared conversation is among those of conversations."""
 
 
 @dataclass(frozen=True)

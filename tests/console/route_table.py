@@ -18,6 +18,8 @@ class ConsoleRoute:
     name: str
     needs: tuple[str, ...]
     is_in_rail: bool
+    source: str
+    """The file that it is declared in."""
 
     def address(self, values: Mapping[str, str]) -> str:
         """Returns the path with the values of its parameters."""
@@ -33,5 +35,5 @@ def read_routes() -> list[ConsoleRoute]:
         assert len(rows) == text.count("{ path:"), path.name
         for pattern, name, needs, icon in rows:
             listed = constants.get(needs, needs)
-            routes.append(ConsoleRoute(pattern, name, tuple(re.findall(r'"([^"]+)"', listed)), bool(icon)))
+            routes.append(ConsoleRoute(pattern, name, tuple(re.findall(r'"([^"]+)"', listed)), bool(icon), path.stem))
     return routes

@@ -8,9 +8,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Literal
 
 import anyio
 from playwright.async_api import BrowserContext, Page, ViewportSize, async_playwright, expect
@@ -21,24 +19,24 @@ from tests.console.operator_pages import OPERATOR_PAGES
 from tests.console.pages import PAGES, Filled, Visit, filled_server, offline
 from tests.console.people import ROUTES, PeopleServer, people_server
 from tests.console.people import visit as visit_people
+from tests.console.test_access import looks
 from tests.provision.chromium import FLAGS, chromium
 
 WIDTHS = (ViewportSize(width=360, height=640), ViewportSize(width=820, height=1100), ViewportSize(width=1440, height=900))
-THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-LANGUAGES = ("en", "zh-CN")
 
 Show = Callable[[Page], Awaitable[None]]
 
 
-async def take(context: BrowserContext, name: str, show: Show, directory: Path) -> None:
-    """Writes the picture of one page; as it is, if it does not show what it should."""
+async def take(context: BrowserContext, name: str, show: Show, directory: Path, width: int) -> None:
+    """Writes the four pictures of one page; as it is, if it does not show what it should."""
     page = await context.new_page()
     page.set_default_timeout(DEADLINE_MS)
     try:
         await show(page)
     except (AssertionError, PlaywrightError, TimeoutError) as error:
         sys.stdout.write(f"{name}: {type(error).__name__} {str(error)[:200]}\n")
-    await page.screenshot(path=directory / f"{name}.png")
+    async for look in looks(page):
+        await page.screenshot(path=directory / f"{name}-{look}-{width}.png")
     await page.close()
 
 
@@ -81,31 +79,30 @@ async def run(directory: Path, chosen: str) -> None:
         env: dict[str, str | float | bool] = {**os.environ, **program.env}
         browser = await playwright.chromium.launch(executable_path=program.executable, args=list(FLAGS), env=env)
         async with browser:
-            for theme, language, size in product(THEMES, LANGUAGES, WIDTHS):
-                view = f"{theme}-{language[:2]}-{size['width']}"
-                is_phone = size["width"] < 720
+            for size in WIDTHS:
+                width = size["width"]
+                is_phone = width < 720
                 new_context = partial(
                     browser.new_context,
                     viewport=size,
-                    locale=language,
-                    color_scheme=theme,
+                    locale="zh-CN",
                     has_touch=is_phone,
                     is_mobile=is_phone,
                     service_workers="block",
                 )
                 async with await new_context() as context, filled_server() as filled, people_server() as people:
                     for name, show in shows(filled, people):
-                        if chosen in f"{name}-{view}":
-                            await take(context, f"{name}-{view}", show, directory)
+                        if chosen in f"{name}-{width}":
+                            await take(context, name, show, directory, width)
                 async with await new_context() as context, filled_server() as filled:
-                    if chosen in f"offline-{view}":
-                        await take(context, f"offline-{view}", shown_by(offline, filled), directory)
+                    if chosen in f"offline-{width}":
+                        await take(context, "offline", shown_by(offline, filled), directory, width)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--only", default="", help="pictures whose name has this text: people_keys, dark-zh-360")
+    parser.add_argument("--only", default="", help="pictures whose name has this text: people_keys, people_keys-360")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
     anyio.run(run, arguments.directory, arguments.only)

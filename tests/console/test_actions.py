@@ -78,12 +78,15 @@ async def test_an_answer_is_given_again_and_a_question_taken_back(open_page: Ope
     async with start_server(IN_MEMORY, drivers=driver(Counting())) as server:
         page = await open_page(server.url)
         await begin(page, "one")
+        other = await open_page(page.url)
         await page.get_by_role("button", name="Answer again").click()
-        await expect(page.locator(".answer")).to_have_text(["one 2"])
+        for window in (page, other):
+            await expect(window.locator(".answer")).to_have_text(["one 2"])
         await page.locator(".bubble").hover()
         await page.get_by_role("button", name="Take back from here").click()
-        await expect(page.locator(".answer")).to_have_count(0)
-        await expect(page.locator(".taken")).to_have_count(2)
+        for window in (page, other):
+            await expect(window.locator(".answer")).to_have_count(0)
+            await expect(window.locator(".taken")).to_have_count(2)
 
 
 async def test_a_fork_leads_back_to_the_message_it_came_from(open_page: Open) -> None:
@@ -192,6 +195,11 @@ async def test_earlier_messages_keep_the_place_and_an_address_leads_to_one(open_
         )
         is_kept = "([id, before]) => Math.abs(document.getElementById(id).getBoundingClientRect().top - before) < 2"
         await page.wait_for_function(is_kept, arg=[name, before])
+        # All of it is in the document, where the search of the browser finds what is not on the screen.
+        await expect(page.locator(".said")).to_have_text([f"question {number}" for number in range(65)])
+        assert (
+            await page.locator(".said").nth(31).evaluate("element => getComputedStyle(element).contentVisibility") != "hidden"
+        )
         messages = page.locator(".item-user")
         oldest = await messages.nth(1).get_attribute("id")
         await page.goto("about:blank")

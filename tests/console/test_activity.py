@@ -329,3 +329,23 @@ async def test_a_turn_leads_to_its_neighbours_in_the_conversation(open_page: Ope
         await expect(page.get_by_role("button", name="Previous turn of the conversation")).to_be_disabled()
         await page.get_by_role("link", name="Next turn of the conversation").click()
         await expect(page.locator(".told .answer")).to_have_text("You said: A second question")
+
+
+async def test_the_nodes_of_a_cluster_are_listed_with_what_hinders_them(open_page: Open) -> None:
+    about = {"version": "9.9.9", "startedAt": 1, "runs": 3, "sockets": 1200, "loopLagMs": 4, "skewMs": -25}
+    first = {"nodeId": 1, "name": "one", "state": "up", "isAsked": True, "isLeading": True, **about}
+    second = {"nodeId": 2, "name": "<b>two", "state": "dead", "hindrance": "the disk is full", **about}
+    database = {"engine": "postgresql", "version": "18.1", "standbys": 1, "lagMs": 40}
+    cluster = {"isShared": True, "nodes": [first, second], "database": database}
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/activity/nodes")
+        # A server alone is its only node.
+        await expect(page.get_by_text("has its database alone")).to_be_visible()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.route("**/v1/cluster/nodes", lambda route: route.fulfill(json=cluster))
+        await page.reload()
+        rows = page.locator("tbody tr")
+        await expect(rows).to_contain_text(["shows you this page · leads", "the disk is full"])
+        await expect(rows.nth(1)).to_contain_text("<b>two")
+        await expect(rows.nth(1)).to_contain_text("−25 ms")
+        await expect(page.get_by_text("1 standby, the slowest 40 ms behind.")).to_be_visible()

@@ -193,6 +193,36 @@ async def test_an_agent_is_changed_stopped_and_deleted(open_page: Open) -> None:
         await expect(page.get_by_role("link", name="Tea seller")).to_have_count(0)
 
 
+async def test_an_agent_is_tagged_saved_as_a_file_and_loaded_again(open_page: Open, tmp_path: Path) -> None:
+    async with filled_server() as filled:
+        page = await open_page(filled.server.url)
+        await page.goto(f"{filled.server.url}/agents/{await agent_id(page, filled)}")
+        tags = page.get_by_role("region", name="Tags")
+        await tags.get_by_label("New tag").fill("sales-live")
+        await tags.get_by_role("button", name="Set").click()
+        await expect(tags.locator("code")).to_have_text("image:sales-live")
+        async with page.expect_download() as loading:
+            await page.get_by_role("link", name="Save as file").click()
+        file = tmp_path / "sales.avmimage"
+        await (await loading.value).save_as(file)
+        before = page.url
+        await tags.get_by_role("button", name="Remove the tag sales-live").click()
+        await expect(tags.locator("code")).to_have_count(0)
+
+        await page.goto(f"{filled.server.url}/agents")
+        await page.get_by_role("button", name="Load from file").click()
+        dialog = page.get_by_role("dialog")
+        altered = FilePayload(name="bad.avmimage", mimeType="application/gzip", buffer=file.read_bytes()[:-9])
+        await dialog.locator("input[type=file]").set_input_files(altered)
+        await dialog.get_by_role("button", name="Load from file").click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("resource_invalid")
+        await dialog.locator("input[type=file]").set_input_files(file)
+        await dialog.get_by_role("button", name="Load from file").click()
+        await expect(page.get_by_role("heading", name="Sales <b>")).to_be_visible()
+        await expect(page.locator(".paper").first).to_contain_text("You are a sales assistant for Acme.")
+        assert page.url != before
+
+
 async def test_hostile_names_and_contents_are_texts(open_page: Open) -> None:
     async with filled_server() as filled:
         page = await open_page(filled.server.url)

@@ -68,6 +68,9 @@ class Planter:
             values = values or of_first
             with concerning(request_id=f"req_{number}", tenant_id="default"):
                 logger.error("hostile_fact", code=text, note=text, nested={text: [text]})
+        documents = [{"id": "a.md", "title": LINE[:1000], "text": ALL}]
+        base = {"type": "knowledge", "name": "base", "content": {"documents": documents}, "description": PAYLOADS[0]}
+        values["base"] = (await self.send("POST", "/resources", base))["id"]
         await self.send("PUT", "/config", {"changes": {"limits.steps": 9}, "note": LINE[:400]})
         return values | {"key": "limits.steps"}
 
@@ -98,7 +101,7 @@ TOLD = {
     *("/agents", "/agents/:image", "/resources", "/resources/:id", "/files/:session", "/activity", "/activity/turns/:turn"),
     *("/activity/feedback", "/activity/logs", "/settings/history", "/settings/webhooks", "/wallet"),
     *("/people", "/people/invitations", "/people/keys"),
-    *("/people/:user", "/tenants", "/tenants/:tenant", "/shared/:share"),
+    *("/people/:user", "/tenants", "/tenants/:tenant", "/shared/:share", "/knowledge/:base"),
 }
 """The pages on which a text of the payloads must be seen, or nothing was tested there."""
 

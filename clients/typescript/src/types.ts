@@ -10,6 +10,8 @@ export type Scope = { containerId?: string; imageId?: string; agentId?: string; 
 export interface Events {
   /** An agent started. `definitionName` holds the image's name, as 1.x has it. */
   agent_registered: { containerId: string; agentId: string; definitionName: string; registeredAt: number; imageId?: string };
+  /** The conversation was handed over to another agent of the image, which answers from here on; `agent` is its URI, empty for the image's own. */
+  agent_switched: { turnId: string; agent: string; name: string };
   /** An agent ended. */
   agent_unregistered: { containerId: string; agentId: string; imageId?: string };
   /** A model call ended with text. The id is that of `message_start`. */
@@ -97,7 +99,7 @@ export interface Events {
   /** A piece of the model's reasoning. */
   thinking_delta: { text: string };
   /** A wait ended. `decision` is also `expired`, or `superseded` when the user went on. */
-  tool_answered: { waitId: string; turnId: string; toolId: string; toolName: string; decision: "answer" | "approve" | "deny" | "edit" | "expired" | "superseded"; by?: string; reason?: string };
+  tool_answered: { waitId: string; turnId: string; toolId: string; toolName: string; decision: "answer" | "approve" | "deny" | "edit" | "expired" | "superseded"; by?: string; reason?: string; sessionId?: string };
   /** The model asked for a tool. */
   tool_call_message: ToolCallMessage;
   /** A tool gave its result; with `parentId` to a program, and a long one is cut here. */
@@ -123,9 +125,9 @@ export interface Events {
   /** The tool's input is complete. */
   tool_use_stop: { toolCallId: string; toolName: string; input: Record<string, unknown> };
   /** Nobody has answered until `expiresAt`: the call is not made, and the turn goes on. */
-  tool_wait_expired: { waitId: string; turnId: string; toolId: string; toolName: string };
+  tool_wait_expired: { waitId: string; turnId: string; toolId: string; toolName: string; sessionId?: string };
   /** A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with `tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied. */
-  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "client" | "consent" | "elicitation" | "question" | "timer"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string };
+  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "child" | "client" | "consent" | "elicitation" | "question" | "timer"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string; sessionId?: string };
   /** Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how long it has run, in milliseconds. */
   turn_parked: { turnId: string; messageId: string; waits: string[]; active: number; timestamp: number };
   /** A turn was accepted and stored, together with the user's message. */
@@ -191,7 +193,7 @@ export interface Commands {
   /** Resolve a URI to a version and its rendered form. Fails with `resourceNotFound`, `resourceUriInvalid`, `promptUnresolved`. */
   resource_resolve: { request: { uri: string; args?: Record<string, unknown> | null }; reply: { uri: string; resolved: string; digest: string; rendered: unknown; lock: LockRecord[]; warnings?: string[] } };
   /** Show an agent: its `state`, and how many messages wait for it. The other fields are absent when it does not exist. */
-  agent_get: { request: { agentId: string }; reply: { exists: boolean; agentId?: string; containerId?: string; imageId?: string; sessionId?: string; state?: "asleep" | "idle" | "running" | "stopped" | "stopping"; queued?: number } };
+  agent_get: { request: { agentId: string }; reply: { exists: boolean; agentId?: string; containerId?: string; imageId?: string; sessionId?: string; state?: "asleep" | "idle" | "running" | "stopped" | "stopping"; queued?: number; answersAs?: string } };
   /** List the running agents of a container. */
   agent_list: { request: { containerId: string }; reply: { agents: AgentRecord[] } };
   /** Stop an agent; a running turn, and one that waits for answers, ends as interrupted. `success` is false when there was none. Emits `sessionDestroyed` and `agentUnregistered`. */
@@ -201,7 +203,7 @@ export interface Commands {
   /** Stop the current turn of an image, an agent or a session; queued messages run on. Emits `interrupted` before the reply. The reply about an image without an agent has no `agentId`. Fails with `agentNotFound`, and with `invalidInput` when none of them is given. */
   agent_interrupt: { request: { imageId?: string | null; agentId?: string | null; sessionId?: string | null; turnId?: string | null }; reply: { imageId?: string; agentId?: string } };
   /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
-  tool_explain: { request: { turnId: string; callId: string }; reply: { turnId: string; callId: string; tool: string; policy: string; tier?: "container" | "inline" | "isolate" | "process" | "remote"; price?: number; startMs?: number; why?: string[][] } };
+  tool_explain: { request: { turnId: string; callId: string }; reply: { turnId: string; callId: string; tool: string; policy: string; tier?: "container" | "inline" | "isolate" | "process" | "remote"; price?: number; startMs?: number; why?: string[][]; sessionId?: string } };
   /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
   memory_list: { request: { containerId: string }; reply: { containerId: string; memories: Memory[] } };
   /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
@@ -398,6 +400,10 @@ export interface HttpOperations {
   "usage.entries": { request: { cursor?: string | null; limit?: number; since?: string | null; until?: string | null }; reply: EntryViewPage };
   /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
   "usage.reconcile": { request: { driver?: string | null }; reply: Reconciliation };
+  /** Estimate the monthly cost of serving users. Computed from the coefficients and the example prices of this release, without the tokens of models. */
+  "cost.estimate": { request: { users?: number; turns?: number; seconds?: number; deltas?: number; textBytes?: number; connected?: number; peak?: number; tools?: number; months?: number; shape?: "cluster" | "edge" | "one-node" }; reply: CostReport };
+  /** Show the margin of each tenant, and what the choice of cheap sandboxes has saved. */
+  "cost.tenants": { request: { cursor?: string | null; limit?: number; since?: string | null; until?: string | null }; reply: TenantMarginPage };
   /** Show the wallet. */
   "wallet.get": { request: {}; reply: WalletView };
   /** List credits and the usage of each day, newest first. */
@@ -536,6 +542,22 @@ export interface HttpOperations {
   "resource.passage": { request: { cite: string }; reply: PassageView };
   /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
   "resource.invoke": { request: { resourceId: string; version?: string | null; tool?: string | null; input?: Record<string, unknown>; approve?: boolean }; reply: ToolInvocation };
+  /** Create an empty collection. */
+  "collection.create": { request: { name: string }; reply: CollectionView };
+  /** List collections by name. */
+  "collection.list": { request: { cursor?: string | null; limit?: number }; reply: CollectionViewPage };
+  /** Show a collection. */
+  "collection.get": { request: { collectionId: string }; reply: CollectionView };
+  /** Delete a collection with all revisions. Knowledge bases that name it find nothing from then on. */
+  "collection.delete": { request: { collectionId: string }; reply: undefined };
+  /** Forget older revisions, with the documents that only they have. Knowledge bases that name one of them cannot be searched any more. */
+  "collection.forget": { request: { collectionId: string; before: number }; reply: CollectionView };
+  /** List the documents of a collection by name, each with the progress of its indexing. */
+  "collection.documents": { request: { collectionId: string; cursor?: string | null; limit?: number; revision?: number | null }; reply: DocumentViewPage };
+  /** Add a document to a collection, or replace it: the body is its bytes. Makes a revision (201), unless the document has these bytes already (200). It is read and indexed beside other work. */
+  "collection.put_document": { request: { collectionId: string; document: string; title?: string | null }; reply: DocumentView };
+  /** Delete a document from every revision of a collection. Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone. */
+  "collection.delete_document": { request: { collectionId: string; document: string }; reply: undefined };
   /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
   "retention.show": { request: { sessionDays?: number | null; archivedDays?: number | null; rewoundDays?: number | null; messageDays?: number | null }; reply: RetentionView };
   /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. */
@@ -552,6 +574,10 @@ export interface HttpOperations {
   "metric.status": { request: {}; reply: Status };
   /** Show the course of the metrics: one sample a minute, of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
   "metric.series": { request: { since?: string | null }; reply: MetricSeries };
+  /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
+  "cluster.nodes": { request: {}; reply: ClusterNodes };
+  /** Stop a node: it takes nothing new, its turns get a grace, and others go on with the rest. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+  "cluster.drain": { request: { nodeId: string; graceSeconds?: number | null }; reply: DrainedNode };
   /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: it waits for somebody. */
   "turn.list": { request: { cursor?: string | null; limit?: number; session?: string | null; container?: string | null; order?: "newest" | "slowest"; outcome?: "completed" | "failed" | "interrupted" | "parked" | "running" | null; since?: string | null; until?: string | null }; reply: TurnRowPage };
   /** Show the timeline of a turn: its time, usage and cost. Also while it runs. Usage and cost are known even when its events are no longer kept. */
@@ -1008,6 +1034,12 @@ export interface HttpVerbs {
     /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
     reconcile(request?: HttpOperations["usage.reconcile"]["request"], options?: CallOptions): Promise<HttpOperations["usage.reconcile"]["reply"]>;
   };
+  cost: {
+    /** Estimate the monthly cost of serving users. Computed from the coefficients and the example prices of this release, without the tokens of models. */
+    estimate(request?: HttpOperations["cost.estimate"]["request"], options?: CallOptions): Promise<HttpOperations["cost.estimate"]["reply"]>;
+    /** Show the margin of each tenant, and what the choice of cheap sandboxes has saved. */
+    tenants(request?: HttpOperations["cost.tenants"]["request"], options?: CallOptions): Promise<HttpOperations["cost.tenants"]["reply"]>;
+  };
   wallet: {
     /** Show the wallet. */
     get(request?: HttpOperations["wallet.get"]["request"], options?: CallOptions): Promise<HttpOperations["wallet.get"]["reply"]>;
@@ -1168,6 +1200,24 @@ export interface HttpVerbs {
     /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
     invoke(request: HttpOperations["resource.invoke"]["request"], options?: CallOptions): Promise<HttpOperations["resource.invoke"]["reply"]>;
   };
+  collection: {
+    /** Create an empty collection. */
+    create(request: HttpOperations["collection.create"]["request"], options?: CallOptions): Promise<HttpOperations["collection.create"]["reply"]>;
+    /** List collections by name. */
+    list(request?: HttpOperations["collection.list"]["request"], options?: CallOptions): Promise<HttpOperations["collection.list"]["reply"]>;
+    /** Show a collection. */
+    get(request: HttpOperations["collection.get"]["request"], options?: CallOptions): Promise<HttpOperations["collection.get"]["reply"]>;
+    /** Delete a collection with all revisions. Knowledge bases that name it find nothing from then on. */
+    delete(request: HttpOperations["collection.delete"]["request"], options?: CallOptions): Promise<HttpOperations["collection.delete"]["reply"]>;
+    /** Forget older revisions, with the documents that only they have. Knowledge bases that name one of them cannot be searched any more. */
+    forget(request: HttpOperations["collection.forget"]["request"], options?: CallOptions): Promise<HttpOperations["collection.forget"]["reply"]>;
+    /** List the documents of a collection by name, each with the progress of its indexing. */
+    documents(request: HttpOperations["collection.documents"]["request"], options?: CallOptions): Promise<HttpOperations["collection.documents"]["reply"]>;
+    /** Add a document to a collection, or replace it: the body is its bytes. Makes a revision (201), unless the document has these bytes already (200). It is read and indexed beside other work. */
+    putDocument(request: HttpOperations["collection.put_document"]["request"], options?: CallOptions): Promise<HttpOperations["collection.put_document"]["reply"]>;
+    /** Delete a document from every revision of a collection. Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone. */
+    deleteDocument(request: HttpOperations["collection.delete_document"]["request"], options?: CallOptions): Promise<HttpOperations["collection.delete_document"]["reply"]>;
+  };
   retention: {
     /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
     show(request?: HttpOperations["retention.show"]["request"], options?: CallOptions): Promise<HttpOperations["retention.show"]["reply"]>;
@@ -1193,6 +1243,12 @@ export interface HttpVerbs {
     status(request?: HttpOperations["metric.status"]["request"], options?: CallOptions): Promise<HttpOperations["metric.status"]["reply"]>;
     /** Show the course of the metrics: one sample a minute, of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
     series(request?: HttpOperations["metric.series"]["request"], options?: CallOptions): Promise<HttpOperations["metric.series"]["reply"]>;
+  };
+  cluster: {
+    /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
+    nodes(request?: HttpOperations["cluster.nodes"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.nodes"]["reply"]>;
+    /** Stop a node: it takes nothing new, its turns get a grace, and others go on with the rest. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+    drain(request: HttpOperations["cluster.drain"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.drain"]["reply"]>;
   };
   turn: {
     /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: it waits for somebody. */
@@ -1498,6 +1554,7 @@ export interface AssistantMessage {
   content: (TextPart | ThinkingPart)[];
   usage?: Usage;
   providerContent?: ProviderContent;
+  citations?: Citation[];
 }
 
 export interface AttachmentPage {
@@ -1576,6 +1633,30 @@ export interface ChannelViewPage {
   nextCursor?: string;
 }
 
+/** The nodes, oldest first, and their database. Nodes that have ended are listed for an hour. */
+export interface ClusterNodes {
+  isShared: boolean;
+  nodes: ClusterNode[];
+  database: DatabaseState;
+}
+
+/** `bytes` counts the documents of all revisions, `documents` those of the newest. Those before `oldest` were forgotten. */
+export interface CollectionView {
+  collectionId: string;
+  revision: number;
+  oldest: number;
+  documents: number;
+  bytes: number;
+  maxBytes: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export interface CollectionViewPage {
+  items: CollectionView[];
+  nextCursor?: string;
+}
+
 /** `revision` counts the changes. `pendingRestart` names settings that differ from those the server was started with. */
 export interface ConfigView {
   revision: number;
@@ -1614,6 +1695,24 @@ export interface ContentView {
   pointers?: Record<string, string>;
 }
 
+/** A monthly bill in dollars with what it was computed from; `total` is absent if the shape cannot carry the workload. */
+export interface CostReport {
+  workload: Workload;
+  shape: "cluster" | "edge" | "one-node";
+  needs: Needs;
+  lines: BillLine[];
+  problem?: string;
+  total?: number;
+  perThousandUsers?: number;
+  breakEven?: number;
+  peers: PeerBill[];
+  sensitivity: Sensitivity[];
+  pricesOf: string;
+  measuredOn: string;
+  machine: string;
+  version: string;
+}
+
 /** `added` is false when the reference was added before. */
 export interface CreditView {
   added: boolean;
@@ -1631,6 +1730,8 @@ export interface Definition {
   tools?: string[] | null;
   sandbox?: string | null;
   knowledge?: string[];
+  skills?: string[];
+  handoffs?: string[];
   variables?: Record<string, unknown> | null;
   policy?: PolicyRule[];
   maxTokens?: number | null;
@@ -1650,6 +1751,8 @@ export interface DefinitionRecord {
   tools?: string[];
   sandbox?: string;
   knowledge?: string[];
+  skills?: string[];
+  handoffs?: string[];
   variables?: Record<string, unknown>;
   policy?: PolicyRule[];
   maxTokens?: number;
@@ -1714,6 +1817,26 @@ export interface DiffView {
   changed: Changed[];
 }
 
+/** A document. `passages` of it are searched once its state is `indexed`; `problem` says why one is `failed`. */
+export interface DocumentView {
+  document: string;
+  title?: string;
+  mediaType?: string;
+  digest?: string;
+  size: number;
+  addedIn: number;
+  addedAt: number;
+  state: "deleted" | "failed" | "indexed" | "waiting";
+  passages?: number;
+  problem?: string;
+  revision?: number;
+}
+
+export interface DocumentViewPage {
+  items: DocumentView[];
+  nextCursor?: string;
+}
+
 /** Text that a user has begun to write and not sent; `device` is absent for a draft without a device. */
 export interface Draft {
   sessionId: string;
@@ -1746,6 +1869,11 @@ export interface DraftPage {
 /** The present draft; absent when it was removed. */
 export interface DraftView {
   draft?: Draft;
+}
+
+/** A node that has begun to drain. */
+export interface DrainedNode {
+  nodeId: number;
 }
 
 export interface EntryViewPage {
@@ -1885,6 +2013,7 @@ export interface ImageConfig {
   tools?: string[] | null;
   sandbox?: string | null;
   knowledge?: string[] | null;
+  skills?: string[] | null;
   variables?: Record<string, unknown> | null;
   temperature?: number | null;
   maxTokens?: number | null;
@@ -1952,6 +2081,7 @@ export interface ImageUpdates {
   tools?: string[] | null;
   sandbox?: string | null;
   knowledge?: string[] | null;
+  skills?: string[] | null;
   variables?: Record<string, unknown> | null;
   temperature?: number | null;
   maxTokens?: number | null;
@@ -1960,7 +2090,7 @@ export interface ImageUpdates {
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
   apiKey?: string | null;
-  clear?: ("apiKey" | "clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "output" | "sandbox" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
+  clear?: ("apiKey" | "clientData" | "knowledge" | "maxTokens" | "mcpServers" | "model" | "output" | "sandbox" | "skills" | "systemPrompt" | "temperature" | "thinking" | "tools" | "variables")[];
 }
 
 export interface ImageView {
@@ -2263,7 +2393,7 @@ export interface Resolved {
   uri: string;
   resolved: string;
   digest: string;
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   manifest: Manifest;
   schema?: Record<string, unknown>;
   content?: unknown;
@@ -2288,7 +2418,7 @@ export interface ResourcePage {
 export interface ResourceRecord {
   id: string;
   uri: string;
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   owner: string;
   name: string;
   visibility: "private" | "public";
@@ -2459,6 +2589,8 @@ export interface Session {
   forkedFrom?: Fork;
   lastMessageAt?: number;
   preview?: string;
+  agent?: string;
+  parent?: ParentCall;
 }
 
 /** A file of a session. `digest` names its bytes. */
@@ -2491,6 +2623,8 @@ export interface SessionRecord {
   forkedFrom?: Fork;
   lastMessageAt?: number;
   preview?: string;
+  agent?: string;
+  parent?: ParentCall;
   unread: number;
   cursor?: string;
   restorableUntil?: number;
@@ -2596,6 +2730,11 @@ export interface SummaryPage {
   items: Summary[];
 }
 
+export interface TenantMarginPage {
+  items: TenantMargin[];
+  nextCursor?: string;
+}
+
 /** The metrics of one tenant, or of one of its users: usage of the ledger, and running turns. */
 export interface TenantMetrics {
   scope: "tenant" | "user";
@@ -2688,6 +2827,7 @@ export interface ToolExplanation {
   price?: number;
   startMs?: number;
   why?: string[][];
+  sessionId?: string;
 }
 
 /** `output` is the result as a model is told it; an error of the tool is a result. */
@@ -2761,10 +2901,12 @@ export interface TurnOptions {
 
 /** The reason of a turn that nobody at a keyboard has begun, and its bounds. */
 export interface TurnOrigin {
-  kind: "schedule" | "trigger";
+  kind: "agent" | "schedule" | "trigger";
   id: string;
   unattended?: boolean;
   budget?: TurnBudget;
+  parent?: ParentCall;
+  callers?: string[];
 }
 
 export interface TurnRowPage {
@@ -2857,7 +2999,7 @@ export interface WaitView {
   turnId: string;
   callId: string;
   round: number;
-  kind: "approval" | "client" | "consent" | "elicitation" | "question" | "timer";
+  kind: "approval" | "child" | "client" | "consent" | "elicitation" | "question" | "timer";
   tool: string;
   version: string;
   fingerprint: string;
@@ -2940,6 +3082,15 @@ export interface AuditView {
   number: number;
 }
 
+/** An item of a bill. */
+export interface BillLine {
+  name: string;
+  amount: number;
+  unit: string;
+  price: number;
+  source: string;
+}
+
 export interface BoundView {
   containerId: string;
 }
@@ -3011,11 +3162,34 @@ export interface Check {
   message: string;
 }
 
+/** A passage that an answer names as `[n]`; `cite` opens exactly its range. */
+export interface Citation {
+  n: number;
+  cite: string;
+}
+
 /** A tool that the sender of a message runs by itself: the turn waits for its result. */
 export interface ClientTool {
   name: string;
   description?: string;
   parameters?: Record<string, unknown>;
+}
+
+/** One start of a server. `nodeId` is 0 for a server that has its database alone. */
+export interface ClusterNode {
+  nodeId: number;
+  name: string;
+  version: string;
+  state: "dead" | "gone" | "up";
+  startedAt: number;
+  runs: number;
+  sockets: number;
+  loopLagMs: number;
+  skewMs: number;
+  isOnBus?: boolean;
+  hindrance?: string;
+  isAsked?: boolean;
+  isLeading?: boolean;
 }
 
 /** A server that a user is connected to, and since when. */
@@ -3042,6 +3216,15 @@ export interface Counts {
   blobs: number;
 }
 
+/** The database of a server. `lagMs` is how far the slowest standby is behind; absent if that is not known. */
+export interface DatabaseState {
+  engine: "postgresql" | "sqlite";
+  version: string;
+  name: string;
+  standbys?: number;
+  lagMs?: number;
+}
+
 /** The call was not made. Servers before `reason` wrote the same into `value`. */
 export interface DeniedOutput {
   type: "execution-denied";
@@ -3054,7 +3237,7 @@ export interface Dependency {
   uri: string;
   resolved: string;
   digest: string;
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   content?: unknown;
 }
 
@@ -3098,6 +3281,7 @@ export interface EffectiveConfig {
   variables?: Record<string, unknown>;
   sandbox?: string;
   knowledge?: string[];
+  skills?: string[];
   unavailable?: string[];
 }
 
@@ -3173,7 +3357,7 @@ export interface Fork {
 /** The result for one entry: the version that exists now, or would exist after a dry run. */
 export interface ImportedEntry {
   uri: string;
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   name: string;
   version: string;
   digest: string;
@@ -3245,7 +3429,7 @@ export interface LogEntry {
 /** The facts about a version besides its content. */
 export interface Manifest {
   resourceId: string;
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   owner: string;
   name: string;
   version: string;
@@ -3287,6 +3471,7 @@ export interface ModelView {
   pictures?: boolean;
   tools?: boolean;
   price?: ModelPrice;
+  demo?: boolean;
 }
 
 /** One event of a turn, with its details. */
@@ -3294,6 +3479,32 @@ export interface Moment {
   at: number;
   what: "accepted" | "ended" | "failed" | "fallback" | "interrupted" | "parked" | "queued" | "resumed" | "suspended";
   details?: Record<string, string | number>;
+}
+
+/** The sums of all things that a workload takes from its servers. */
+export interface Needs {
+  serverCores: Requirement;
+  toolCores: Requirement;
+  memory: Requirement;
+  disk: Requirement;
+  traffic: Requirement;
+}
+
+/** The call of an agent's tool that a session is the work of: such a session is in no list, and goes with its root. */
+export interface ParentCall {
+  sessionId: string;
+  turnId: string;
+  callId: string;
+  rootSession: string;
+  rootTurn: string;
+}
+
+/** The bill of another platform for the same turns. */
+export interface PeerBill {
+  name: string;
+  price: number;
+  ratio: number | null;
+  source: string;
 }
 
 /** One step; `at` is its beginning. */
@@ -3408,6 +3619,11 @@ export interface Rendered {
   tools?: Record<string, unknown>[];
   sandbox?: Record<string, unknown> | null;
   knowledge?: Record<string, unknown>[];
+  skills?: Record<string, unknown>[];
+  agents?: Record<string, Definition>;
+  handoffs?: string[];
+  home?: string | null;
+  callers?: PolicyRule[][];
 }
 
 export interface RequestReport {
@@ -3431,6 +3647,12 @@ export interface SandboxFound {
 export interface SecretView {
   name: string;
   updatedAt: number;
+}
+
+/** The bill of the workload with one assumption changed. */
+export interface Sensitivity {
+  change: string;
+  price: number | null;
 }
 
 /** One value for each sample; null where nothing was observed. Durations in ms, sizes in bytes. */
@@ -3488,6 +3710,17 @@ export interface Stages {
   away?: number;
 }
 
+/** The money of one tenant in a period, in nano-USD. `margin` is what its calls were charged minus what they cost. */
+export interface TenantMargin {
+  tenantId: string;
+  slug: string;
+  price: number;
+  cost: number;
+  margin: number;
+  sandboxMs?: number;
+  saved?: number;
+}
+
 export interface TextOutput {
   type: "text";
   value: string;
@@ -3528,6 +3761,7 @@ export interface ToolResult {
   name: string;
   output: TextOutput | JsonOutput | ContentOutput | ErrorTextOutput | ErrorJsonOutput | DeniedOutput;
   tainted?: boolean;
+  agent?: string;
 }
 
 /** One tool call. It starts when the message that requests it is complete, or when the program `parentId` makes it. */
@@ -3541,6 +3775,7 @@ export interface ToolStep {
   policy?: string;
   tier?: "container" | "inline" | "isolate" | "process" | "remote";
   why?: [string, string][];
+  sessionId?: string;
 }
 
 export interface TurnFailure {
@@ -3585,7 +3820,7 @@ export interface TurnRow {
 
 /** The description of a type in `GET /v1/resources/types`. */
 export interface TypeDescription {
-  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "tools";
+  type: "agents" | "knowledge" | "prompts" | "sandboxes" | "skills" | "tools";
   singular: string;
   description: string;
   schema: Record<string, unknown>;
@@ -3661,6 +3896,19 @@ export interface Warned {
   message: string;
 }
 
+/** Users and their turns. The defaults are those of the price proof: a million users, thirty turns each a month. */
+export interface Workload {
+  users: number;
+  turns: number;
+  seconds: number;
+  deltas: number;
+  textBytes: number;
+  connected: number;
+  peak: number;
+  tools: number;
+  months: number;
+}
+
 /** The people who may approve a call, and the time that it waits. */
 export interface Approval {
   audience?: string;
@@ -3723,6 +3971,12 @@ export interface Raised {
   places?: string[];
 }
 
+/** An amount of one thing. */
+export interface Requirement {
+  unit: string;
+  terms: Term[];
+}
+
 export interface ResolveFailure {
   code: string;
   message: string;
@@ -3736,4 +3990,11 @@ export interface SettingField {
   isSecret?: boolean;
   required?: boolean;
   default?: string;
+}
+
+/** A summand, with the multiplication that it came from. */
+export interface Term {
+  name: string;
+  amount: number;
+  by: string;
 }

@@ -20,6 +20,12 @@ export type FilePart = (ImagePart & { filename?: undefined }) | (SentFile & { na
 
 export type Part = TextPart | ThinkingPart | FilePart;
 
+/** A passage that an answer names as `[n]`; `cite` opens its range. */
+export interface Citation {
+  n: number;
+  cite: string;
+}
+
 export interface StoredMessage {
   subtype: "user" | "assistant" | "tool-call" | "tool-result" | "error";
   id: string;
@@ -27,6 +33,8 @@ export interface StoredMessage {
   turnId?: string | null;
   content?: string | Part[];
   usage?: Usage | null;
+  /** Passages that an answer names. */
+  citations?: Citation[] | null;
   errorCode?: string;
   toolCall?: { id: string; name: string; input: Record<string, unknown> };
   /** The assistant message that asks for the call. */

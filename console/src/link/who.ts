@@ -1,8 +1,11 @@
 /** The identity of the user: asked for once at the start, and after signing in. The server knows it by a cookie. */
 
+import type { BrowserSessionView as Device } from "./client.ts";
 import { signal } from "@preact/signals";
 import { forget } from "./copies.ts";
 import { ApiError, request } from "./http.ts";
+
+export type { Device };
 
 export interface Identity {
   tenantId: string;
@@ -14,14 +17,6 @@ export interface Identity {
   role?: string;
   permissions: string[];
   containers?: string[];
-}
-
-export interface Device {
-  browserSessionId: string;
-  userAgent: string;
-  createdAt: number;
-  lastUsedAt: number;
-  current?: boolean;
 }
 
 type News = "signed-in" | "signed-out";

@@ -1,10 +1,12 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { ModelView } from "../link/client.ts";
 import { ApiError } from "../link/http.ts";
 import { linkState, onOpen } from "../link/socket.ts";
 import { agents, loadAgents, loadName, names, offered, readable } from "../state/agents.ts";
 import { OpenConversation } from "../state/conversation.ts";
+import { useData, withQuery } from "../state/data.ts";
 import { lastQuestion } from "../state/fold.ts";
 import type { Attached } from "../link/upload.ts";
 import { begin, home, sessions } from "../state/sessions.ts";
@@ -63,6 +65,7 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
           ))}
         </ul>
       </div>
+      <DemoNotice />
       <Composer containerId={home()} busy={false} onSend={start} onStop={() => {}} onEditLast={() => {}} />
     </main>
   );
@@ -87,9 +90,14 @@ function OpenChat({ sessionId, named, go }: Props & { sessionId: string }): JSX.
       {isQuarantined && <Quarantine open={open} />}
       <Log open={open} named={named} name={name} go={go} />
       <Announcement open={open} />
+      <OpenDemoNotice open={open} />
       <OpenComposer open={open} containerId={row?.containerId ?? home()} />
     </main>
   );
+}
+
+function OpenDemoNotice({ open }: { open: OpenConversation }): JSX.Element {
+  return <DemoNotice answered={Object.values(open.now.value.ends).at(-1)?.model} />;
 }
 
 /** The reason why a conversation takes no messages, and the way out. */
@@ -117,6 +125,13 @@ export function OpenComposer({ open, containerId }: { open: OpenConversation; co
         onEditLast={() => (open.editing.value = lastQuestion(open.now.value)?.id)}
       />
   );
+}
+
+/** Says that the demo model answers, before it does and while its answer is the newest. */
+function DemoNotice({ answered }: { answered?: string }): JSX.Element | null {
+  const model = useData<{ items: ModelView[] }>(withQuery("/v1/catalog/models", { limit: 1 })).data?.items[0];
+  if (model?.demo !== true || (answered !== undefined && !model.name.endsWith(`/${answered}`))) return null;
+  return <p class="demo-notice" role="note">{words.value.demoModel}</p>;
 }
 
 /** Says when an answer begins and ends, and not every word of it. */

@@ -11,6 +11,7 @@ import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { clock, duration, money } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
+import { Citations } from "./citations.tsx";
 import { sends, writeAgain } from "./composer.tsx";
 import { Files } from "./files.tsx";
 import { RateAnswer } from "./rating.tsx";
@@ -238,6 +239,7 @@ function Answer({ item }: { item: AnswerItem }): JSX.Element {
         </details>
       )}
       <Markdown text={item.text} />
+      {item.citations !== undefined && <Citations citations={item.citations} />}
     </div>
   );
 }

@@ -33,6 +33,7 @@ export function ToolCard({ item }: { item: ToolItem }): JSX.Element {
           </>
         )}
       </details>
+      {item.agentSession !== undefined && <p class="tool-part"><a href={`/c/${item.agentSession}`}>{words.value.subAgent}</a></p>}
       {item.wait && <Decision item={item} wait={item.wait} />}
     </section>
   );

@@ -9,6 +9,7 @@ export const activityRoutes: readonly Route[] = [
   { path: "/activity/logs", name: "logs", needs: ["logs:read"], area: "activity", load: () => import("../pages/activity/logs.tsx") },
   { path: "/activity/feedback", name: "feedback", needs: ["sessions:read"], area: "activity", load: () => import("../pages/activity/feedback.tsx") },
   { path: "/activity/metrics", name: "metrics", needs: ["metrics:read"], area: "activity", load: () => import("../pages/activity/metrics.tsx") },
+  { path: "/activity/nodes", name: "nodes", needs: ["system:admin"], area: "activity", load: () => import("../pages/activity/nodes.tsx") },
   { path: "/settings", name: "settings", needs: ["config:read"], area: "settings", icon: "settings", load: () => import("../pages/settings/list.tsx") },
   { path: "/settings/history", name: "settingsHistory", needs: ["config:read"], area: "settings", load: () => import("../pages/settings/history.tsx") },
   { path: "/settings/providers", name: "providers", needs: ["metrics:read"], area: "settings", load: () => import("../pages/settings/providers.tsx") },

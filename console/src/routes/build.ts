@@ -11,5 +11,7 @@ export const buildRoutes: readonly Route[] = [
   { path: "/resources", name: "resources", needs: READ_RESOURCES, area: "resources", icon: "resources", load: () => import("../pages/builder/resources.tsx") },
   { path: "/resources/new", name: "newResource", needs: ["resources:write"], area: "resources", isApart: true, load: () => import("../pages/builder/new_resource.tsx") },
   { path: "/resources/:id", name: "resource", needs: READ_RESOURCES, area: "resources", load: () => import("../pages/builder/resource.tsx") },
+  { path: "/knowledge", name: "knowledge", needs: READ_RESOURCES, area: "resources", load: () => import("../pages/builder/knowledge.tsx") },
+  { path: "/knowledge/:base", name: "knowledgeBase", needs: READ_RESOURCES, area: "resources", load: () => import("../pages/builder/knowledge_base.tsx") },
   { path: "/files/:session", name: "files", needs: ["sessions:read"], area: "agents", load: () => import("../pages/builder/files.tsx") },
 ];

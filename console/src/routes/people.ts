@@ -6,6 +6,7 @@ export const peopleRoutes: readonly Route[] = [
   { path: "/usage", name: "usage", needs: ["usage:read", "tenants:admin"], area: "usage", icon: "usage", load: () => import("../pages/money/usage.tsx") },
   { path: "/usage/ledger", name: "ledger", needs: ["tenants:admin"], area: "usage", load: () => import("../pages/money/ledger.tsx") },
   { path: "/wallet", name: "wallet", needs: ["tenants:admin"], area: "usage", load: () => import("../pages/money/wallet.tsx") },
+  { path: "/usage/cost", name: "cost", needs: ["system:admin"], area: "usage", load: () => import("../pages/money/cost.tsx") },
   { path: "/people", name: "people", needs: ["tenants:admin"], area: "people", icon: "people", load: () => import("../pages/people/list.tsx") },
   { path: "/people/invitations", name: "invitations", needs: ["tenants:admin"], area: "people", load: () => import("../pages/people/invitations.tsx") },
   { path: "/people/keys", name: "keys", needs: ["keys:admin"], area: "people", load: () => import("../pages/people/keys.tsx") },

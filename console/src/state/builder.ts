@@ -1,18 +1,11 @@
 /** The records of the builder's pages, as the management API tells them. */
 
-import type { BuiltinToolView as BuiltinTool, ContentView as Content, DefinitionRecord as Definition, ImageRecord as Image, LockRecord as Lock, ModelView as Model, ResourceRecord as Resource, VersionView as Version } from "../link/client.ts";
+import type { BuiltinToolView as BuiltinTool, ContentView as Content, DefinitionRecord as Definition, ImageRecord as Image, LockRecord as Lock, ModelView as Model, ResourceRecord as Resource, UpgradeView as Upgrade, VersionView as Version } from "../link/client.ts";
 import { withQuery } from "./data.ts";
 
-export type { BuiltinTool, Content, Definition, Image, Lock, Model, Resource, Version };
+export type { BuiltinTool, Content, Definition, Image, Lock, Model, Resource, Upgrade, Version };
 
-export interface Upgrade {
-  changes: { uri: string; from: string; to: string }[];
-  diff: Record<string, { before?: unknown; after?: unknown }>;
-  applied: boolean;
-  warnings?: string[];
-}
-
-export const TYPES = ["prompts", "tools", "agents", "knowledge", "sandboxes"] as const;
+export const TYPES = ["prompts", "tools", "agents", "knowledge", "skills", "sandboxes"] as const;
 
 /** The address of a resource on its page. */
 export const resourcePage = (id: string, query: Record<string, string | undefined> = {}) => withQuery(`/resources/${encodeURIComponent(id)}`, query);
@@ -38,6 +31,7 @@ export function firstContent(type: string): string {
     tools: { runtime: "http", entry: `GET ${location.origin}/v1/{name}`, description: "", inputSchema: { type: "object", properties: { name: { type: "string" } } } },
     agents: { systemPrompt: "", tools: [] },
     knowledge: { documents: [{ id: "first", text: "" }] },
+    skills: { text: "---\nname: my-skill\ndescription: What it does, and when to use it.\n---\n\n" },
     sandboxes: { runtime: "python" },
   };
   return type === "prompts" ? "" : JSON.stringify(contents[type] ?? {}, null, 2);

@@ -4,6 +4,7 @@
  * What a model writes goes to `live` and touches nothing else; it joins the other messages with the next event of another kind.
  */
 
+import type { Summary } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import { keep, kept } from "../link/copies.ts";
 import type { EventFrame, FilePart, SessionRow } from "../link/frames.ts";
@@ -32,6 +33,8 @@ import {
 } from "./fold.ts";
 import { discard as discardOutgoing, type Outgoing, retry as retryOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
 
+export type { Summary };
+
 const PAGE = 100;
 /** The greatest page that the server gives, for a message that lies far back. */
 const FAR_PAGE = 200;
@@ -44,13 +47,6 @@ const EARLY_MAX = 2_000;
 interface ConversationCopy {
   now: Conversation;
   about?: SessionRow;
-}
-
-export interface Summary {
-  summaryId: string;
-  messageId: string;
-  text: string;
-  madeAt: number;
 }
 
 /** What was written since the last change of the messages. */
@@ -139,7 +135,7 @@ export class OpenConversation {
       const [{ session }, { rewinds }, { waits }] = await Promise.all([
         ask("session_get", { sessionId: this.sessionId }),
         ask("session_rewinds", { sessionId: this.sessionId }),
-        ask("tool_waits", { sessionId: this.sessionId }),
+        ask("tool_waits", { sessionId: this.sessionId, state: "open" }),
       ]);
       if (this.#isOverrun) return await this.#load();
       // The ends of turns never change: those of the kept copy stay until they are read again. The outbox is read last, so that
@@ -149,7 +145,8 @@ export class OpenConversation {
       this.about.value = session ?? undefined;
       this.#read = true;
       this.#pieces = NOTHING;
-      this.#set(this.#early.reduce(fold, waits.reduce(withWait, withRewinds(read, rewinds))));
+      const open = waits.map((wait) => (wait.sessionId === this.sessionId ? { ...wait, sessionId: undefined } : wait));
+      this.#set(this.#early.reduce(fold, open.reduce(withWait, withRewinds(read, rewinds))));
       this.problem.value = undefined;
       await Promise.all([this.#loadTurns(), this.loadSummaries(), this.loadForks()]);
       this.#keep();

@@ -20,8 +20,8 @@ interface PageOf<T> {
   nextCursor?: string | null;
 }
 
-/** Reads a path whenever it changes; nothing is read while it is undefined. */
-export function useData<T>(path: string | undefined): Loaded<T> {
+/** Reads a path whenever it changes; nothing is read while it is undefined. A question with a body is posted. */
+export function useData<T>(path: string | undefined, question?: object): Loaded<T> {
   const [state, setState] = useState<{ path?: string; data?: T; error?: ApiError }>({});
   const latest = useRef(path);
   latest.current = path;
@@ -29,7 +29,7 @@ export function useData<T>(path: string | undefined): Loaded<T> {
   async function reload(): Promise<void> {
     if (path === undefined) return;
     try {
-      const data = await request<T>("GET", path);
+      const data = await request<T>(question === undefined ? "GET" : "POST", path, question);
       if (latest.current === path) setState({ path, data });
     } catch (error) {
       if (latest.current === path) setState((before) => ({ path, data: before.path === path ? before.data : undefined, error: apiError(error) }));

@@ -1,15 +1,11 @@
 /** Text that was begun and not sent, on all devices of the user. The own draft is also kept by the tab, against a lost connection. */
 
+import type { Draft } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import type { EventFrame } from "../link/frames.ts";
 import { ask, onNotice, onOpen } from "../link/socket.ts";
 
-export interface Draft {
-  sessionId: string;
-  text: string;
-  updatedAt: number;
-  device?: string;
-}
+export type { Draft };
 
 const STORED = "avm.device";
 const PAUSE_MS = 800;

@@ -5,7 +5,7 @@
  */
 
 import type { TextPart } from "../link/client.ts";
-import type { EventFrame, FilePart, Part, StoredMessage, Usage } from "../link/frames.ts";
+import type { Citation, EventFrame, FilePart, Part, StoredMessage, Usage } from "../link/frames.ts";
 
 export interface UserItem {
   kind: "user";
@@ -27,6 +27,7 @@ export interface AnswerItem {
   text: string;
   thinking: string;
   live: boolean;
+  citations?: readonly Citation[];
 }
 
 export interface Wait {
@@ -51,6 +52,8 @@ export interface ToolItem {
   result?: unknown;
   state: "running" | "waiting" | "done" | "failed" | "denied";
   wait?: Wait;
+  /** The session of the sub-agent whose call it is: shown here only as long as it waits. */
+  agentSession?: string;
 }
 
 export interface ErrorItem {
@@ -107,11 +110,17 @@ export function withOlder(now: Conversation, messages: StoredMessage[]): Convers
 export interface OpenWait extends Omit<Wait, "waits"> {
   callId: string;
   kind: string;
+  tool?: string;
+  input?: unknown;
+  /** The session of a sub-agent; none for a call of this conversation. */
+  sessionId?: string | undefined;
+  turnId?: string;
+  askedAt?: number;
 }
 
 /** A call that waits, of a turn that was parked before this client came. */
-export function withWait(now: Conversation, { callId, kind, ...wait }: OpenWait): Conversation {
-  return { ...waiting(now, { ...wait, kind, toolId: callId }), parked: true };
+export function withWait(now: Conversation, { callId, kind, sessionId, tool, askedAt, turnId, ...wait }: OpenWait): Conversation {
+  return { ...waiting(now, { ...wait, sessionId, toolName: tool, kind, toolId: callId }, turnId, askedAt ?? 0), parked: true };
 }
 
 /** A turn as the list of turns shows it. */
@@ -197,7 +206,7 @@ function withMessage(now: Conversation, message: StoredMessage): Conversation {
       return put(now, { kind: "user", id, at, turnId, text: textOf(message.content, "text"), files: filesOf(message.content) });
     case "assistant": {
       const [text, thinking] = [textOf(message.content, "text"), textOf(message.content, "thinking")];
-      return put(now, { kind: "answer", id, at, turnId, text, thinking, live: false });
+      return put(now, { kind: "answer", id, at, turnId, text, thinking, live: false, ...(message.citations ? { citations: message.citations } : {}) });
     }
     case "tool-call": {
       const call = message.toolCall;
@@ -250,8 +259,9 @@ export function fold(now: Conversation, frame: EventFrame): Conversation {
     case "message_stop":
       return live(now, turnId, (item) => ({ ...item, live: false }));
     case "tool_waiting":
-      return { ...waiting(now, data), parked: now.parked };
+      return { ...waiting(now, data, turnId, at), parked: now.parked };
     case "tool_answered":
+      if (data.sessionId !== undefined) return without(now, idOfWait(data));
       return {
         ...change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "running", wait: undefined } : item)),
         parked: false,
@@ -289,7 +299,12 @@ function end(now: Conversation, data: EventFrame["data"]): Conversation {
   };
 }
 
-function waiting(now: Conversation, data: EventFrame["data"]): Conversation {
+/** Calls of different sub-agents may have the same ids. */
+function idOfWait(data: EventFrame["data"]): string {
+  return `${data.sessionId}/${data.toolId}`;
+}
+
+function waiting(now: Conversation, data: EventFrame["data"], turnId: string | undefined, at: number): Conversation {
   const wait: Wait = {
     waitId: data.waitId,
     fingerprint: data.fingerprint,
@@ -297,6 +312,10 @@ function waiting(now: Conversation, data: EventFrame["data"]): Conversation {
     why: data.why,
     waits: data.kind,
   };
+  if (data.sessionId !== undefined) {
+    const { toolName: name, input, sessionId: agentSession } = data;
+    return put(now, { kind: "tool", id: idOfWait(data), at, turnId, name, messageIds: [], input, state: "waiting", wait, agentSession });
+  }
   return change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "waiting", wait } : item));
 }
 

@@ -17,7 +17,8 @@ export function Page({ title, tools, children }: Props): JSX.Element {
   const { path, query } = useLocation();
   const heading = useRef<HTMLHeadingElement>(null);
   const strip = useRef<HTMLElement>(null);
-  const tabs = tabsOf(findPage(path)?.route.area ?? "me");
+  const area = findPage(path)?.route.area ?? "me";
+  const tabs = tabsOf(area);
   const here = tabOf(tabs, path);
   useEffect(() => {
     document.title = `${title} · AgentVM`;
@@ -28,7 +29,7 @@ export function Page({ title, tools, children }: Props): JSX.Element {
     if (active !== document.body && active?.closest("main") !== null) return;
     heading.current?.focus();
   }, [path]);
-  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here]);
+  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [here, words.value]);
   return (
     <main class="main page">
       <header class="page-head">
@@ -36,7 +37,7 @@ export function Page({ title, tools, children }: Props): JSX.Element {
         {tools}
       </header>
       {tabs.length > 1 && (
-        <nav class="tabs" aria-label={title} ref={strip}>
+        <nav class="tabs" aria-label={words.value.pages[area]} ref={strip}>
           {tabs.map((tab) => (
             <a key={tab.path} href={withQuery(tab.path, { tenant: query["tenant"] })} aria-current={tab !== here ? undefined : tab.path === path ? "page" : "true"}>
               {words.value.pages[tab.name]}

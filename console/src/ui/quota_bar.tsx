@@ -1,19 +1,11 @@
+import type { QuotaView as Quota } from "../link/client.ts";
 import type { JSX } from "preact";
 import { distance, money, short } from "../words/format.ts";
 import { language } from "../words/index.ts";
 import { bytes } from "../words/measure.ts";
 import { peopleWords } from "../words/people/index.ts";
 
-export interface Quota {
-  metric: string;
-  userId?: string;
-  eachUser?: boolean;
-  source?: string;
-  hard?: number;
-  soft?: number;
-  used?: number;
-  resetAt?: number;
-}
+export type { Quota };
 
 /** An amount in the unit of its metric. */
 export function amount(metric: string, value: number): string {

@@ -1,13 +1,9 @@
+import type { TenantView as TenantRow } from "../link/client.ts";
 import type { JSX } from "preact";
 import { identity } from "../link/who.ts";
 import { may } from "../routes.ts";
 import { useData, withQuery } from "../state/data.ts";
 import { activityWords } from "../words/activity/index.ts";
-
-interface TenantRow {
-  tenantId: string;
-  slug: string;
-}
 
 /** Whether an address names another tenant than the user's own. */
 export function isForeign(tenant: string | undefined): boolean {

@@ -10,11 +10,16 @@ const loaded = signal<Words>(en);
 export const language = signal<Language>("en");
 export const words = computed(() => loaded.value);
 
-/** Uses the language of the last visit, else of the browser. */
+/** Uses the language of the last visit, else of the browser; then that which is chosen in another tab. */
 export function startLanguage(): Promise<void> {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key === STORED && isLanguage(newValue)) void setLanguage(newValue);
+  });
   const stored = localStorage.getItem(STORED);
-  return setLanguage(stored === "en" || stored === "zh" ? stored : navigator.language.startsWith("zh") ? "zh" : "en");
+  return setLanguage(isLanguage(stored) ? stored : navigator.language.startsWith("zh") ? "zh" : "en");
 }
+
+const isLanguage = (name: string | null): name is Language => name === "en" || name === "zh";
 
 export async function setLanguage(next: Language): Promise<void> {
   loaded.value = next === "zh" ? (await import("./zh.ts")).zh : en;

@@ -1,3 +1,4 @@
+import type { MetricSeries as Series, UsageRow as Used, TenantMetrics } from "../../link/client.ts";
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
@@ -13,30 +14,6 @@ import { activityWords } from "../../words/activity/index.ts";
 import { duration, money } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { bytes, stamp } from "../../words/measure.ts";
-
-interface Series {
-  since: number;
-  intervalSeconds: number;
-  at: number[];
-  columns: Record<string, (number | null)[]>;
-}
-
-interface Used {
-  calls: number;
-  inputTokens: number;
-  outputTokens: number;
-  price: number;
-}
-
-interface TenantMetrics {
-  scope: "tenant" | "user";
-  turnsRunning: number;
-  messagesWaiting: number;
-  connections: number;
-  today: Used;
-  month: Used;
-  total: Used;
-}
 
 const HOURS = [1, 6, 24];
 const REFRESH_MS = 60_000;
@@ -80,7 +57,7 @@ function ServerCourse({ hours }: { hours: number }): JSX.Element {
 /** The samples of the last hours. */
 function latest(series: Series, hours: number): Series {
   const from = series.at.findIndex((at) => at >= (series.at.at(-1) as number) - hours * HOUR_MS);
-  const columns = Object.fromEntries(Object.entries(series.columns).map(([name, values]) => [name, values.slice(from)]));
+  const columns = Object.fromEntries(Object.entries(series.columns).map(([name, values]) => [name, values.slice(from)])) as unknown as Series["columns"];
   return { ...series, at: series.at.slice(from), columns };
 }
 
@@ -88,7 +65,7 @@ function Plots({ series }: { series: Series }): JSX.Element {
   const text = activityWords.value;
   const number = (value: number) => value.toLocaleString(language.value, { maximumFractionDigits: 1 });
   const ms = (value: number) => duration(Math.round(value));
-  const line = (name: string, column: string): PlotLine => ({ name, values: series.columns[column] ?? [] });
+  const line = (name: string, column: keyof Series["columns"]): PlotLine => ({ name, values: series.columns[column] });
   const plots: [string, (value: number) => string, PlotLine[]][] = [
     [text.graph.turns, number, [line(text.outcomes["completed"] ?? "", "turnsCompleted"), line(text.outcomes["failed"] ?? "", "turnsFailed"), line(text.outcomes["interrupted"] ?? "", "turnsInterrupted")]],
     [text.graph.live, number, [line(text.outcomes["running"] ?? "", "turnsRunning"), line(text.agents, "agents"), line(text.connections, "connections")]],

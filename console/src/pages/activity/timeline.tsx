@@ -82,6 +82,7 @@ function Details({ bar }: { bar: Bar }): JSX.Element {
         </>
       )}
       {tool?.error !== undefined && <span class="problem" dir="auto">{tool.error}</span>}
+      {tool?.sessionId !== undefined && <a href={`/c/${tool.sessionId}`}>{text.subAgent}</a>}
       {tool?.policy !== undefined && <span>{text.rule} <code>{tool.policy}</code></span>}
       {tool?.tier !== undefined && <span>{text.placed} <code>{tool.tier}</code></span>}
       {(tool?.why?.length ?? 0) > 0 && (

@@ -1,3 +1,4 @@
+import type { SessionRecord as SessionRow, UsageView as UsageRow } from "../../link/client.ts";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
@@ -19,21 +20,6 @@ import { AgentFields, changesOf, configOf, type Draft, draftOf } from "./agent_f
 import { Tags } from "./tags.tsx";
 import { TryPanel } from "./try_panel.tsx";
 import { UpgradeDialog } from "./upgrade_dialog.tsx";
-
-interface SessionRow {
-  sessionId: string;
-  title?: string;
-  preview?: string;
-  updatedAt: number;
-}
-
-interface UsageRow {
-  imageId?: string;
-  calls: number;
-  inputTokens: number;
-  outputTokens: number;
-  price: number;
-}
 
 const DAYS_MS = 30 * 86_400_000;
 

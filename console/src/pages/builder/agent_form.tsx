@@ -20,6 +20,7 @@ export interface Draft {
   tools: readonly string[] | undefined;
   moreTools: string;
   knowledge: string;
+  skills: string;
   variables: Readonly<Record<string, string>>;
   maxTokens: string;
   temperature: string;
@@ -37,6 +38,7 @@ export function draftOf(from: Definition | undefined, name = ""): Draft {
     tools: tools?.filter((tool) => !tool.startsWith(REFERENCE)),
     moreTools: (tools ?? []).filter((tool) => tool.startsWith(REFERENCE)).join("\n"),
     knowledge: (from?.knowledge ?? []).join("\n"),
+    skills: (from?.skills ?? []).join("\n"),
     variables: Object.fromEntries(Object.entries(from?.variables ?? {}).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])),
     maxTokens: text(from?.maxTokens),
     temperature: text(from?.temperature),
@@ -58,6 +60,7 @@ export function configOf(draft: Draft): Record<string, unknown> {
     model: draft.model || undefined,
     tools,
     knowledge: draft.knowledge.trim() === "" ? undefined : lines(draft.knowledge),
+    skills: draft.skills.trim() === "" ? undefined : lines(draft.skills),
     variables: variables.length === 0 ? undefined : Object.fromEntries(variables.map(([key, value]) => [key, valueOf(value)])),
     maxTokens: figure(draft.maxTokens),
     temperature: figure(draft.temperature),
@@ -93,7 +96,7 @@ export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.
       {(control) => <input {...control} type="number" inputMode="decimal" min="0" step={step} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}
     </Field>
   );
-  const lines = (key: "moreTools" | "knowledge", label: string, hint: string) => (
+  const lines = (key: "moreTools" | "knowledge" | "skills", label: string, hint: string) => (
     <Field label={label} hint={hint}>{(control) => <textarea {...control} rows={2} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}</Field>
   );
   return (
@@ -108,6 +111,7 @@ export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.
       <ToolTicks draft={draft} tenant={tenant} onTools={(tools) => set({ tools })} />
       {lines("moreTools", t.moreTools, t.moreToolsHint)}
       {lines("knowledge", t.knowledge, t.knowledgeHint)}
+      {lines("skills", t.skills, t.skillsHint)}
       <Section title={t.limits}>
         <div class="pair">
           {figure("maxTokens", t.maxTokens, "1")}

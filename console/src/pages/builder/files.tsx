@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { FileVersion } from "../../link/client.ts";
+import type { FileVersion, SessionFile as StoredFile } from "../../link/client.ts";
 import { filePath, sendFile } from "../../link/files.ts";
 import { request } from "../../link/http.ts";
 import { may, type PageProps } from "../../routes.ts";
@@ -15,13 +15,6 @@ import { attempt, toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { bytes, when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
-
-interface StoredFile {
-  path: string;
-  digest: string;
-  size: number;
-  modifiedAt: number;
-}
 
 /** The files of a conversation: what its agent works on and what it has written. */
 export default function Files({ params, query }: PageProps): JSX.Element {

@@ -1,9 +1,10 @@
+import type { VersionsView as VersionList } from "../../link/client.ts";
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import { may, type PageProps } from "../../routes.ts";
-import { type Content, readableContent, resourcePage, type Version } from "../../state/builder.ts";
+import { type Content, readableContent, resourcePage } from "../../state/builder.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Button } from "../../ui/button.tsx";
@@ -22,10 +23,7 @@ import { TryTool } from "./try_tool.tsx";
 import { Used } from "./used.tsx";
 import { Versions } from "./versions.tsx";
 
-export interface VersionList {
-  items: Version[];
-  pointers: Record<string, string>;
-}
+export type { VersionList };
 
 type Tab = "content" | "rendered" | "compare" | "versions" | "used" | "try";
 
@@ -54,6 +52,7 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
   }
   const tools = shown.data !== undefined && (
     <div class="bars">
+      {resource?.type === "knowledge" && <a class="btn" href={withQuery(`/knowledge/${encodeURIComponent(id)}`, { tenant })}>{t.knowledgeDocuments}</a>}
       {mayWrite && query["edit"] === undefined && <a class="btn btn-ink" href={here({ edit: "1", tab: undefined, with: undefined, v: undefined })}>{t.editContent}</a>}
       {may("resources:write") && <a class="btn" href={withQuery("/resources/new", { tenant, copy: id })}>{t.copyResource}</a>}
       <a class="btn" href={api("/export", { version: v })} download={`${shown.data.resource.type}-${shown.data.resource.name}.tar.gz`}>{t.export}</a>

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Memory } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import type { PageProps } from "../../routes.ts";
@@ -8,7 +9,7 @@ import "../../style/people.css";
 import { Button } from "../../ui/button.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
-import { Section } from "../../ui/parts.tsx";
+import { Prose, Section } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { attempt, toast } from "../../ui/toast.tsx";
@@ -18,38 +19,29 @@ import { peopleWords } from "../../words/people/index.ts";
 
 const TEXT_MAX = 500;
 
-interface MemoryRow {
-  memoryId: string;
-  text: string;
-  by: "user" | "agent";
-  proposed?: boolean;
-  pinned?: boolean;
-  sessionId?: string;
-  updatedAt: number;
-}
-
 /** What agents remember: seen, changed, kept and deleted by the people whom it is about. */
 export default function Memories({ query, go }: PageProps): JSX.Element {
   const text = peopleWords.value;
   const containers = useList<{ containerId: string }>("/v1/containers?limit=100");
   const names = containers.data?.map(({ containerId }) => containerId);
-  const container = query["container"] ?? identity.value?.containers?.[0] ?? names?.[0];
+  // Before the first conversation there is no container: the first memory makes it.
+  const container = query["container"] ?? identity.value?.containers?.[0] ?? (names !== undefined ? (names[0] ?? "default") : undefined);
   const path = container === undefined ? undefined : `/v1/containers/${encodeURIComponent(container)}/memories`;
-  const memories = useData<{ items: MemoryRow[] }>(path);
-  const [edited, setEdited] = useState<MemoryRow | undefined>(undefined);
-  const pathOf = ({ memoryId }: MemoryRow) => `${path}/${encodeURIComponent(memoryId)}`;
-  async function put(memory: MemoryRow, change: Partial<MemoryRow>): Promise<void> {
+  const memories = useData<{ items: Memory[] }>(path);
+  const [edited, setEdited] = useState<Memory | undefined>(undefined);
+  const pathOf = ({ memoryId }: Memory) => `${path}/${encodeURIComponent(memoryId)}`;
+  async function put(memory: Memory, change: Partial<Memory>): Promise<void> {
     await request("PUT", pathOf(memory), { text: memory.text, pinned: memory.pinned ?? false, ...change });
     await memories.reload();
   }
-  async function remove(memory: MemoryRow): Promise<void> {
+  async function remove(memory: Memory): Promise<void> {
     await request("DELETE", pathOf(memory));
     await memories.reload();
     if (!memory.proposed) toast(text.memoryDone, { label: text.memoryUndo, run: () => attempt(put(memory, {})) });
   }
   return (
     <Page title={words.value.pages.memories}>
-      <p class="hint">{text.memoryHint}</p>
+      <p class="hint"><Prose text={text.memoryHint} /></p>
       {names !== undefined && names.length > 1 && (
         <div class="filters">
           <Field label={text.container}>
@@ -61,9 +53,7 @@ export default function Memories({ query, go }: PageProps): JSX.Element {
           </Field>
         </div>
       )}
-      {path === undefined ? (
-        names !== undefined && <p class="empty">{text.memoryNone}</p>
-      ) : (
+      {path !== undefined && (
         <>
           <Shown of={memories}>
             {({ items }) =>
@@ -114,7 +104,7 @@ export default function Memories({ query, go }: PageProps): JSX.Element {
   );
 }
 
-function Note({ memory }: { memory: MemoryRow }): JSX.Element {
+function Note({ memory }: { memory: Memory }): JSX.Element {
   const text = peopleWords.value;
   return (
     <>
@@ -127,7 +117,7 @@ function Note({ memory }: { memory: MemoryRow }): JSX.Element {
 }
 
 interface EditorProps {
-  memory: MemoryRow | undefined;
+  memory: Memory | undefined;
   onSave: (written: string) => Promise<void>;
   onCancel: () => void;
 }

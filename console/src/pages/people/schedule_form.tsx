@@ -1,69 +1,93 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { TriggerView } from "../../link/client.ts";
+import type { ScheduleView, TriggerView } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { Field, Form } from "../../ui/form.tsx";
-import { Modal } from "../../ui/modal.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { peopleWords } from "../../words/people/index.ts";
-import { SecretOnce } from "../settings/webhook_form.tsx";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** Makes another schedule, or a trigger, whose secret is shown once. */
-export function ScheduleForm({ onMade }: { onMade: () => Promise<void> }): JSX.Element {
+interface Props {
+  /** The one that is changed; a new one is made without. */
+  of?: ScheduleView | TriggerView;
+  /** With the secret of a new trigger, which is shown once. */
+  onDone: (secret?: string) => Promise<void>;
+  onCancel?: () => void;
+}
+
+/** Makes another schedule or trigger, or changes one. */
+export function ScheduleForm({ of, onDone, onCancel }: Props): JSX.Element {
   const text = peopleWords.value;
-  const [kind, setKind] = useState<"schedule" | "trigger">("schedule");
-  const [agent, setAgent] = useState("");
-  const [message, setMessage] = useState("");
-  const [cron, setCron] = useState("0 9 * * MON-FRI");
-  const [zone, setZone] = useState(ZONE);
-  const [secret, setSecret] = useState<string | undefined>(undefined);
-  async function create(): Promise<void> {
-    const common = { agent: agent.trim(), message: message.trim() };
-    if (kind === "schedule") await request("POST", "/v1/schedules", { ...common, cron: cron.trim(), zone: zone.trim() });
-    else setSecret((await request<TriggerView>("POST", "/v1/triggers", common)).secret);
-    setMessage("");
-    await onMade();
+  const [kind, setKind] = useState<"schedule" | "trigger">(of !== undefined && "triggerId" in of ? "trigger" : "schedule");
+  const [fields, setFields] = useState({
+    agent: "",
+    name: of?.name ?? "",
+    message: of?.message ?? "",
+    cron: of !== undefined && "cron" in of ? of.cron : "0 9 * * MON-FRI",
+    zone: of !== undefined && "zone" in of ? of.zone : ZONE,
+    sessionMode: of?.sessionMode ?? "same",
+    onAsk: of?.onAsk ?? "deny",
+  });
+  const set = (part: Partial<typeof fields>) => setFields({ ...fields, ...part });
+  function choose(chosen: typeof kind): void {
+    setKind(chosen);
+    set({ sessionMode: chosen === "trigger" ? "new" : "same" });
   }
-  return (
-    <Section title={text.scheduleNew}>
-      <Form submit={text.scheduleCreate} disabled={agent.trim() === "" || message.trim() === ""} onSubmit={create}>
-        <Field label={text.scheduleKind}>
-          {(control) => (
-            <select {...control} value={kind} onChange={(event) => setKind(event.currentTarget.value === "trigger" ? "trigger" : "schedule")}>
-              <option value="schedule">{text.scheduleKinds["schedule"]}</option>
-              <option value="trigger">{text.scheduleKinds["trigger"]}</option>
-            </select>
-          )}
-        </Field>
-        <Field label={text.scheduleAgent} hint={text.scheduleAgentHint}>
-          {(control) => <input {...control} type="text" dir="ltr" autocomplete="off" spellcheck={false} value={agent} onInput={(event) => setAgent(event.currentTarget.value)} />}
-        </Field>
-        <Field label={text.scheduleMessage}>
-          {(control) => <textarea {...control} rows={3} value={message} onInput={(event) => setMessage(event.currentTarget.value)} />}
-        </Field>
-        {kind === "schedule" && (
-          <>
-            <Field label={text.scheduleTimes} hint={text.scheduleTimesHint}>
-              {(control) => <input {...control} type="text" dir="ltr" autocomplete="off" spellcheck={false} value={cron} onInput={(event) => setCron(event.currentTarget.value)} />}
-            </Field>
-            <Field label={text.scheduleZone}>
-              {(control) => <input {...control} type="text" dir="ltr" autocomplete="off" spellcheck={false} value={zone} onInput={(event) => setZone(event.currentTarget.value)} />}
-            </Field>
-          </>
-        )}
-      </Form>
-      {secret !== undefined && (
-        <Modal label={text.triggerMade} onClose={() => setSecret(undefined)}>
-          {(close) => (
-            <>
-              <h2>{text.triggerMade}</h2>
-              <SecretOnce secret={secret} onDone={close} />
-            </>
-          )}
-        </Modal>
+  const trimmed = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, value.trim()]));
+  async function save(): Promise<void> {
+    const { agent, name, cron, zone, ...common } = trimmed;
+    const times = kind === "schedule" ? { cron, zone } : {};
+    const named = name === "" ? {} : { name };
+    const body = { ...common, ...named, ...times };
+    if (of !== undefined) await request("PUT", pathOf(of), body);
+    else {
+      const made = await request<ScheduleView & TriggerView>("POST", `/v1/${kind}s`, { agent, ...body });
+      set({ name: "", message: "" });
+      return onDone(made.secret);
+    }
+    return onDone();
+  }
+  const line = (name: "agent" | "name" | "cron" | "zone", label: string, hint?: string) => (
+    <Field label={label} hint={hint}>
+      {(control) => <input {...control} type="text" dir={name === "name" ? "auto" : "ltr"} autocomplete="off" spellcheck={false} value={fields[name]} onInput={(event) => set({ [name]: event.currentTarget.value })} />}
+    </Field>
+  );
+  const choice = (name: "sessionMode" | "onAsk", label: string, of: Readonly<Record<string, string>>) => (
+    <Field label={label}>
+      {(control) => (
+        <select {...control} value={fields[name]} onChange={(event) => set({ [name]: event.currentTarget.value })}>
+          {Object.entries(of).map(([value, shown]) => <option key={value} value={value}>{shown}</option>)}
+        </select>
       )}
+    </Field>
+  );
+  return (
+    <Section title={of === undefined ? text.scheduleNew : text.scheduleChange(of.name)}>
+      <Form submit={of === undefined ? text.scheduleCreate : text.save} disabled={(of === undefined && trimmed["agent"] === "") || trimmed["message"] === ""} onSubmit={save} onCancel={onCancel}>
+        {of === undefined && (
+          <Field label={text.scheduleKind}>
+            {(control) => (
+              <select {...control} value={kind} onChange={(event) => choose(event.currentTarget.value === "trigger" ? "trigger" : "schedule")}>
+                <option value="schedule">{text.scheduleKinds["schedule"]}</option>
+                <option value="trigger">{text.scheduleKinds["trigger"]}</option>
+              </select>
+            )}
+          </Field>
+        )}
+        {of === undefined && line("agent", text.scheduleAgent, text.scheduleAgentHint)}
+        {line("name", text.name, of === undefined ? text.scheduleNameHint : undefined)}
+        <Field label={text.scheduleMessage}>
+          {(control) => <textarea {...control} dir="auto" rows={3} value={fields.message} onInput={(event) => set({ message: event.currentTarget.value })} />}
+        </Field>
+        {kind === "schedule" && line("cron", text.scheduleTimes, text.scheduleTimesHint)}
+        {kind === "schedule" && line("zone", text.scheduleZone)}
+        {choice("sessionMode", text.scheduleConversation, text.scheduleModes)}
+        {choice("onAsk", text.scheduleOnAsk, text.scheduleAsks)}
+      </Form>
     </Section>
   );
 }
+
+/** Where a schedule or trigger is in the API. */
+export const pathOf = (one: ScheduleView | TriggerView) => ("triggerId" in one ? `/v1/triggers/${encodeURIComponent(one.triggerId)}` : `/v1/schedules/${encodeURIComponent(one.scheduleId)}`);

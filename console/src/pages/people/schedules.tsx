@@ -8,6 +8,7 @@ import { useRefresh } from "../../state/refresh.ts";
 import "../../style/people.css";
 import { Button } from "../../ui/button.tsx";
 import { Confirm } from "../../ui/form.tsx";
+import { Modal } from "../../ui/modal.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { More, Shown } from "../../ui/shown.tsx";
@@ -16,9 +17,12 @@ import { attempt, toast } from "../../ui/toast.tsx";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { peopleWords } from "../../words/people/index.ts";
-import { ScheduleForm } from "./schedule_form.tsx";
+import { SecretOnce } from "../settings/webhook_form.tsx";
+import { pathOf, ScheduleForm } from "./schedule_form.tsx";
 
 const REFRESH_MS = 15_000;
+
+type Source = ScheduleView | TriggerView;
 
 /** Schedules and triggers: when each ran last and runs next, what became of it, and a form for another. */
 export default function Schedules({ query }: PageProps): JSX.Element {
@@ -26,17 +30,27 @@ export default function Schedules({ query }: PageProps): JSX.Element {
   const schedules = useList<ScheduleView>("/v1/schedules?limit=100");
   const triggers = useList<TriggerView>("/v1/triggers?limit=100");
   useRefresh(schedules.reload, REFRESH_MS);
-  const [going, setGoing] = useState<{ path: string; name: string } | undefined>(undefined);
+  const [going, setGoing] = useState<Source | undefined>(undefined);
+  const [edited, setEdited] = useState<Source | undefined>(undefined);
+  const [secret, setSecret] = useState<string | undefined>(undefined);
   const selected = query["of"];
-  async function turn(path: string, enabled: boolean): Promise<void> {
-    await request("PUT", path, { enabled });
-    await Promise.all([schedules.reload(), triggers.reload()]);
-  }
-  async function run({ scheduleId }: ScheduleView): Promise<void> {
-    await request("POST", `${pathOf(scheduleId)}/run`);
+  const reload = async () => void (await Promise.all([schedules.reload(), triggers.reload()]));
+  const turn = (one: Source) => request("PUT", pathOf(one), { enabled: !one.enabled }).then(reload);
+  async function run(schedule: ScheduleView): Promise<void> {
+    await request("POST", `${pathOf(schedule)}/run`);
     toast(text.scheduleBegun);
     await schedules.reload();
   }
+  const rotate = async (trigger: TriggerView) => setSecret((await request<TriggerView>("POST", `${pathOf(trigger)}/rotate`)).secret);
+  const actions = (one: Source, more: JSX.Element) => (
+    <span class="button-row">
+      <a class="btn" href={withQuery("/me/schedules", { of: "triggerId" in one ? one.triggerId : one.scheduleId })}>{text.scheduleRuns}</a>
+      {more}
+      <Button onClick={() => setEdited(one)}>{text.scheduleEdit}</Button>
+      <Button onClick={() => attempt(turn(one))}>{one.enabled ? text.scheduleDisable : text.scheduleEnable}</Button>
+      <Button onClick={() => setGoing(one)}>{text.scheduleDelete}</Button>
+    </span>
+  );
   return (
     <Page title={words.value.pages.schedules}>
       <p class="hint">{text.scheduleHint}</p>
@@ -54,17 +68,7 @@ export default function Schedules({ query }: PageProps): JSX.Element {
                 { head: text.scheduleTimes, cell: ({ cron, zone }) => <><code dir="ltr">{cron}</code> <span class="hint">{zone}</span></> },
                 { head: text.scheduleLast, cell: ({ lastAt }) => <Time at={lastAt} /> },
                 { head: text.scheduleNext, cell: (schedule) => (schedule.enabled ? <Time at={schedule.nextAt} /> : <Disabled reason={schedule.disabledReason} />) },
-                {
-                  head: text.actions,
-                  cell: (schedule) => (
-                    <span class="button-row">
-                      <a class="btn" href={withQuery("/me/schedules", { of: schedule.scheduleId })}>{text.scheduleRuns}</a>
-                      <Button onClick={() => attempt(run(schedule))}>{text.scheduleRun}</Button>
-                      <Button onClick={() => attempt(turn(pathOf(schedule.scheduleId), !schedule.enabled))}>{schedule.enabled ? text.scheduleDisable : text.scheduleEnable}</Button>
-                      <Button onClick={() => setGoing({ path: pathOf(schedule.scheduleId), name: schedule.name })}>{text.scheduleDelete}</Button>
-                    </span>
-                  ),
-                },
+                { head: text.actions, cell: (schedule) => actions(schedule, <Button onClick={() => attempt(run(schedule))}>{text.scheduleRun}</Button>) },
               ]}
             />
           )
@@ -82,29 +86,47 @@ export default function Schedules({ query }: PageProps): JSX.Element {
               { head: text.name, cell: ({ name, message }) => <Named name={name} message={message} /> },
               { head: text.link, cell: ({ path }) => <code dir="ltr">{path}</code> },
               { head: text.scheduleLast, cell: (trigger) => (trigger.enabled ? <Time at={trigger.lastAt} /> : <Disabled reason={trigger.disabledReason} />) },
-              {
-                head: text.actions,
-                cell: (trigger) => (
-                  <span class="button-row">
-                    <a class="btn" href={withQuery("/me/schedules", { of: trigger.triggerId })}>{text.scheduleRuns}</a>
-                    <Button onClick={() => attempt(turn(trigger.path, !trigger.enabled))}>{trigger.enabled ? text.scheduleDisable : text.scheduleEnable}</Button>
-                    <Button onClick={() => setGoing({ path: trigger.path, name: trigger.name })}>{text.scheduleDelete}</Button>
-                  </span>
-                ),
-              },
+              { head: text.actions, cell: (trigger) => actions(trigger, <Button onClick={() => attempt(rotate(trigger))}>{text.triggerRotate}</Button>) },
             ]}
           />
         </Section>
       )}
-      {schedules.data !== undefined && <ScheduleForm onMade={async () => void (await Promise.all([schedules.reload(), triggers.reload()]))} />}
+      <More more={triggers.more} />
+      {edited !== undefined && (
+        <ScheduleForm
+          key={pathOf(edited)}
+          of={edited}
+          onDone={async () => {
+            setEdited(undefined);
+            toast(text.scheduleSaved);
+            await reload();
+          }}
+          onCancel={() => setEdited(undefined)}
+        />
+      )}
+      {edited === undefined && schedules.data !== undefined && (
+        <ScheduleForm
+          onDone={async (made) => {
+            setSecret(made);
+            await reload();
+          }}
+        />
+      )}
+      {secret !== undefined && (
+        <Modal label={text.triggerSecret} onClose={() => setSecret(undefined)}>
+          {(close) => (
+            <>
+              <h2>{text.triggerSecret}</h2>
+              <SecretOnce secret={secret} about={text.triggerSecretOnce} onDone={close} />
+            </>
+          )}
+        </Modal>
+      )}
       {going !== undefined && (
         <Confirm
           title={text.scheduleDeleteTitle(going.name)}
           submit={text.scheduleDelete}
-          onConfirm={async () => {
-            await request("DELETE", going.path);
-            await Promise.all([schedules.reload(), triggers.reload()]);
-          }}
+          onConfirm={() => request("DELETE", pathOf(going)).then(reload)}
           onClose={() => setGoing(undefined)}
         >
           <p>{text.scheduleDeleteWhat}</p>
@@ -113,8 +135,6 @@ export default function Schedules({ query }: PageProps): JSX.Element {
     </Page>
   );
 }
-
-const pathOf = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(scheduleId)}`;
 
 function Named({ name, message }: { name: string; message: string }): JSX.Element {
   return (

@@ -72,10 +72,10 @@ export function WebhookForm({ tenant, onMade }: Props): JSX.Element {
 }
 
 /** A secret that is shown once. */
-export function SecretOnce({ secret, onDone }: { secret: string; onDone: () => void }): JSX.Element {
+export function SecretOnce({ secret, about = settingsWords.value.webhookSecretOnce, onDone }: { secret: string; about?: string; onDone: () => void }): JSX.Element {
   return (
     <>
-      <p>{settingsWords.value.webhookSecretOnce}</p>
+      <p>{about}</p>
       <p><Copyable text={secret} /></p>
       <button type="button" class="btn btn-ink" onClick={onDone}>{words.value.close}</button>
     </>

@@ -1,6 +1,20 @@
 import type { ActivityWords } from "./en.ts";
 
 export const zh: ActivityWords = {
+  database: (engine, version) => `数据库：${engine} ${version}。`,
+  node: "节点",
+  nodeAlone: "这台服务器独占数据库。多台服务器可以共用一个 PostgreSQL 数据库，组成集群。",
+  nodeAsked: "正在为你显示此页",
+  nodeLag: "事件循环延迟",
+  nodeLeading: "主导",
+  nodeRuns: "运行中的会话",
+  nodeSkew: "时钟快了",
+  nodeSockets: "连接数",
+  nodeStarted: "启动于",
+  nodeState: "状态",
+  nodeStates: { up: "正常", gone: "已停止", dead: "失联" },
+  nodeVersion: "版本",
+  standbys: (count, lag) => `${count} 个备库${lag === undefined ? "" : `，最慢的落后 ${lag}`}。`,
   anyRating: "全部",
   noFeedback: "还没有人评价过回答。",
   note: "附言",
@@ -124,6 +138,7 @@ export const zh: ActivityWords = {
   runningTurns: "运行中",
   sessionFilter: "对话编号",
   slowest: "最慢",
+  subAgent: "子智能体的工作记录",
   slowestOfDay: "最近 24 小时最慢的轮次",
   sending: "推送",
   speed: "速度",

@@ -1,0 +1,53 @@
+"""Knowledge bases in the console."""
+
+from playwright.async_api import FilePayload, expect
+from tests.console.conftest import Open
+from tests.console.test_journeys import IN_MEMORY, driver
+
+from agentvm import start_server
+
+RETURNS = "# Returns\n\nGoods come back within **seven** days. <img src=x onerror=alert(1)>\n\n# 退货\n\n七天之内可以退货。\n"
+
+
+async def test_files_become_a_knowledge_base_whose_citations_open_their_exact_range(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/knowledge")
+        await page.get_by_label("Name").fill("company-docs")
+        first = FilePayload(name="our returns.md", mimeType="text/markdown", buffer=RETURNS.encode())
+        await page.get_by_label("Files").set_input_files(first)
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.get_by_role("heading", name="company-docs")).to_be_visible()
+        rows = page.get_by_role("group", name="Documents").locator("tbody tr")
+        await expect(rows).to_contain_text(["our-returns.md"])
+
+        prices = FilePayload(name="prices.csv", mimeType="text/csv", buffer=b"thing,price\nlamp,40\n")
+        await page.get_by_label("Files").set_input_files(prices)
+        await page.get_by_role("button", name="Add to the documents").click()
+        await expect(rows).to_contain_text(["our-returns.md", "prices.csv"])
+        await expect(page.locator(".sub").first).to_contain_text("Version 1.0.1")
+
+        await page.get_by_label("Question").fill("退货")
+        await page.get_by_role("button", name="Search").click()
+        passages = page.get_by_role("region", name="Passages")
+        await expect(passages.locator("li").first).to_contain_text("七天之内可以退货")
+        await expect(passages.locator("img")).to_have_count(0)
+        link = passages.get_by_role("link").first
+        cite = await link.inner_text()
+        await link.click()
+        cited = page.get_by_role("region", name="Cited passage")
+        document, _, span = cite.rpartition(":")
+        start, _, end = span.partition("-")
+        assert document.endswith("#our-returns.md")
+        await expect(cited.locator("pre")).to_have_text(RETURNS[int(start) : int(end)], use_inner_text=True)
+        # The question and the citation are in the address.
+        await page.reload()
+        await expect(cited.locator("pre")).to_contain_text("七天之内可以退货")
+        await cited.get_by_role("link", name="Close").click()
+        await expect(cited).to_have_count(0)
+
+        await rows.filter(has_text="prices.csv").get_by_role("button", name="Remove").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        await expect(rows).to_contain_text(["our-returns.md"])
+        await page.get_by_role("link", name="Versions and content").click()
+        await page.get_by_role("link", name="Documents").click()
+        await expect(rows).to_have_count(1)
