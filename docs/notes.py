@@ -36,6 +36,8 @@ EVENT_NOTES: dict[str, str] = {
     "`reason` is the code of its error, `retryAt` when it may be asked again.",
     "turn_parked": "Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how "
     "long it has run, in milliseconds.",
+    "agent_switched": "The conversation was handed over to another agent of the image, which answers from here on; `agent` is "
+    "its URI, empty for the image's own.",
     "tool_waiting": "A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with "
     "`tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied.",
     "tool_answered": "A wait ended. `decision` is also `expired`, or `superseded` when the user went on.",

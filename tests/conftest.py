@@ -4,18 +4,22 @@ import contextlib
 import gc
 import os
 import shutil
+import ssl
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
+import httpcore2
 import psycopg
 import pytest
 from hypothesis import settings
 from playwright.async_api import Browser, Error, async_playwright
 from websockets.asyncio import client
 
+from agentvm import app
 from agentvm.storage.engines.postgres.connection import connect
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from tests.provision import Unavailable
@@ -23,11 +27,14 @@ from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.clients import Clients
 from tests.provision.clients import clients as provide_clients
+from tests.provision.nats import Nats
+from tests.provision.nats import nats as provide_nats
 from tests.provision.node import node as provide_node
 from tests.provision.postgres import OLDEST, Postgres
 from tests.provision.postgres import postgres as provide_postgres
-from tests.support.engines import a_database, stored_in_postgres
+from tests.support.engines import EmptiedDatabase, a_database, an_emptied_database, stored_in_postgres
 from tests.support.examples import THOROUGH
+from tests.support.shipped_store import open_shipped_store
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
@@ -41,6 +48,23 @@ if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_
 
 # A busy machine may need longer for a handshake than the ten seconds of the library.
 client.connect.__init__.__kwdefaults__["open_timeout"] = 60  # type: ignore[index]
+
+# Each client of HTTP reads the certificates of two hundred authorities, for 21 ms of CPU; those of one process share them.
+read_certificates = httpcore2.default_ssl_context
+shared_certificates: dict[tuple[bool, str | None, str | None], ssl.SSLContext] = {}
+
+
+def default_ssl_context(*, _trust_env: bool = True) -> ssl.SSLContext:
+    key = (_trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    if key not in shared_certificates:
+        shared_certificates[key] = read_certificates(_trust_env=_trust_env)
+    return shared_certificates[key]
+
+
+patch.object(httpcore2, "default_ssl_context", default_ssl_context).start()
+
+# Servers with a new store begin with the resources that ship with them, instead of publishing them.
+patch.object(app, "open_store", open_shipped_store).start()
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None, max_examples=30)
@@ -87,6 +111,17 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
+def nats() -> Iterator[Nats]:
+    """A NATS server with a password."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(provide_nats())
+        except Unavailable as error:
+            pytest.skip(f"NATS: {error}")
+        yield server
+
+
+@pytest.fixture(scope="session")
 def template(postgres: Postgres) -> Postgres:
     """A server with a database `migrated`."""
     return with_template(postgres)
@@ -100,6 +135,19 @@ def database_url(template: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def emptied_database(template: Postgres) -> Iterator[EmptiedDatabase]:
+    with an_emptied_database(template) as database:
+        yield database
+
+
+@pytest.fixture
+def emptied_url(emptied_database: EmptiedDatabase) -> Iterator[str]:
+    """As `database_url`, for tests that leave the schema as it is: the same database each time, emptied."""
+    yield emptied_database.url
+    emptied_database.empty()
+
+
+@pytest.fixture(scope="session")
 def oldest_postgres() -> Iterator[Postgres]:
     """A server of the oldest version that is supported, with a database `migrated`."""
     with contextlib.ExitStack() as stack:
@@ -110,11 +158,17 @@ def oldest_postgres() -> Iterator[Postgres]:
         yield with_template(server)
 
 
+@pytest.fixture(scope="session")
+def oldest_emptied_database(oldest_postgres: Postgres) -> Iterator[EmptiedDatabase]:
+    with an_emptied_database(oldest_postgres) as database:
+        yield database
+
+
 @pytest.fixture
-def oldest_database_url(oldest_postgres: Postgres) -> Iterator[str]:
-    """As `database_url`, on that server."""
-    with a_database(oldest_postgres) as url:
-        yield url
+def oldest_emptied_url(oldest_emptied_database: EmptiedDatabase) -> Iterator[str]:
+    """As `emptied_url`, on that server."""
+    yield oldest_emptied_database.url
+    oldest_emptied_database.empty()
 
 
 def with_template(server: Postgres) -> Postgres:

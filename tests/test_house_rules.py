@@ -4,26 +4,23 @@ Each rule yields the offences it finds; `PLANTED` proves for each one that it ca
 """
 
 import ast
-import functools
-import os
+import gc
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-SRC = ROOT / "src" / "agentvm"
+from tests.support.source_files import ROOT, SRC, Module, parse, project_texts, source_modules
 
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 
 # Where a failure of any kind becomes an answer, an event or an exit code.
 BOUNDARIES = {
-    "channels/running.py", "cli/main.py", "operations/dispatch.py", "runtime/agent.py", "runtime/tool_task.py",
-    "runtime/journal.py", "server/http/api.py", "tools/mcp/connection.py",
+    "channels/running.py", "cli/main.py", "knowledge/indexer.py", "operations/dispatch.py", "runtime/agent.py",
+    "runtime/tool_task.py", "runtime/journal.py", "server/http/api.py", "tools/mcp/connection.py",
 }  # fmt: skip
 # The six managers are words of the AgentX design; otherwise these words say nothing about what a class is.
 EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
@@ -67,6 +64,8 @@ TESTED_BY: dict[str, str] = {
     # The conformance suite, on every engine.
     "storage/sql/accounts/__init__.py": "storage/test_conformance.py",
     "storage/sql/definitions.py": "storage/test_conformance.py",
+    "storage/sql/collection_indexes.py": "storage/test_conformance.py",
+    "storage/sql/collections.py": "storage/test_conformance.py",
     "storage/sql/knowledge.py": "storage/test_conformance.py",
     "storage/sql/memories.py": "storage/test_conformance.py",
     "storage/sql/resources/__init__.py": "storage/test_conformance.py",
@@ -78,23 +77,6 @@ MACHINE = re.compile(
     r"|\b(?:pyp[i]\.org|pythonhosted[.]org|npmj[s]\.(?:org|com)|yarnpk[g]\.com)"
     r"|\.\./share[d]\b"
 )
-
-
-@functools.cache
-def parse(text: str) -> ast.Module:
-    return ast.parse(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One Python file: `name` is its path below src/agentvm, or below the project for the rest."""
-
-    name: str
-    text: str
-
-    @property
-    def tree(self) -> ast.Module:
-        return parse(self.text)
 
 
 Rule = Callable[[Module], Iterator[str]]
@@ -263,30 +245,6 @@ def untested(modules: list[Module], tests: set[str], tested_by: dict[str, str]) 
             yield f"{name}: exception for {test} is stale"
 
 
-def project_files() -> Iterator[Path]:
-    """Every file that could be committed; what the tools leave behind is hidden or named here."""
-    for folder, folders, files in os.walk(ROOT):
-        skip = {"node_modules", "__pycache__", "dist", "build"}
-        folders[:] = [name for name in folders if name not in skip and (name in {".ci", ".github"} or name[0] != ".")]
-        yield from (Path(folder, name) for name in files if name not in {".git", ".make.lock", ".coverage"})
-
-
-def project_texts(*folders: str) -> list[Module]:
-    found = []
-    for path in project_files():
-        name = path.relative_to(ROOT).as_posix()
-        if not folders or name.startswith(folders):
-            try:
-                found.append(Module(name, path.read_text(encoding="utf-8")))
-            except UnicodeDecodeError:
-                continue
-    return found
-
-
-def source_modules() -> list[Module]:
-    return [Module(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))]
-
-
 def keep(rule: Rule, modules: list[Module]) -> None:
     assert modules, "nothing to examine"
     none(f"{module.name}: {offence}" for module in modules for offence in rule(module))
@@ -295,6 +253,15 @@ def keep(rule: Rule, modules: list[Module]) -> None:
 def none(offences: Iterable[str]) -> None:
     if found := list(offences):
         pytest.fail("\n".join(found), pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """Eight hundred thousand nodes are no garbage while the rules need them, and nobody's afterwards."""
+    gc.disable()
+    yield
+    parse.cache_clear()
+    gc.enable()
 
 
 @pytest.mark.parametrize("rule", SRC_RULES)

@@ -1,5 +1,6 @@
 """AgentVM — the composition root: the only file that knows every part."""
 
+import hashlib
 import platform
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -12,10 +13,11 @@ import anyio.abc
 from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
 from agentvm.cluster.adoption import Adopter
+from agentvm.cluster.bus import Hearing, Seal
 from agentvm.cluster.mailbox import Mailbox
 from agentvm.cluster.membership import Membership, open_membership, while_leading
+from agentvm.cluster.notices import NoticeBoard
 from agentvm.cluster.relay import EventRelay
-from agentvm.cluster.rights import RightsWatch
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
 from agentvm.config.centre import ConfigCentre
@@ -23,7 +25,8 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import ConfigInvalid
-from agentvm.knowledge.library import KnowledgeLibrary
+from agentvm.knowledge.embed import open_embedder
+from agentvm.knowledge.library import KnowledgeLibrary, make_library
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import Clock, NewId, id_factory
@@ -97,7 +100,7 @@ async def open_agentvm(
         resources, background = await _open_resources(store, clock, new_id), open_background(services, store, clock, new_id)
         jobs, webhooks = _jobs(services, store, clock), await open_webhooks(services, store, clock, stack)
         server_tools, tool_sets = await open_tools(services, resources, tools, jobs, clock, stack)
-        knowledge = KnowledgeLibrary(store=store, resources=resources, jobs=jobs, clock=clock, new_id=new_id)
+        knowledge = await _open_knowledge(services, resources, jobs, clock, new_id, stack)
         open_one = partial(open_monitored_runtime, knowledge=knowledge, recovers_later=recovers_later)
         runtime, monitor = await open_one(services, store, server_tools, clock, new_id, background, webhooks, stack)
         _check(runtime, definitions)
@@ -132,6 +135,14 @@ async def _open_resources(store: Store, clock: Clock, new_id: NewId) -> Resource
     resources = make_centre(store, clock, new_id)
     await publish_shipped(resources)
     return resources
+
+
+async def _open_knowledge(
+    services: Services, resources: ResourceCentre, jobs: MeteredJobs, clock: Clock, new_id: NewId, stack: AsyncExitStack
+) -> KnowledgeLibrary:
+    settings, store = services.settings.config.tools.embedder, resources.store
+    embedder = await open_embedder(settings, store, services.metering, clock, new_id, stack)
+    return make_library(store, resources, jobs, clock, new_id, embedder)
 
 
 def _jobs(services: Services, store: Store, clock: Clock) -> MeteredJobs:
@@ -215,7 +226,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
     eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
-    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run):
+    for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run, vm.knowledge.indexer.run):
         tasks.start_soon(task)
     await tasks.start(vm.relays.run)
     # One node of a cluster does these for all.
@@ -225,22 +236,54 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
         tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))
     tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.tell))
     if vm.membership is not None:
-        _start_node(vm, vm.membership, tasks)
+        vm.hearing = await _open_hearing(vm, vm.membership, stack)
+        ended.append(_start_node(vm, vm.membership, tasks).shout)
     stack.callback(tasks.cancel_scope.cancel)
 
 
-def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup) -> None:
-    """Starts what a node of a cluster does beside serving: it takes over, relays and answers."""
-    relay = EventRelay(membership, vm.runtime, vm.store, vm.clock)
+def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup) -> NoticeBoard:
+    """Starts what a node of a cluster does beside serving: it takes over, relays, answers, and follows changes of others."""
+    hearing = vm.hearing
+    membership.report = vm.report
+    relay = EventRelay(membership, vm.runtime, vm.store, vm.clock, hearing)
     vm.runtime.replay.mirror = relay.open
-    vm.mailbox = Mailbox(membership)
+    assert vm.runtime.ecosystem is not None
+    vm.runtime.ecosystem.elsewhere = relay.announce
+    vm.mailbox = Mailbox(membership, vm.clock, hearing)
     vm.mailbox.serve = partial(serve, vm)
+    for task in (hearing.run,) if hearing is not None else ():
+        tasks.start_soon(task)
     for task in (membership.watch, Adopter(membership, vm.runtime).run, relay.run, vm.mailbox.run):
         tasks.start_soon(task)
-    if vm.config.authenticates:
-        broadcaster = vm.runtime.broadcaster
-        rights = RightsWatch(membership, vm.tenancy.access, lambda: (channel.principal for channel in broadcaster.channels))
-        tasks.start_soon(rights.run)
+    board = NoticeBoard(
+        membership,
+        vm.store,
+        access=vm.tenancy.access,
+        people=vm.tenancy.people,
+        quarantine=vm.runtime.quarantine,
+        settings=vm.settings,
+        close=vm.dismiss,
+        hearing=hearing,
+    )
+    tasks.start_soon(board.run)
+    return board
+
+
+async def _open_hearing(vm: AgentVM, membership: Membership, stack: AsyncExitStack) -> Hearing | None:
+    """Opens the bus between the nodes, if there is one. Clusters of other keys and databases may share its servers."""
+    settings, key = vm.config.cluster, vm.config.system.server_key
+    if settings.nats is None or key is None:
+        return None
+    # Few servers need it.
+    from agentvm.cluster.nats import open_nats  # noqa: PLC0415
+    from agentvm.cluster.nats_wire import parse_addresses  # noqa: PLC0415
+
+    server_key = load_server_key(None, key.reveal())
+    name = (await vm.store.describe_database()).name
+    cluster = hashlib.sha256(server_key.check_value + name.encode()).hexdigest()[:16]
+    addresses = parse_addresses(settings.nats.reveal())
+    opened = open_nats(addresses, Seal(server_key.bus), f"avm.{cluster}", settings.name or platform.node() or "node")
+    return Hearing(await stack.enter_async_context(opened), membership)
 
 
 async def _once_recovered(runtime: Runtime, task: Callable[[], Awaitable[None]]) -> None:
@@ -282,7 +325,14 @@ def _open_tenancy(
         for listener in ended:
             listener(named, why)
 
-    access = Access(store, pepper=pepper, clock=clock, oidc=None if oidc is None else oidc.oidc, ended=tell)
+    access = Access(
+        store,
+        pepper=pepper,
+        clock=clock,
+        oidc=None if oidc is None else oidc.oidc,
+        ended=tell,
+        shared_tickets=store.tickets if store.node_id else None,
+    )
     tenancy = Tenancy(
         access=access,
         people=People(store, access, clock=clock),

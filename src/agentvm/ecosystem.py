@@ -32,11 +32,19 @@ class Ecosystem:
     def __init__(self, peers: Receptor, effectors: Sequence[Effector]) -> None:
         self._peers = peers
         self._effectors = tuple(effectors)
+        self.elsewhere: Callable[[Sequence[Event]], None] | None = None
+        """In a cluster: carries events that no log holds to the other nodes."""
         # By kind: most events are deltas, which only the peers receive.
         self._reactions: dict[type[EventData], tuple[Callable[[Event], None], ...]] = {}
         for effector in effectors:
             for kind in effector.kinds:
                 self._reactions[kind] = (*self._reactions.get(kind, ()), effector.react)
+
+    def announce(self, events: Sequence[Event]) -> None:
+        """Tells events that no log holds: here, and on other nodes."""
+        self.tell(events)
+        if self.elsewhere is not None:
+            self.elsewhere(events)
 
     def tell(self, events: Sequence[Event]) -> None:
         self._peers.tell(events)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.blueprint.definition import Definitions
+from agentvm.cluster.bus import Hearing
 from agentvm.cluster.mailbox import Mailbox
 from agentvm.cluster.membership import Membership
 from agentvm.config import ServerConfig
@@ -26,6 +27,7 @@ from agentvm.model.ids import (
     TenantId,
     UserId,
 )
+from agentvm.model.node import NodeReport
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.session import Session
@@ -177,8 +179,14 @@ class AgentVM:
     """The operator's key, if this start has created it: to be shown once."""
     membership: Membership | None = None
     """The nodes of the cluster, and this one's place among them; None for a server alone."""
+    leaving: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the operator has asked this node to stop: the program that has opened it ends it."""
+    grace_seconds: float | None = None
+    """Time that its turns get then; None for `system.shutdown_seconds`."""
     mailbox: Mailbox | None = None
     """Asks other nodes of the cluster."""
+    hearing: Hearing | None = None
+    """The nodes that are heard on the bus; None without NATS."""
     channels: ChannelPort | None = None
     """The host of chat channels; None for a runtime within another program, which runs none."""
     budget: ByteBudget = field(default_factory=ByteBudget)
@@ -218,6 +226,17 @@ class AgentVM:
         hindrance = self.runtime.hindrance or self.monitor.hindrance
         return hindrance if self.membership is None else hindrance or self.membership.hindrance
 
+    def report(self) -> NodeReport:
+        """The report of this server for lists of nodes."""
+        return NodeReport(
+            sockets=len(self.runtime.broadcaster.channels),
+            loop_lag_ms=round(self.monitor.sampler.lag * 1000),
+            skew_ms=0 if self.membership is None else self.membership.skew_ms,
+            hindrance=self.hindrance,
+            disturbed=0 if self.hearing is None else self.hearing.bus.disturbed,
+            is_on_bus=self.hearing is not None and self.hearing.bus.is_up,
+        )
+
     async def authenticate(self, credential: str | None) -> Principal | None:
         """Returns the principal of a credential, None without one. Raises `Unauthenticated` for an invalid credential."""
         if not self.config.authenticates:
@@ -248,6 +267,7 @@ class AgentVM:
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
         channel = channel or Channel(principal, encode_event, self.budget)
+        channel.opened_at = self.clock()
         self.runtime.broadcaster.attach(channel)
         self._connected[principal.tenant_id, principal.user_id] += 1
         store = ScopedStore(self.store.tenant(principal.tenant_id), principal)
@@ -299,10 +319,10 @@ class AgentVM:
         peer.channel.release()
         self._disconnect((peer.tenant_id, peer.principal.user_id))
 
-    def dismiss(self, named: Callable[[Principal], bool], why: str) -> None:
-        """Closes the channels of those whose rights have ended."""
+    def dismiss(self, named: Callable[[Principal], bool], why: str, before: int | None = None) -> None:
+        """Closes the channels of those whose rights have ended; with `before` those that were opened before that time."""
         for channel in self.runtime.broadcaster.channels:
-            if named(channel.principal):
+            if named(channel.principal) and (before is None or channel.opened_at <= before):
                 channel.close(SUSPENDED if why == "suspended" else REVOKED)
         if self.channels is not None:
             # A chat channel has a key, too.
@@ -320,9 +340,7 @@ class AgentVM:
         while True:
             try:
                 await self.retainer.run()
-                await purge(
-                    self.store, self.clock, self.runtime.settings_of(None).limits.undo_seconds, self.runtime.forget_session
-                )
+                await purge(self.store, self.clock, self.runtime.settings_of(None).limits.undo_seconds, self._forget_purged)
                 # Last: deleted content may have held the last references.
                 dropped = 1
                 while dropped:
@@ -331,6 +349,14 @@ class AgentVM:
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT_SECONDS)
+
+    def _forget_purged(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Drops a purged session from memory; one whose agent is being stopped is dropped after its listeners heard the end."""
+        if self.runtime.broadcaster.is_heard(tenant_id, session_id) and any(
+            (agent.tenant_id, agent.session_id) == (tenant_id, session_id) for agent in self.runtime.roster
+        ):
+            return
+        self.runtime.forget_session(tenant_id, session_id)
 
     async def close_expired(self) -> None:
         """Closes connections with expired credentials, until cancelled."""

@@ -45,6 +45,7 @@ from agentvm.tenants.vault import Vault
 from agentvm.tools.base import KnowledgeSource
 from agentvm.tools.builtin.ask_user import AskUser
 from agentvm.tools.builtin.files import FILE_TOOLS
+from agentvm.tools.builtin.load_skill import LoadSkill
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 from agentvm.tools.builtin.run_code import CODE_TOOLS, RunCode, programs_text
 from agentvm.tools.builtin.search_knowledge import SearchKnowledge
@@ -225,6 +226,7 @@ async def open_tools(
         search_http = await stack.enter_async_context(SafeHttp(search_rules(settings.search)))
         tools.append(tool_of(WebSearch(settings.search, search_http)))
     tools += [*map(tool_of, FILE_TOOLS), *map(tool_of, MEMORY_TOOLS), tool_of(SearchKnowledge())]
+    tools.append(tool_of(LoadSkill()))
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())

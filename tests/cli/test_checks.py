@@ -123,12 +123,12 @@ def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
 
 def test_whole_weights_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr(checks, "is_whole", lambda path: True)
+    monkeypatch.setattr(checks, "is_whole", lambda path, model: True)
     assert checks.check_weights(ServerConfig(llm=LlmSettings(model_dir=str(tmp_path))), "local", "smollm2-135m").status == "ok"
 
 
 def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bool:
+    def refuse(path: Path, *_: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")

@@ -4,11 +4,14 @@ import json
 import re
 from pathlib import Path
 
+from bench.million import page
 from click.testing import CliRunner
 
 from agentvm.cli.main import avm
+from agentvm.cost.shapes import SHAPES
 
 ROOT = Path(__file__).parent.parent.parent
+QUOTING = ("docs/cost.md", "README.md", "README.zh-CN.md")
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -31,8 +34,15 @@ def test_json_has_the_whole_estimate() -> None:
 
 
 def test_the_documents_quote_the_bill_of_the_shipped_coefficients() -> None:
-    total = json.loads(run("--json")[1])["total"]
-    assert re.findall(r"\*\*(\$[\d.]+)\*\*", (ROOT / "docs" / "cost.md").read_text("utf-8")) == [f"${total:,.2f}"]
+    bills = [f"${json.loads(run('--json', '--shape', shape)[1])['total']:,.2f}" for shape in SHAPES]
+    quoted = {name: re.findall(r"\*\*(\$[\d.]+)\*\*", (ROOT / name).read_text("utf-8")) for name in QUOTING}
+    assert quoted == {"docs/cost.md": bills, "README.md": bills[:1], "README.zh-CN.md": bills[:1]}
+
+
+def test_the_documents_quote_the_recorded_run_with_a_million_users() -> None:
+    recorded = json.loads((ROOT / "bench" / "results" / "million.json").read_text("utf-8"))
+    assert recorded["users"] == 1_000_000
+    assert page(recorded) in (ROOT / "docs" / "cost.md").read_text("utf-8")
 
 
 def test_a_table_of_prices_can_be_printed_edited_and_used(tmp_path: Path) -> None:
@@ -45,4 +55,5 @@ def test_a_table_of_prices_can_be_printed_edited_and_used(tmp_path: Path) -> Non
 def test_what_one_server_cannot_carry_is_said_instead_of_priced() -> None:
     code, text = run("--turns", "30000000000")
     assert code == 0
-    assert "One server cannot carry this" in text
+    assert "This shape has no price" in text
+    assert "--shape cluster" in text

@@ -5,6 +5,7 @@ import pytest
 
 from agentvm.cli.main import run
 from agentvm.cli.model import is_whole
+from agentvm.drivers.model_catalog import CATALOG
 
 GGUF = b"GGUF and the rest"
 
@@ -32,7 +33,7 @@ def test_a_file_is_installed_and_listed(models: Path, weights: Path, capsys: pyt
 
 def test_a_file_can_be_installed_under_another_name(models: Path, weights: Path) -> None:
     assert run(["model", "pull", str(weights), "--name", "smollm2-135m"]) == 0
-    assert not is_whole(models / "smollm2-135m.gguf")
+    assert not is_whole(models / "smollm2-135m.gguf", CATALOG["smollm2-135m"])
 
 
 def test_an_empty_list_says_what_to_do(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +46,13 @@ def test_the_default_model_is_marked(models: Path, capsys: pytest.CaptureFixture
     (models / "smollm2-135m.gguf").write_bytes(GGUF)
     assert run(["model", "list"]) == 0
     assert capsys.readouterr().out.endswith("(default)\n")
+
+
+def test_models_that_can_be_installed_are_listed_with_their_size(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["model", "list", "--all"]) == 0
+    told = capsys.readouterr().out
+    assert "avm model pull qwen2.5-coder-1.5b" in told
+    assert "2.3 GB of memory" in told
 
 
 def test_another_digest_is_refused(models: Path, weights: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,7 +171,7 @@ async def test_a_mark_before_the_text_is_no_part_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folders", "said"),
     [
-        ({}, "No resource.json found in"),
+        ({}, "No resource.json or SKILL.md found in"),
         ({"a": ("x", "1"), "b": ("x", "2")}, "are both resource://prompts/x"),
         ({"a": ("x", "{{> resource://prompts/y}}"), "b": ("y", "{{> resource://prompts/x}}")}, "Circular references: resource://prompts/"),
     ],
@@ -264,3 +264,30 @@ async def test_a_set_of_tools_is_unchanged_although_the_server_has_added_its_too
         content["description"] = "y"
         put(tmp_path, raw)
         assert (await desk.avm("resource", "push", str(tmp_path))).code == 1
+
+
+async def test_a_skill_is_its_folder_from_push_to_pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_desk() as desk:
+        home = tmp_path / "skills/pdf"
+        (home / "scripts").mkdir(parents=True)
+        (home / "SKILL.md").write_bytes(b"---\r\nname: pdf\r\ndescription: Reads PDF.\r\n---\r\nDo it.\r\n")
+        (home / "scripts/read.py").write_text("print(1)\n")
+        (home / "logo.png").write_bytes(b"\x00\xff")
+        (home / ".DS_Store").write_text("x")
+        agent = {"type": "agents", "name": "reader", "version": "1.0.0", "content": {"skills": ["resource://skills/pdf"]}}
+        put(tmp_path / "agent", agent)
+        both = {"skills/pdf@1.0.0": "created", "agents/reader@1.0.0": "created"}
+        assert await pushed(desk, tmp_path) == both
+        assert await pushed(desk, tmp_path) == dict.fromkeys(both, "unchanged")
+        (found,) = await desk.record("resource", "list", "--scope", "own", "--type", "skill")
+        assert (found["uri"], found["description"]) == ("resource://skills/pdf", "Reads PDF.")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await desk.ok("resource", "pull", "skills/pdf")
+        again = tmp_path / "elsewhere/pdf"
+        files = {path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file()}
+        assert files == {"SKILL.md", "scripts/read.py", "logo.png"}
+        assert all((again / name).read_bytes() == (home / name).read_bytes() for name in files)
+        (again / "scripts/read.py").write_text("print(2)\n")
+        assert "differ" in (await desk.avm("resource", "pull", "skills/pdf")).err
+        assert await pushed(desk, again, "--bump", "minor") == {"skills/pdf@1.1.0": "revised"}

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
+from agentvm.cli import serve
 from agentvm.cli.serve import announce, describe_model, describe_unpriced, show_first_key
 from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSettings, ServerConfig, SystemSettings
 from agentvm.drivers.anthropic import DEFAULT_MODEL
@@ -160,6 +161,22 @@ def test_a_server_without_authentication_says_so(tmp_path: Path, capsys: pytest.
         ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(model_dir=str(tmp_path))), "http://x", "ws://x/ws"
     )
     assert "Authentication is OFF" in capsys.readouterr().err
+
+
+def test_a_start_with_the_demo_model_offers_better_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(model_dir=str(tmp_path)))
+    monkeypatch.setattr(serve, "ollama_models", lambda: ["qwen3:8b"])
+    assert serve.default_name(config) == "smollm2-135m"
+    serve.offer_models(config)
+    told = capsys.readouterr().out
+    assert "often wrong" in told
+    assert "avm model pull qwen2.5-coder-1.5b  (1.1 GB" in told
+    assert "LLM_BASE_URL=http://127.0.0.1:11434/v1 avm serve --model openai/qwen3:8b" in told
+    (tmp_path / "qwen2.5-coder-1.5b.gguf").write_bytes(b"GGUF")
+    serve.offer_models(config)
+    assert "avm serve --model local/qwen2.5-coder-1.5b  (installed)" in capsys.readouterr().out
 
 
 def test_the_first_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

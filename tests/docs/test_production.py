@@ -37,7 +37,9 @@ def test_every_file_is_named_and_every_name_is_a_file() -> None:
     files = {path.relative_to(ROOT).as_posix() for path in DEPLOY.rglob("*") if path.is_file()}
     named = set(re.findall(r"`(deploy/[\w./]+)`", PAGE))
     folders = {name for name in named if name.endswith("/")}
-    assert {name for name in files - named if not name.startswith("deploy/kubernetes/")} == set()
+    assert {
+        name for name in files - named if not name.startswith(("deploy/kubernetes/", "deploy/kubernetes_cluster/"))
+    } == set()
     assert named - folders - files == set()
 
 
@@ -69,7 +71,7 @@ def test_composed_services_have_what_they_name(name: str) -> None:
             assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
             assert service["read_only"]
             assert service["cap_drop"] == ["ALL"]
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", ()):
             source = volume.partition(":")[0]
             assert (DEPLOY / source).exists() if source.startswith(".") else source in composed["volumes"]
         for port in service.get("ports", ()):
@@ -91,6 +93,21 @@ def test_the_manifests_fit_together() -> None:
     assert pod["securityContext"]["runAsNonRoot"]
     assert MANIFESTS["service.yaml"]["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
     assert MANIFESTS["kustomization.yaml"]["images"][0]["name"] == container["image"]
+
+
+def test_the_manifests_of_several_nodes_fit_to_those_of_one() -> None:
+    folder = DEPLOY / "kubernetes_cluster"
+    several = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in folder.glob("*.yaml")}
+    listed = several["kustomization.yaml"]
+    used = {*listed["resources"], *(patch["path"] for patch in listed["patches"]), "kustomization.yaml"}
+    assert used == {*several, "../kubernetes"}
+    nodes, one = several["nodes.yaml"], MANIFESTS["deployment.yaml"]
+    assert (nodes["kind"], nodes["metadata"]["name"]) == (one["kind"], one["metadata"]["name"])
+    (changed,), (container,) = (each["spec"]["template"]["spec"]["containers"] for each in (nodes, one))
+    assert changed["name"] == container["name"]
+    assert nodes["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert several["disruption.yaml"]["spec"]["selector"] == one["spec"]["selector"]
+    assert several["disruption.yaml"]["spec"]["minAvailable"] < nodes["spec"]["replicas"]
 
 
 def test_the_proxies_are_those_of_their_page() -> None:

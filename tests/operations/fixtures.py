@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import msgspec
-from tests.support.memory import open_in_memory
 
+from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
@@ -155,5 +155,5 @@ async def open_desk(
     )
     drivers = {"scripted": driver or ScriptedDriver()}
     clock = partial(next, numbers)
-    async with open_in_memory(config, definitions=definitions, drivers=drivers, tools=tools, clock=clock) as vm:
+    async with open_agentvm(config, definitions=definitions, drivers=drivers, tools=tools, clock=clock) as vm:
         yield Desk(vm, vm.attach())

@@ -1,7 +1,7 @@
 """What another node asks for is carried out with the rights of whoever asked that node."""
 
 import msgspec
-from tests.cluster.conftest import database_url, gate, nodes, open_node
+from tests.cluster.conftest import gate, nodes, open_node
 from tests.cluster.talking import Talker
 
 from agentvm.model.principal import Principal
@@ -10,7 +10,7 @@ from agentvm.operations.forwarding import Forwarded, ForwardedReply
 from agentvm.operations.message import MessageSend
 from agentvm.vm import AgentVM
 
-__all__ = ["database_url", "gate", "nodes", "open_node"]
+__all__ = ["gate", "nodes", "open_node"]
 
 
 async def test_a_principal_without_the_permission_is_refused_there_too(nodes: tuple[AgentVM, AgentVM]) -> None:

@@ -2,15 +2,17 @@
 
 import anyio
 import pytest
-from tests.cluster.conftest import Gate, database_url, gate, nodes, open_node
+from tests.cluster.conftest import Gate, gate, nodes, open_node
 from tests.cluster.talking import Talker
 
 from agentvm.errors import AgentBusy
 from agentvm.model.ids import ImageId, SessionId, TurnId
 from agentvm.operations.agent import AgentInterrupt
+from agentvm.operations.forwarding import FORWARDED
+from agentvm.operations.table import BY_NAME
 from agentvm.vm import AgentVM
 
-__all__ = ["database_url", "gate", "nodes", "open_node"]
+__all__ = ["gate", "nodes", "open_node"]
 
 
 async def test_a_message_waits_behind_a_turn_that_runs_on_another_node(
@@ -57,3 +59,8 @@ async def test_a_refusal_of_another_node_keeps_its_code(
         await b.send(image_id, "too early", on_busy="reject")
     gate.opened.set()
     await a.until("turn_response")
+
+
+def test_what_is_forwarded_are_operations_and_the_answer_to_a_wait_is_among_them() -> None:
+    assert FORWARDED <= BY_NAME.keys()
+    assert "tool.answer" in FORWARDED

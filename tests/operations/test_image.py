@@ -214,17 +214,19 @@ async def test_a_message_that_races_a_deletion_leaves_no_agent_behind() -> None:
 
 
 class RacedStore:
-    """A store in which something else happens just before an image is deleted."""
+    """A store in which something else happens just before an image is deleted, and something just after it."""
 
-    def __init__(self, inner: Any, meanwhile: Callable[[], Awaitable[object]]) -> None:
-        self._inner, self._meanwhile = inner, meanwhile
+    def __init__(self, inner: Any, before: Callable[[], Awaitable[object]], after: Callable[[], Awaitable[object]]) -> None:
+        self._inner, self._before, self._after = inner, before, after
 
     def container(self, container_id: str) -> Any:
-        return RacedStore(self._inner.container(container_id), self._meanwhile)
+        return RacedStore(self._inner.container(container_id), self._before, self._after)
 
     async def delete_image(self, image_id: str) -> Any:
-        await self._meanwhile()
-        return await self._inner.delete_image(image_id)
+        await self._before()
+        deleted = await self._inner.delete_image(image_id)
+        await self._after()
+        return deleted
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -234,9 +236,19 @@ class RacedStore:
 async def test_an_agent_started_while_its_image_is_deleted_is_stopped_too(command: str) -> None:
     driver = ScriptedDriver(lambda prompt: [Pause(anyio.Event())])
     async with open_desk(driver) as desk:
-        image_id = (await desk.create_image())["imageId"]
+        record = await desk.create_image()
+        image_id = record["imageId"]
         racer = desk.another()
-        store: Any = RacedStore(desk.peer.store, lambda: racer.ask(command, imageId=image_id, content="hi"))
+
+        async def collect() -> None:
+            """The collector, which has found the session before its image is deleted as a whole."""
+            desk.vm._forget_purged(desk.peer.tenant_id, record["sessionId"])
+
+        store: Any = RacedStore(
+            desk.peer.store,
+            lambda: racer.ask(command, imageId=image_id, content="hi"),
+            collect,
+        )
         deleter = dataclasses.replace(desk, peer=dataclasses.replace(desk.peer, store=store))
         assert await deleter.ask("image_delete", imageId=image_id) == {"imageId": image_id}
         assert await desk.ask("agent_list", containerId="c1") == {"agents": []}

@@ -227,7 +227,7 @@ async def test_every_write_is_in_the_audit_log() -> None:
 async def test_the_types_are_listed_with_their_schemas() -> None:
     async with open_world() as world:
         found = (await world.ask("GET", "/v1/resources/types", key=world.acme.admin)).items
-        assert [item["type"] for item in found] == ["prompts", "tools", "sandboxes", "agents", "knowledge"]
+        assert [item["type"] for item in found] == ["prompts", "tools", "sandboxes", "agents", "knowledge", "skills"]
         assert all(item["schema"] for item in found)
 
 

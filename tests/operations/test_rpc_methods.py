@@ -4,7 +4,8 @@ import pytest
 from tests.support.rpc_client import RpcClient, open_rpc_client
 
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
-from agentvm.operations.rpc_methods import CLIENT_DATA_MAX_BYTES, METHODS
+from agentvm.operations.rpc_methods import METHODS
+from agentvm.operations.rpc_params import CLIENT_DATA_MAX_BYTES
 
 THE_24 = {
     *(f"image.{verb}" for verb in ("create", "get", "list", "update", "delete", "run", "stop", "messages")),

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import anyio
 from tests.operations.fixtures import Desk
-from tests.support.memory import open_in_memory
 
+from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.events.base import EventData, EventScope
@@ -81,7 +81,7 @@ async def open_times(driver: Any = None, **about: Any) -> AsyncIterator[tuple[Ti
     config = ServerConfig(system=SystemSettings(data_dir=MEMORY))
     definitions = [Definition(name="default"), *about.pop("definitions", ())]
     driver = driver or ScriptedDriver()
-    opening = open_in_memory(config, drivers={"scripted": driver}, definitions=definitions, clock=clock, **about)
+    opening = open_agentvm(config, drivers={"scripted": driver}, definitions=definitions, clock=clock, **about)
     # Its own task would look at the schedules as well, at moments that no test chooses.
     with patch.object(AgentVM, "run_schedules", _rest):
         async with opening as vm:

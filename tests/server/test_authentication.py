@@ -110,7 +110,7 @@ async def test_three_ways_in_lead_to_the_same_place() -> None:
 async def test_a_ticket_lets_one_socket_in() -> None:
     async with open_site() as site:
         principal = await site.vm.tenancy.access.authenticate(site.operator)
-        ticket = site.vm.tenancy.access.ws_token(principal)
+        ticket = await site.vm.tenancy.access.ws_token(principal)
         async with connect(f"{site.server.ws_url}?token={ticket}") as socket:
             assert "errorCode" not in await ask(socket, "container_list")
         with pytest.raises(InvalidStatus) as refused:

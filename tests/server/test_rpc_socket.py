@@ -51,7 +51,7 @@ async def test_a_batch_is_answered_request_by_request_and_noise_with_an_error() 
                 ]
             )
         )
-        assert (await client.answer(20))["result"] == {"records": []}
+        assert (await client.answer(20))["result"]["records"] == []
         assert (await client.answer(21))["error"]["code"] == -32601
         await client.socket.send("no json")
         assert (await client.answer(None))["error"]["code"] == -32700

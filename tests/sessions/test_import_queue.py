@@ -1,3 +1,5 @@
+import contextlib
+
 import anyio
 import pytest
 
@@ -87,8 +89,12 @@ async def test_whoever_waits_too_long_is_refused_and_leaves_the_line() -> None:
         async with queue.turn(ACME), anyio.create_task_group() as tasks:
             for tenant_id in (ACME, BOLT):
                 tasks.start_soon(wait_in_vain, tenant_id)
-        async with queue.turn(BOLT):
-            pass
+        is_mine = False
+        while not is_mine:
+            # Ten milliseconds may pass on a busy machine even where nobody is in the way.
+            with contextlib.suppress(ServerBusy):
+                async with queue.turn(BOLT):
+                    is_mine = True
 
 
 async def test_bytes_of_uploads_have_a_share_and_are_free_again() -> None:

@@ -63,6 +63,11 @@ def load(name: str) -> list[Json]:
 
 def recorded_model(records: Iterable[Json]) -> Script:
     """A script that gives, call by call, the outputs behind the recorded events."""
+    return in_turn(*recorded_calls(records))
+
+
+def recorded_calls(records: Iterable[Json]) -> list[list[ScriptStep]]:
+    """The outputs behind the recorded events, by the call of the model that gave them."""
     calls: list[list[ScriptStep]] = []
     for frame in (record["json"] for record in records if record.get("dir") == "s->c" and "json" in record):
         data = frame.get("data") if isinstance(frame, dict) else None
@@ -76,7 +81,7 @@ def recorded_model(records: Iterable[Json]) -> Script:
             calls[-1].append(Pause(anyio.Event()))
         if calls and not (calls[-1] and isinstance(calls[-1][-1], Pause)):
             calls[-1] += _outputs(frame["type"], data)
-    return in_turn(*calls)
+    return calls
 
 
 def _outputs(kind: str, data: Json) -> Iterator[ScriptStep]:

@@ -43,6 +43,11 @@ def load(name: str) -> list[Json]:
 
 def recorded_model(records: Iterable[Json]) -> Script:
     """A script that gives, call by call, the outputs behind the recorded events."""
+    return in_turn(*recorded_calls(records))
+
+
+def recorded_calls(records: Iterable[Json]) -> list[list[ScriptStep]]:
+    """The outputs behind the recorded events, by the call of the model that gave them."""
     calls: list[list[ScriptStep]] = []
     is_text = is_thinking = False
     for record in _told_once(records):
@@ -71,7 +76,7 @@ def recorded_model(records: Iterable[Json]) -> Script:
                 calls[-1].append(model.TextStopped())
                 is_text = False
             calls[-1] += _outputs(kind, data)
-    return in_turn(*calls)
+    return calls
 
 
 _ENDS = Pause | ProviderBadRequest | model.MessageStopped

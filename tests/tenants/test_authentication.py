@@ -243,7 +243,7 @@ async def test_a_ws_token_gives_the_same_rights_once() -> None:
     world = World()
     _, text = await world.key(permissions=["agent:use"], expires_at=NOW + 90_000)
     owner = await world.access.authenticate(text)
-    token = world.access.ws_token(owner)
+    token = await world.access.ws_token(owner)
     assert await world.access.authenticate(token) == owner
     await refused(world, token)
 
@@ -251,7 +251,7 @@ async def test_a_ws_token_gives_the_same_rights_once() -> None:
 async def test_of_two_that_bring_the_same_ws_token_one_wins() -> None:
     world = World()
     owner = await world.access.authenticate((await world.key())[1])
-    token = world.access.ws_token(owner)
+    token = await world.access.ws_token(owner)
     outcome: list[str] = []
 
     async def ask() -> None:
@@ -271,7 +271,7 @@ async def test_a_ws_token_ends_with_the_key_it_was_asked_with() -> None:
     world = World()
     key, text = await world.key(expires_at=NOW + 10_000)
     owner = await world.access.authenticate(text)
-    late, revoked = world.access.ws_token(owner), world.access.ws_token(owner)
+    late, revoked = await world.access.ws_token(owner), await world.access.ws_token(owner)
     world.clock.now += 10_000
     await refused(world, late, "expired")
     world.clock.now = NOW
@@ -320,7 +320,7 @@ async def test_the_log_says_why_by_the_keys_id_and_never_holds_a_credential(capl
     world = World()
     with caplog.at_level(logging.DEBUG, logger="agentvm"):
         key, text = await world.key()
-        token = world.access.ws_token(await world.access.authenticate(text))
+        token = await world.access.ws_token(await world.access.authenticate(text))
         await world.access.authenticate(token)
         await world.access.revoke(ACME, key.key_id)
         stranger = make_key(secrets.randbits)[1].reveal()

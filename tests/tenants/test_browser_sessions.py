@@ -53,7 +53,7 @@ async def test_an_end_reaches_a_cookie_that_was_used_a_moment_ago_and_its_ticket
         access, principal = world.vm.tenancy.access, await alice(world)
         session, cookie = await access.sign_in(principal, "")
         _, other = await access.sign_in(principal, "")
-        ticket = access.ws_token(await access.authenticate(cookie.reveal()))
+        ticket = await access.ws_token(await access.authenticate(cookie.reveal()))
         assert await access.sign_out(principal, session.browser_session_id)
         assert not await access.sign_out(principal, session.browser_session_id)
         assert not await is_accepted(world, cookie)

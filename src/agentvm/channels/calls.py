@@ -17,9 +17,9 @@ from agentvm.errors.channel import PlatformFailed
 from agentvm.tools.safe_http import Outgoing, SafeHttp, check_url
 
 REPLY_MAX_BYTES = 4 * 1024 * 1024
-FRAME_MAX_BYTES = 2 * 1024 * 1024
-FRAMES_MAX = 32
-"""Frames of a socket that wait to be read."""
+FRAME_MAX_BYTES = 1024 * 1024
+FRAMES_MAX = 4
+"""Frames of a socket that wait to be read. Times their size, it is what a platform can make this server hold for a channel."""
 CALL_SECONDS = 30.0
 OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 2.0

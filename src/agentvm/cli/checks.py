@@ -23,8 +23,9 @@ from agentvm.cli.serve import describe_model, describe_unpriced
 from agentvm.cli.table import plain
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.model_catalog import CATALOG, DEFAULT_MODEL, pull_command
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
-from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.drivers.weights import default_model_dir, weights_path
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
@@ -208,17 +209,16 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
     problem: Status = "fail" if driver == "local" else "warn"
     try:
         path = weights_path(directory, name)
-        complete = path is None or name != DEFAULT_MODEL or is_whole(path)
+        complete = path is None or name not in CATALOG or is_whole(path, CATALOG[name])
     except OSError as error:
         return Finding("weights", problem, str(error), "Choose another directory with AVM_MODEL_DIR.")
     if path is None and driver != "local":
         return Finding("weights", "ok", f"{name} is not installed; {driver} models do not need it")
     if path is None:
-        source = "" if name == DEFAULT_MODEL else " <URL or path of its GGUF file>"
-        return Finding("weights", problem, f"{name} is not in {directory}", f"Run: {program()} model pull{source}")
+        return Finding("weights", problem, f"{name} is not in {directory}", f"Run: {program()} {pull_command(name)}")
     if not complete:
-        return Finding("weights", problem, f"{path} is damaged", f"Run: {program()} model pull")
-    verified = ", digest verified" if name == DEFAULT_MODEL else ""
+        return Finding("weights", problem, f"{path} is damaged", f"Run: {program()} {pull_command(name)}")
+    verified = ", digest verified" if name in CATALOG else ""
     return Finding("weights", "ok", f"{path} is installed{verified}")
 
 

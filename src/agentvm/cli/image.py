@@ -74,6 +74,7 @@ def image() -> None:
 @click.option("--definition", help="Name of a definition, or the resource:// URI of an agent.")
 @click.option("--tool", "tools", multiple=True, help="Tool: a name or a resource:// URI; repeatable.")
 @click.option("--knowledge", multiple=True, metavar="URI", help="Knowledge base; repeatable.")
+@click.option("--skill", "skills", multiple=True, metavar="URI", help="Skill; repeatable.")
 @click.option("--sandbox", metavar="URI", help="Sandbox of its tools.")
 @click.option("--var", "variables", type=variable, multiple=True, help="Prompt variable: name=Ada; repeatable.")
 @click.option("--temperature", type=click.FloatRange(0, 2), help="Sampling temperature.")
@@ -87,11 +88,13 @@ def create_image(
     container: str | None,
     tools: tuple[str, ...],
     knowledge: tuple[str, ...],
+    skills: tuple[str, ...],
     variables: tuple[tuple[str, object], ...],
     **config: Any,
 ) -> None:
     """Build an image with a session to chat in."""
-    config |= {"tools": tools or None, "knowledge": knowledge or None, "variables": dict(variables) or None}
+    config |= {"tools": tools or None, "knowledge": knowledge or None, "skills": skills or None}
+    config["variables"] = dict(variables) or None
     built = api.call("image.add", config=ImageConfig(**config), container=container)
     if show.as_json:
         show.json(built)

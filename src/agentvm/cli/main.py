@@ -65,6 +65,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backup": ("agentvm.cli.backup:backup", "Back up the data directory into one file."),
     "restore": ("agentvm.cli.restore:restore", "Restore a backup to a data directory."),
     "database": ("agentvm.cli.database:database", "Copy the database of a server to PostgreSQL."),
+    "edge": ("agentvm.cli.edge:edge", "Build and deploy the Worker that runs agents at the edge."),
+    "cluster": ("agentvm.cli.cluster:cluster", "List the nodes of a cluster, stop one, or try a cluster."),
     "model": ("agentvm.cli.model:model", "Install and list embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the server or the installation and name remedies."),
     "completion": ("agentvm.cli.completion:completion", "Print a shell completion script."),

@@ -7,11 +7,13 @@ import click
 
 from agentvm.cli import program
 from agentvm.config import from_environment
-from agentvm.drivers.weights import DEFAULT_MODEL, DEFAULT_WEIGHTS, default_model_dir, pull
+from agentvm.drivers.model_catalog import CATALOG, DEFAULT_MODEL, CatalogModel
+from agentvm.drivers.weights import default_model_dir, pull
 
 EXAMPLES = """\b
 Examples:
   avm model pull                                     the default model
+  avm model pull qwen2.5-coder-1.5b                  a model of the catalog (avm model list --all)
   avm model pull ~/Downloads/qwen3-4b.gguf           a local file
   avm model pull --url https://... --sha256 <64 digits>
   avm serve --model local/qwen3-4b                   use it
@@ -24,12 +26,12 @@ def model() -> None:
 
 
 @model.command("pull", epilog=EXAMPLES)
-@click.argument("source", required=False, metavar="[PATH|URL]")
+@click.argument("source", required=False, metavar="[NAME|PATH|URL]")
 @click.option("--url", help="URL of a GGUF file; requires --sha256.")
 @click.option("--sha256", help="Expected digest of the file.")
 @click.option("--name", help="Name of the model (default: the file name).")
 def pull_model(source: str | None, url: str | None, sha256: str | None, name: str | None) -> None:
-    """Install the default model, or a GGUF file from a path or URL."""
+    """Install the default model, another one by name, or a GGUF file."""
     if source is not None and url is not None:
         raise click.UsageError("Use a path or --url, not both.")
     location = source or url
@@ -40,7 +42,8 @@ def pull_model(source: str | None, url: str | None, sha256: str | None, name: st
 
 
 @model.command("list")
-def list_models() -> None:
+@click.option("--all", "with_catalog", is_flag=True, help="Also list models that can be installed by name.")
+def list_models(with_catalog: bool) -> None:
     """List the installed models."""
     directory = model_dir()
     files = sorted(directory.glob("*.gguf")) if directory.is_dir() else []
@@ -49,13 +52,18 @@ def list_models() -> None:
     for path in files:
         note = "  (default)" if path.stem == DEFAULT_MODEL else ""
         click.echo(f"local/{path.stem}  {path.stat().st_size / 1e6:.0f} MB  {path}{note}")
+    if with_catalog:
+        installed = {path.stem for path in files}
+        for each in CATALOG.values():
+            if each.name not in installed:
+                click.echo(f"{each.name}  {each.about}  ({each.needs}, {each.license})  {program()} model pull {each.name}")
 
 
 def model_dir() -> Path:
     return from_environment().model_dir or default_model_dir()
 
 
-def is_whole(path: Path) -> bool:
-    """Tells whether the file is the published default model."""
+def is_whole(path: Path, model: CatalogModel) -> bool:
+    """Tells whether the file is the published one."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == DEFAULT_WEIGHTS.gguf_sha256
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.gguf_sha256

@@ -1,4 +1,4 @@
-"""avm resource — publish, search, export and import prompts, tools, sandboxes, agents and knowledge."""
+"""avm resource — publish, search, export and import prompts, tools, sandboxes, agents, knowledge and skills."""
 
 import sys
 from collections.abc import Iterable
@@ -89,7 +89,7 @@ type_option = click.option("--type", "kind", help=f"Only this type: {', '.join(T
 def resource() -> None:
     """Publish, search and share prompts, tools and agents.
 
-    Resources are prompts, tools, sandboxes, agents and knowledge.
+    Resources are prompts, tools, sandboxes, agents, knowledge and skills.
     """
 
 
@@ -99,7 +99,10 @@ def resource() -> None:
 @dry_run_option
 @tenant_command
 def push(api: Api, show: Show, folder: Path, bump: Bump | None, dry_run: bool) -> None:
-    """Publish every changed folder with a resource.json below DIR."""
+    """Publish every changed resource below DIR.
+
+    A resource is a folder with a resource.json, or a SKILL.md.
+    """
     pushed: list[Item] = []
     for item in push_all(api, read_all(folder), bump, dry_run=dry_run):
         pushed.append(item)

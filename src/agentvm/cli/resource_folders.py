@@ -26,11 +26,13 @@ from agentvm.resources.folder import (
     FolderItem,
     differing,
     find_folders,
+    is_skill,
     item_of,
     read_folder,
     set_version,
     write_folder,
 )
+from agentvm.resources.skill import SKILL_FILE
 from agentvm.resources.tool_set import names_source
 
 Outcome = Literal["created", "revised", "described", "unchanged"]
@@ -79,7 +81,7 @@ def read_all(root: Path) -> list[Folder]:
         needs[folder.uri] = [str(ResourceUri(type=uri.type, name=uri.name)) for uri in uris if uri.owner is None]
     _refuse(problems)
     if not folders:
-        raise click.ClickException(f"No {MANIFEST} found in {root} or below.")
+        raise click.ClickException(f"No {MANIFEST} or {SKILL_FILE} found in {root} or below.")
     graph = {uri: [other for other in others if other in folders] for uri, others in needs.items()}
     try:
         return [folders[uri] for uri in TopologicalSorter(graph).static_order()]
@@ -164,7 +166,7 @@ def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = F
         # The name becomes a path, so it must be the requested one.
         raise click.ClickException(f"The server sent another resource than {named}; nothing was written.")
     folder = Path(item.name) if folder is None else folder
-    if (folder / MANIFEST).exists():
+    if (folder / MANIFEST).exists() or is_skill(folder):
         local = read_folder(folder)
         if (local.type, local.name) != (item.type, item.name):
             raise click.ClickException(f"{folder} already contains {local.type}/{local.name}; choose another folder.")

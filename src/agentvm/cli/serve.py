@@ -7,19 +7,24 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 import click
 
 from agentvm.cli import program
 from agentvm.cli.options import loop_options
 from agentvm.cli.server_options import configure, server_options
 from agentvm.config import ServerConfig
+from agentvm.drivers import demo
+from agentvm.drivers.model_catalog import CATALOG, DEFAULT_MODEL, pull_command
+from agentvm.drivers.ollama import OLLAMA_URL, ollama_models
 from agentvm.drivers.registry import default_model
-from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.drivers.weights import default_model_dir, weights_path
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
 from agentvm.observability.console import configure_logs
@@ -33,6 +38,9 @@ Examples:
   avm serve --port 0 --memory                        any free port, data in memory
 """
 
+
+OLLAMA_SHOWN_MAX = 3
+"""Models of Ollama that a start offers."""
 
 FIRST_KEY = "operator.key"
 """File in the data directory with the first operator key, written when stdout is not a terminal."""
@@ -66,14 +74,24 @@ async def run_server(config: ServerConfig, overrides: bool = True) -> None:
         async with start_server(config, overrides=overrides) as server:
             freeze_loaded()
             announce(server.config, server.url, server.ws_url)
+            if demo.is_demo(default_name(server.config)):
+                await anyio.to_thread.run_sync(offer_models, server.config)
             show_first_key(server.first_key, server.config.data_dir, to_terminal=sys.stdout.isatty())
-            async for _ in signals:
-                break
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_end_with, server.wait_leaving, tasks.cancel_scope)
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+                    break
             # The second signal ends the process at once.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             seconds = server.config.system.shutdown_seconds
             click.echo(f"Stopping; running turns have {seconds:g} s to finish. Press Ctrl-C again to stop at once.")
+
+
+async def _end_with(wait: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
+    await wait()
+    scope.cancel()
 
 
 def announce(config: ServerConfig, url: str, ws_url: str) -> None:
@@ -92,6 +110,21 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
         warn("WARNING: every web page may use this server. Allow only origins you trust.")
     if missing := missing_weights(config):
         warn(f"The embedded model is not installed. Run: {missing}")
+
+
+def offer_models(config: ServerConfig) -> None:
+    """Prints how to get better answers than those of the demo model: by models that are installed or can be."""
+    click.echo(demo.NOTICE)
+    directory = config.model_dir or default_model_dir()
+    for model in CATALOG.values():
+        if demo.is_demo(model.name):
+            continue
+        if weights_path(directory, model.name) is None:
+            click.echo(f"  {model.about}: {program()} model pull {model.name}  ({model.needs})")
+        else:
+            click.echo(f"  {model.about}: {program()} serve --model local/{model.name}  (installed)")
+    for name in ollama_models()[:OLLAMA_SHOWN_MAX]:
+        click.echo(f"  Ollama runs on this machine: LLM_BASE_URL={OLLAMA_URL}/v1 {program()} serve --model openai/{name}")
 
 
 def show_first_key(key: Secret | None, data_dir: Path | None, *, to_terminal: bool) -> None:
@@ -165,12 +198,17 @@ def without_credentials(url: str) -> str:
 
 def missing_weights(config: ServerConfig) -> str | None:
     """The command that installs the default model, if it is embedded and missing."""
+    name = default_name(config)
+    if name is None or weights_path(config.model_dir or default_model_dir(), name) is not None:
+        return None
+    return f"{program()} {pull_command(name)}"
+
+
+def default_name(config: ServerConfig) -> str | None:
+    """Returns the name of the default model if it is an embedded one."""
     provider, _, model = config.default_model.partition("/")
     name = model or config.driver_settings(provider).model or DEFAULT_MODEL
-    if config.driver_of(provider) != "local" or weights_path(config.model_dir or default_model_dir(), name) is not None:
-        return None
-    pull = f"{program()} model pull"
-    return pull if name == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"
+    return name if config.driver_of(provider) == "local" else None
 
 
 def warn(text: str) -> None:

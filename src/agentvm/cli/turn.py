@@ -118,6 +118,7 @@ def show_turn(api: Api, show: Show, turn_id: str, is_why: bool, data: Path | Non
         click.echo(f"\n{plain(tool['name'])} ({plain(tool['toolId'])})")
         reasons = [("policy", tool.get("policy") or "not recorded"), *tool.get("why", ())]
         reasons += [(tool["tier"], "chosen")] if "tier" in tool and not tool.get("why") else []
+        reasons += [("sub-agent", f"avm session show {tool['sessionId']}")] if "sessionId" in tool else []
         for name, reason in reasons:
             click.echo(plain(f"  {name:<10} {reason}"))
     if not timeline.get("complete"):

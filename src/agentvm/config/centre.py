@@ -167,6 +167,19 @@ class ConfigCentre:
             note = request.note or f"back to revision {to}"
             return await self._commit(tenant_id, raw, replace(request, note=note))
 
+    async def catch_up(self, tenant_id: TenantId | None) -> None:
+        """Applies changes that another node has stored; raises what keeps them from being applied."""
+        async with self._lock:
+            scope = self._scope(tenant_id)
+            changes = await self.store.settings(tenant_id).read()
+            if not changes or changes[-1].revision <= scope.revision:
+                return
+            state = history.in_force(history.replay(changes))
+            new = _Scope(changes[-1].revision, state, self._layer(tenant_id, state))
+            with anyio.CancelScope(shield=True):
+                await self._switch(tenant_id, new, None)
+            logger.info("settings_followed", tenant_id=tenant_id, revision=new.revision)
+
     async def state_at(self, tenant_id: TenantId | None, revision: int) -> State:
         """The overrides after a revision; 0 is before the first."""
         last = self._scope(tenant_id).revision
@@ -243,13 +256,15 @@ class ConfigCentre:
         if chosen is not None and self._model_check is not None and (why := await self._model_check(tenant_id, chosen)):
             raise InvalidInput(why)
 
-    async def _switch(self, tenant_id: TenantId | None, new: _Scope, change: Change) -> None:
+    async def _switch(self, tenant_id: TenantId | None, new: _Scope, change: Change | None) -> None:
+        """Applies the settings and stores the change, unless it is stored already."""
         before, config = self.config, self._try(tenant_id, new)
         follower = self._follower if tenant_id is None else None
         if follower is not None:
             await self._attempt(follower.follow, before, config)
         try:
-            await self.store.settings(tenant_id).append(change)
+            if change is not None:
+                await self.store.settings(tenant_id).append(change)
         except AgentVMError:
             if follower is not None:
                 await follower.follow(config, before)

@@ -3,10 +3,12 @@
 from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
+from agentvm.cluster.nats_wire import parse_addresses
 from agentvm.config.layers import Values
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import shorten
 from agentvm.model.address import is_loopback, parse_network
+from agentvm.model.cluster_settings import ClusterSettings
 from agentvm.model.headers import parse_headers
 from agentvm.model.public_address import AddressRules, is_public, parse_host
 from agentvm.model.settings import (
@@ -41,7 +43,9 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
     yield from _access(settings.system)
     yield from _database(settings.system)
     if settings.cluster.enabled == "on":
-        yield from _cluster(settings.system)
+        yield from _cluster(settings.system, settings.cluster)
+    elif settings.cluster.nats is not None:
+        yield "cluster.nats", "it is between the nodes of a cluster: set AVM_CLUSTER=on as well"
     yield from _tokens(settings.system.oidc)
     yield from _origins(settings.system.allow_origins)
     yield from _proxies(settings.system.trusted_proxies)
@@ -54,7 +58,12 @@ def server_faults(settings: Settings) -> Iterator[Fault]:
             yield f"billing.tiers.{name}", f"it is {price}; it must be a number like 0.00002"
 
 
-def _cluster(system: SystemSettings) -> Iterator[Fault]:
+def _cluster(system: SystemSettings, cluster: ClusterSettings) -> Iterator[Fault]:
+    if cluster.nats is not None:
+        try:
+            parse_addresses(cluster.nats.reveal())
+        except ValueError as error:
+            yield "cluster.nats", str(error)
     if system.database is None:
         yield "cluster.enabled", "the nodes of a cluster share a PostgreSQL database: name it with AVM_DATABASE"
     if system.server_key is None:
@@ -73,6 +82,9 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
         yield "tools.search.apiKey", f"{tools.search.engine} needs a key"
     elif tools.search.engine == "searxng" and tools.search.url is None:
         yield "tools.search.url", "searxng needs its address"
+    if (tools.embedder.url is None) != (tools.embedder.model is None):
+        missing = "url" if tools.embedder.url is None else "model"
+        yield f"tools.embedder.{missing}", "it is missing; without it there is no embedder"
     yield from _remote(tools.remote)
     if tools.mcp_servers:
         # Few servers have some; the others need not read the grammar of tools to start.

@@ -1,7 +1,7 @@
 """Tool calls — what becomes of a call between the model that asks for it and its result."""
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import TurnId, UserId
+from agentvm.model.ids import SessionId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
@@ -30,6 +30,8 @@ class ToolWaiting(ToolStateEvent):
     expires_at: int
     questions: dict[str, Question] | None = None
     url: str | None = None
+    session_id: SessionId | None = None
+    """The session of the sub-agent that waits, where its wait is told at the top."""
 
 
 class ToolAnswered(ToolStateEvent):
@@ -43,6 +45,8 @@ class ToolAnswered(ToolStateEvent):
     decision: WaitDecision
     by: UserId | None = None
     reason: str | None = None
+    session_id: SessionId | None = None
+    """As in `tool_waiting`."""
 
 
 class ToolWaitExpired(ToolStateEvent):
@@ -53,6 +57,17 @@ class ToolWaitExpired(ToolStateEvent):
     turn_id: TurnId
     tool_id: str
     tool_name: str
+    session_id: SessionId | None = None
+    """As in `tool_waiting`."""
+
+
+class AgentSwitched(ToolStateEvent):
+    """The conversation was handed over: from here on `agent`, by its URI, answers; empty for the image itself."""
+
+    type = "agent_switched"
+    turn_id: TurnId
+    agent: str
+    name: str
 
 
 class ToolDenied(ToolStateEvent):

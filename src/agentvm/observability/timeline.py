@@ -57,6 +57,8 @@ class ToolStep(Record):
     """The tier that ran it."""
     why: tuple[tuple[str, str], ...] = ()
     """The verdict on each tier."""
+    session_id: SessionId | None = None
+    """The session of the sub-agent that has worked on the call."""
 
 
 class Moment(Record):
@@ -126,7 +128,8 @@ def draw(
         builder.add(event)
     for call in placed:
         step = builder.tools.get(call.call_id) or ToolStep(tool_id=call.call_id, name=call.tool)
-        builder.tools[call.call_id] = msgspec.structs.replace(step, policy=call.policy, tier=call.tier, why=call.why)
+        about = {"policy": call.policy, "tier": call.tier, "why": call.why, "session_id": call.session_id}
+        builder.tools[call.call_id] = msgspec.structs.replace(step, **about)
     billed = {entry.key: entry for entry in ledger}
     calls = [_priced(call, billed.pop(call.call_id, None)) for call in builder.calls.values()]
     # Calls whose events were deleted, or never stored.

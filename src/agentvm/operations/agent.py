@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentvm.errors import InvalidInput
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId, is_sub_session
 from agentvm.operations.container import ContainerIdReply
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.records import AgentRecord, AgentStateName
@@ -30,6 +30,8 @@ class AgentGetReply(Reply):
     session_id: SessionId | None = None
     state: AgentStateName | None = None
     queued: int | None = None
+    answers_as: str | None = None
+    """The agent of the image that answers since a handoff, by its URI; absent for the image's own."""
 
 
 class AgentGet(Request[AgentGetReply]):
@@ -48,7 +50,9 @@ async def get(context: Context, request: AgentGet) -> AgentGetReply:
     agent = context.find_agent(request.agent_id)
     if agent is None:
         return AgentGetReply(exists=False)
-    return AgentGetReply(exists=True, **msgspec.structs.asdict(_record(context, agent)))
+    container = context.tenancy.store.tenant(context.tenant_id).container(agent.container_id)
+    acting = await container.log(agent.session_id).find_agent()
+    return AgentGetReply(exists=True, answers_as=acting or None, **msgspec.structs.asdict(_record(context, agent)))
 
 
 class AgentListReply(Reply):
@@ -67,7 +71,8 @@ async def list_of_container(context: Context, request: AgentList) -> AgentListRe
     """List the running agents of a container."""
     container_id = context.workspace.container_id(request.container_id)
     agents = context.vm.runtime.roster.of_container(context.tenant_id, container_id)
-    return AgentListReply(agents=tuple(_record(context, agent) for agent in agents))
+    shown = [agent for agent in agents if not is_sub_session(agent.session_id)]
+    return AgentListReply(agents=tuple(_record(context, agent) for agent in shown))
 
 
 class AgentDestroyReply(Reply):

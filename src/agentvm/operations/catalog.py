@@ -44,6 +44,8 @@ class ModelView(Record):
     tools: bool | None = None
     price: ModelPrice | None = None
     """Absent if it is unknown."""
+    demo: bool = False
+    """Whether it is the embedded demo model, which knows English only and is often wrong."""
 
 
 class CatalogModels(PageRequest):
@@ -126,6 +128,7 @@ def _view(context: Context, chosen: Chosen, *, is_default: bool) -> ModelView:
         pictures=chosen.abilities.pictures,
         tools=chosen.abilities.tools,
         price=_price(context, chosen),
+        demo=chosen.abilities.demo,
     )
 
 

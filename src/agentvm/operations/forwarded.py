@@ -4,7 +4,8 @@ import msgspec
 
 from agentvm.cluster.mailbox import Answered
 from agentvm.errors import AgentVMError
-from agentvm.errors.cluster import SessionMoved
+from agentvm.errors.cluster import NodeSilent, SessionMoved
+from agentvm.log import get_logger
 from agentvm.operations.context import Context
 from agentvm.operations.dispatch import attempt
 from agentvm.operations.forwarding import Forwarded, ForwardedReply
@@ -14,13 +15,22 @@ from agentvm.operations.table import BY_NAME
 from agentvm.protocol.requests import Request
 from agentvm.vm import AgentVM
 
+logger = get_logger(__name__)
+
 _decoder = msgspec.json.Decoder(Forwarded)
 
 
 async def serve(vm: AgentVM, body: bytes) -> Answered:
     """Carries out a forwarded operation; returns the encoded reply, and what is to be done once that is stored."""
-    asked = _decoder.decode(body)
-    operation = BY_NAME[asked.name]
+    try:
+        asked = _decoder.decode(body)
+        operation = BY_NAME[asked.name]
+        request = msgspec.json.decode(asked.request, type=operation.request)
+    except (msgspec.DecodeError, KeyError) as error:
+        # Of another version: whoever asks tries it again, perhaps elsewhere.
+        logger.warning("forwarded_not_understood", error=str(error))
+        silent = ForwardedReply(code=NodeSilent.code, text="The node does not understand this request")
+        return msgspec.json.encode(silent), lambda: None
     context = Context(
         vm=vm,
         workspace=vm.workspace(asked.principal, asked.tenant_id),
@@ -28,7 +38,6 @@ async def serve(vm: AgentVM, body: bytes) -> Answered:
         address=asked.address,
         is_forwarded=True,
     )
-    request = msgspec.json.decode(asked.request, type=operation.request)
     with context:
         outcome = await attempt(asked.name, _run(operation, context, request))
     if isinstance(outcome, AgentVMError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
-from agentvm.errors import BY_CODE, AgentVMError
+from agentvm.errors import BY_CODE, AgentVMError, ShuttingDown
 from agentvm.errors.cluster import NodeSilent, SessionMoved
 from agentvm.model.ids import AgentId, SessionId, TenantId, session_of_agent
 from agentvm.model.principal import Principal
@@ -25,7 +25,9 @@ PAUSE_SECONDS = 0.1
 
 STOPPING = frozenset({"agent.interrupt", "agent.destroy", "agent.destroy_all", "image.stop"})
 """Operations that are carried out wherever the turns run that they are about."""
-FORWARDED = STOPPING | {"message.send", "message.edit", "message.regenerate", "session.rewind", "wait.answer"}
+NAMING = frozenset({"cluster.drain"})
+"""Operations that are carried out on the node that they name."""
+FORWARDED = STOPPING | NAMING | {"message.send", "message.edit", "message.regenerate", "session.rewind", "tool.answer"}
 
 
 class Forwarded(msgspec.Struct, frozen=True):
@@ -56,6 +58,11 @@ async def carry_on(operation: Operation, context: Context, request: Request[Any]
     mailbox: Mailbox | None = context.vm.mailbox
     if mailbox is None or context.is_forwarded or operation.name not in FORWARDED:
         return await operation.function(context, request)
+    if operation.name in NAMING:
+        named = getattr(request, "node_id", 0)
+        if named in mailbox.membership.up - {mailbox.membership.node_id}:
+            return await _ask(mailbox, named, operation, context, request)
+        return await operation.function(context, request)
     if operation.name in STOPPING:
         nodes = await _runners(mailbox, context, request)
         replies = [await _ask(mailbox, node, operation, context, request) for node in nodes]
@@ -69,13 +76,19 @@ async def carry_on(operation: Operation, context: Context, request: Request[Any]
                 return await operation.function(context, request)
             except SessionMoved as error:
                 moved = error
+            if not context.vm.runtime.accepting:
+                raise ShuttingDown("This node is shutting down; try again, another one answers")
             runner = await mailbox.membership.nodes.runner(context.tenant_id, SessionId(moved.session_id))
-            if runner is not None and runner != context.vm.store.node_id:
+            if runner is None:
+                continue
+            if runner != context.vm.store.node_id:
                 try:
                     return await _ask(mailbox, runner, operation, context, request)
                 except SessionMoved:
                     # It has ended its turn meanwhile, or has died.
-                    await anyio.sleep(PAUSE_SECONDS)
+                    pass
+            # Also while this node is about to take over, which takes a moment.
+            await anyio.sleep(PAUSE_SECONDS)
     raise moved
 
 
@@ -106,6 +119,8 @@ async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: 
     )
     try:
         answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(asked)))
+        if answer.code == NodeSilent.code:
+            raise NodeSilent(answer.text)
     except NodeSilent:
         raise SessionMoved(str(getattr(request, "session_id", "") or ""), node_id) from None
     if answer.reply is None:

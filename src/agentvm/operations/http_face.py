@@ -146,12 +146,24 @@ class HttpFace:
             raise InvalidInput(f"{name} must not contain `.` or `..`: {shorten(value)}")
         return quote(value.strip("/"), safe="/")
 
-    def request(self, path: Mapping[str, str], query: msgspec.Struct, body: msgspec.Struct | None) -> msgspec.Struct:
-        fields: Json = {name: path[name] for name in self.path_names if name in self._all_names}
+    def request(self, path: Mapping[str, str], query: msgspec.Struct, body: msgspec.Struct | None) -> Request[Any]:
+        fields: Json = {name: self._of_path(name, path[name]) for name in self.path_names if name in self._all_names}
         for part in (query, body):
             if part is not None:
                 fields |= {name: getattr(part, name) for name in part.__struct_fields__}
         return self.operation.request(**fields)
+
+    def _of_path(self, name: str, text: str) -> object:
+        if name not in self._numbers:
+            return text
+        try:
+            return msgspec.convert(text, int, strict=False)
+        except msgspec.ValidationError:
+            raise InvalidInput(f"{name} must be a whole number, not {shorten(text)}") from None
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        return frozenset(field.name for field in msgspec.structs.fields(self.operation.request) if field.type is int)
 
     def reply(self, reply: object, path: Mapping[str, str]) -> HttpReply[object]:
         """The response to what the function has returned."""

@@ -237,6 +237,7 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
         variables={**((image.source or definition).variables or {}), **(image.config.variables or {})} or None,
         sandbox=None if rendered.sandbox is None else str(rendered.sandbox["uri"]),
         knowledge=tuple(str(entry["uri"]) for entry in rendered.knowledge),
+        skills=tuple(str(entry["uri"]) for entry in rendered.skills),
         unavailable=tuple(str(tool["uri"]) for tool in rendered.tools if tool["name"] not in (definition.tools or ())),
     )
 

@@ -104,6 +104,7 @@ Clearable = Literal[
     "tools",
     "sandbox",
     "knowledge",
+    "skills",
     "variables",
     "temperature",
     "maxTokens",
@@ -126,6 +127,7 @@ class ImageUpdates(Record):
     tools: tuple[str, ...] | None = None
     sandbox: str | None = None
     knowledge: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
     variables: dict[str, object] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -175,7 +175,7 @@ async def ws_token(context: Context, request: Empty) -> SocketToken:
 
     It opens one WebSocket within a minute, so it may appear in a URL: it is useless to a later reader.
     """
-    token = context.tenancy.access.ws_token(context.principal)
+    token = await context.tenancy.access.ws_token(context.principal)
     return SocketToken(token=token, expires_at=context.vm.clock() + TICKET_AGE_MS)
 
 

@@ -7,11 +7,11 @@ from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import OperationGroup
 
 MODULES = (
-    "key browser_session oidc preference invitation tenant user container erasure quota usage usage_reconcile wallet secret "
-    "channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
-    "resource_resolve resource_version resource_bundle resource_invoke agent retention log error provider metric turn "
-    "feedback share memory tool mcp session_lists session session_open file branch message message_ask run compaction "
-    "draft transfer webhook schedule trigger"
+    "key browser_session oidc preference invitation tenant user container erasure quota usage usage_reconcile cost wallet "
+    "secret channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
+    "resource_resolve resource_version resource_bundle resource_invoke collection agent retention log error provider metric "
+    "cluster turn feedback share memory tool mcp session_lists session session_open file branch message message_ask run "
+    "compaction draft transfer webhook schedule trigger"
 ).split()
 """The modules of operations, in the order of the reference."""
 

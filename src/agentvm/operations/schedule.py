@@ -1,12 +1,12 @@
 """Schedules — messages that agents get at times of a clock, and the runs of them."""
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agentvm.errors import AgentVMError, Conflict, ContainerForbidden, ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.errors import AgentVMError, Conflict, ContainerForbidden, ImageNotFound, NotFound, SessionNotFound
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.schedule import (
@@ -18,19 +18,31 @@ from agentvm.model.schedule import (
     MissedPolicy,
     OnAsk,
     OverlapPolicy,
-    RunRecord,
     RunsPerDay,
     Schedule,
     ScheduleId,
     SessionMode,
     SourceName,
     SourceRun,
-    TurnSource,
 )
 from agentvm.model.turn import TurnBudget, TurnOrigin
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit, number_of, paged
+from agentvm.operations.pages import Limit
+from agentvm.operations.turn_sources import (
+    Agent,
+    RunListReply,
+    RunReply,
+    changed,
+    found,
+    given_changes,
+    made_by,
+    missing,
+    name_of,
+    page_of_sources,
+    place,
+    runs_of,
+)
 from agentvm.protocol.requests import Reply, Request
 from agentvm.schedules.cron import next_time, parse, times
 from agentvm.schedules.plan import wake_time
@@ -44,14 +56,12 @@ USE = "agent:use"
 UPCOMING_MAX = 3
 _ALL, _ONE = "/v1/schedules", "/v1/schedules/{schedule_id}"
 _NAMED = {"container_id": "container"}
-_NO_SCHEDULE = "There is no such schedule"
+_NOUN = "schedule"
 _CHANGEABLE = (
     "name", "message", "session_mode", "cron", "zone", "missed", "catch_up", "catch_up_seconds", "overlap", "jitter_seconds",
     "on_ask", "budget", "runs_per_day",
 )  # fmt: skip
 
-S = TypeVar("S", bound=TurnSource)
-Agent = Annotated[str, Meta(min_length=1, max_length=512)]
 Cron = Annotated[str, Meta(min_length=1, max_length=200)]
 Zone = Annotated[str, Meta(min_length=1, max_length=100)]
 
@@ -139,7 +149,7 @@ async def create(context: Context, request: ScheduleCreate) -> ScheduleReply:
         Schedule,
         request,
         schedule_id=schedule_id,
-        name=check_text(request.name or request.message.split("\n")[0][:80].strip() or schedule_id, "name"),
+        name=name_of(request.name, request.message, schedule_id),
         container_id=container_id,
         image_id=image_id,
         cron=cron,
@@ -174,9 +184,8 @@ class ScheduleListReply(Reply):
 async def list_all(context: Context, request: ScheduleList) -> ScheduleListReply:
     """List schedules, oldest first."""
     store = context.store.schedules(await context.sessions.containers(request.container_id))
-    found = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
-    page = paged(found, request.limit, lambda index: str(found[index][0]))
-    return ScheduleListReply(schedules=tuple(_view(schedule) for _, schedule in page.items), next_cursor=page.next_cursor)
+    page = await page_of_sources(store, request.cursor, request.limit)
+    return ScheduleListReply(schedules=tuple(map(_view, page.items)), next_cursor=page.next_cursor)
 
 
 class ScheduleGet(Request[ScheduleReply]):
@@ -224,18 +233,13 @@ async def update(context: Context, request: ScheduleUpdate) -> ScheduleReply:
         check_text(request.name, "name")
 
     def modify(schedule: Schedule) -> Schedule:
-        given = {name: getattr(request, name) for name in _CHANGEABLE if getattr(request, name) is not None}
+        given = given_changes(request, _CHANGEABLE)
         given |= {"cron": cron} if request.cron is not None else {}
-        if given.get("session_mode") == "new":
-            given["session_id"] = None
-        changed = enabled_as(replace(schedule, **given, updated_at=now), request.enabled, now)
-        is_retimed = any(getattr(changed, name) != getattr(schedule, name) for name in ("cron", "zone", "jitter_seconds"))
-        return timed(changed, now) if is_retimed or request.enabled is not None else changed
+        after = changed(schedule, given, request.enabled, now)
+        is_retimed = any(getattr(after, name) != getattr(schedule, name) for name in ("cron", "zone", "jitter_seconds"))
+        return timed(after, now) if is_retimed or request.enabled is not None else after
 
-    store = context.store.schedules(await context.sessions.containers())
-    schedule = await store.change(request.schedule_id, modify)
-    if schedule is None:
-        raise NotFound(_NO_SCHEDULE)
+    schedule = found(await (await _store(context)).change(request.schedule_id, modify), _NOUN, request.schedule_id)
     context.vm.schedules.wake()
     return ScheduleReply(schedule=_view(schedule))
 
@@ -247,13 +251,9 @@ class ScheduleDelete(Request[Reply]):
 @operation("schedule.delete", needs=USE, command=True, audit="schedule.delete", http=Http("DELETE", _ONE))
 async def delete(context: Context, request: ScheduleDelete) -> Reply:
     """Delete a schedule and the list of its runs. Sessions and turns stay."""
-    if not await context.store.schedules(await context.sessions.containers()).remove(request.schedule_id):
-        raise NotFound(_NO_SCHEDULE)
+    if not await (await _store(context)).remove(request.schedule_id):
+        raise missing(_NOUN, request.schedule_id)
     return Reply()
-
-
-class RunListReply(Reply):
-    runs: tuple[RunRecord, ...]
 
 
 class ScheduleRuns(Request[RunListReply]):
@@ -263,17 +263,7 @@ class ScheduleRuns(Request[RunListReply]):
 @operation("schedule.runs", needs=USE, command=True, http=Http("GET", f"{_ONE}/runs", items="runs", names=(None, "RunPage")))
 async def list_runs(context: Context, request: ScheduleRuns) -> RunListReply:
     """List the last runs of a schedule, and the times at which it did not run, newest first."""
-    await _find(context, request.schedule_id)
-    store = context.store.schedules(await context.sessions.containers())
-    return RunListReply(runs=await store.runs(request.schedule_id))
-
-
-class RunReply(Reply):
-    """The turn that was begun; `isNew` is false for one that an earlier request began."""
-
-    session_id: SessionId
-    turn_id: TurnId
-    is_new: bool
+    return await runs_of(await _store(context), _NOUN, request.schedule_id)
 
 
 class ScheduleRunNow(Request[RunReply]):
@@ -301,46 +291,6 @@ async def run_now(context: Context, request: ScheduleRunNow) -> RunReply:
     return RunReply(session_id=started.session_id, turn_id=started.turn_id, is_new=True)
 
 
-async def place(
-    context: Context, agent: str, named: str | None, mode: SessionMode, session_id: SessionId | None
-) -> tuple[ImageId, ContainerId]:
-    """Returns the image of an agent, built if need be, and its container; checks the session that is to be gone on with."""
-    container_id = context.workspace.container_id(named or context.images.home())
-    image, _, _ = await context.images.open(container_id, agent)
-    if session_id is not None:
-        if mode != "same":
-            raise InvalidInput("sessionId is only for the sessionMode same")
-        _, found = await context.workspace.session(session_id)
-        if found.image_id != image.image_id:
-            raise SessionNotFound(session_id)
-    return image.image_id, image.container_id
-
-
-def made_by(context: Context, now: int) -> dict[str, object]:
-    """Returns the members of a schedule or trigger that say who has made it, and when."""
-    principal = context.principal
-    return {
-        "user_id": principal.user_id,
-        "key_id": principal.key_id,
-        "created_by": principal.user_id or principal.actor,
-        "created_at": now,
-        "updated_at": now,
-        "disabled_at": None,
-        "disabled_reason": None,
-        "last_at": None,
-        "last_turn_id": None,
-        "day": 0,
-        "day_runs": 0,
-    }
-
-
-def enabled_as(source: S, enabled: bool | None, now: int) -> S:
-    """Returns a schedule or trigger that is enabled or not."""
-    if enabled is None:
-        return source
-    return replace(source, disabled_at=None if enabled else source.disabled_at or now, disabled_reason=None)
-
-
 def timed(schedule: Schedule, now: int) -> Schedule:
     """Returns a schedule with its next time from now on; none for one that is disabled, or is never due again."""
     if schedule.disabled_at is not None:
@@ -349,12 +299,12 @@ def timed(schedule: Schedule, now: int) -> Schedule:
     return replace(schedule, next_at=next_at, wake_at=wake_time(schedule, next_at))
 
 
+async def _store(context: Context) -> "SourceStore[Schedule]":
+    return context.store.schedules(await context.sessions.containers())
+
+
 async def _find(context: Context, schedule_id: ScheduleId) -> Schedule:
-    store: SourceStore[Schedule] = context.store.schedules(await context.sessions.containers())
-    schedule = await store.get(schedule_id)
-    if schedule is None:
-        raise NotFound(_NO_SCHEDULE)
-    return schedule
+    return found(await (await _store(context)).get(schedule_id), _NOUN, schedule_id)
 
 
 def _view(schedule: Schedule) -> ScheduleView:

@@ -1,5 +1,6 @@
 """Triggers — begin a turn when a program asks that knows a secret."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,8 +21,21 @@ from agentvm.model.schedule import (
 from agentvm.model.turn import TurnBudget
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit, number_of, paged
-from agentvm.operations.schedule import Agent, RunListReply, RunReply, enabled_as, made_by, place
+from agentvm.operations.pages import Limit
+from agentvm.operations.turn_sources import (
+    Agent,
+    RunListReply,
+    RunReply,
+    changed,
+    found,
+    given_changes,
+    made_by,
+    missing,
+    name_of,
+    page_of_sources,
+    place,
+    runs_of,
+)
 from agentvm.protocol.requests import Reply, Request
 
 if TYPE_CHECKING:
@@ -35,7 +49,7 @@ ROTATION_MS = 24 * 3_600_000
 BODY_MAX_BYTES = 256 * 1024
 _ALL, _ONE = "/v1/triggers", "/v1/triggers/{trigger_id}"
 _NAMED = {"container_id": "container"}
-_NO_TRIGGER = "There is no such trigger"
+_NOUN = "trigger"
 _CHANGEABLE = ("name", "message", "session_mode", "on_ask", "budget", "runs_per_day")
 
 
@@ -110,7 +124,7 @@ async def create(context: Context, request: TriggerCreate) -> TriggerReply:
         Trigger,
         request,
         trigger_id=trigger_id,
-        name=check_text(request.name or request.message.split("\n")[0][:80].strip() or trigger_id, "name"),
+        name=name_of(request.name, request.message, trigger_id),
         container_id=container_id,
         image_id=image_id,
         session_mode=mode,
@@ -144,9 +158,8 @@ class TriggerList(Request[TriggerListReply]):
 async def list_all(context: Context, request: TriggerList) -> TriggerListReply:
     """List triggers, oldest first."""
     store = context.store.triggers(await context.sessions.containers(request.container_id))
-    found = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
-    page = paged(found, request.limit, lambda index: str(found[index][0]))
-    return TriggerListReply(triggers=tuple(_view(trigger) for _, trigger in page.items), next_cursor=page.next_cursor)
+    page = await page_of_sources(store, request.cursor, request.limit)
+    return TriggerListReply(triggers=tuple(map(_view, page.items)), next_cursor=page.next_cursor)
 
 
 class TriggerGet(Request[TriggerReply]):
@@ -157,9 +170,7 @@ class TriggerGet(Request[TriggerReply]):
 async def get(context: Context, request: TriggerGet) -> TriggerReply:
     """Show a trigger."""
     trigger = await (await _store(context)).get(request.trigger_id)
-    if trigger is None:
-        raise NotFound(_NO_TRIGGER)
-    return TriggerReply(trigger=_view(trigger))
+    return TriggerReply(trigger=_view(found(trigger, _NOUN, request.trigger_id)))
 
 
 class TriggerUpdate(Request[TriggerReply]):
@@ -189,12 +200,9 @@ async def update(context: Context, request: TriggerUpdate) -> TriggerReply:
         check_text(request.name, "name")
 
     def modify(trigger: Trigger) -> Trigger:
-        given = {name: getattr(request, name) for name in _CHANGEABLE if getattr(request, name) is not None}
-        if given.get("session_mode") == "new":
-            given["session_id"] = None
-        return enabled_as(replace(trigger, **given, updated_at=now), request.enabled, now)
+        return changed(trigger, given_changes(request, _CHANGEABLE), request.enabled, now)
 
-    return TriggerReply(trigger=_view(_found(await (await _store(context)).change(request.trigger_id, modify))))
+    return TriggerReply(trigger=_view(await _change(context, request.trigger_id, modify)))
 
 
 class TriggerRotate(Request[TriggerReply]):
@@ -220,7 +228,7 @@ async def rotate(context: Context, request: TriggerRotate) -> TriggerReply:
         until = now + ROTATION_MS
         return replace(trigger, secret=sealed, previous_secret=trigger.secret, previous_until=until, updated_at=now)
 
-    trigger = _found(await (await _store(context)).change(request.trigger_id, modify))
+    trigger = await _change(context, request.trigger_id, modify)
     return TriggerReply(trigger=replace(_view(trigger), secret=secret.reveal()))
 
 
@@ -232,7 +240,7 @@ class TriggerDelete(Request[Reply]):
 async def delete(context: Context, request: TriggerDelete) -> Reply:
     """Delete a trigger and the list of its runs. Sessions and turns stay."""
     if not await (await _store(context)).remove(request.trigger_id):
-        raise NotFound(_NO_TRIGGER)
+        raise missing(_NOUN, request.trigger_id)
     return Reply()
 
 
@@ -243,9 +251,7 @@ class TriggerRuns(Request[RunListReply]):
 @operation("trigger.runs", needs=USE, command=True, http=Http("GET", f"{_ONE}/runs", items="runs", names=(None, "RunPage")))
 async def list_runs(context: Context, request: TriggerRuns) -> RunListReply:
     """List the last runs of a trigger, newest first."""
-    store = await _store(context)
-    _found(await store.get(request.trigger_id))
-    return RunListReply(runs=await store.runs(request.trigger_id))
+    return await runs_of(await _store(context), _NOUN, request.trigger_id)
 
 
 class TriggerFire(Request[RunReply]):
@@ -282,10 +288,8 @@ async def _store(context: Context) -> "SourceStore[Trigger]":
     return context.store.triggers(await context.sessions.containers())
 
 
-def _found(trigger: Trigger | None) -> Trigger:
-    if trigger is None:
-        raise NotFound(_NO_TRIGGER)
-    return trigger
+async def _change(context: Context, trigger_id: TriggerId, modify: Callable[[Trigger], Trigger]) -> Trigger:
+    return found(await (await _store(context)).change(trigger_id, modify), _NOUN, trigger_id)
 
 
 def _view(trigger: Trigger) -> TriggerView:

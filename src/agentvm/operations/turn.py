@@ -105,6 +105,8 @@ class ToolExplanation(Reply):
     price: int = 0
     start_ms: float = 0.0
     why: tuple[tuple[str, ...], ...] = ()
+    session_id: SessionId | None = None
+    """The session of the sub-agent that has worked on the call."""
 
 
 class ToolExplain(Request[ToolExplanation]):

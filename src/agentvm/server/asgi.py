@@ -22,6 +22,7 @@ from agentvm.server.http import FACES, documents
 from agentvm.server.http.answer_page import answer_routes
 from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
+from agentvm.server.http.gateway_sockets import GatewaySockets
 from agentvm.server.http.gateways import GatewayRoutes, served_gateways
 from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.http.openapi import AuthMethods, ServedGateway
@@ -64,6 +65,7 @@ class Application:
             *GatewayRoutes(self.gate).routes(),
             *HttpSockets(self.gate, self._sockets).routes(),
         ]
+        self._gateway_sockets = GatewaySockets(self.gate)
         self.http = ManagementApi(served, self._refuse_forwarded, lambda: vm.config.system.allow_origins)
         self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
@@ -83,7 +85,7 @@ class Application:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Returns the status and text for a socket that no peer may open; None when it may be opened."""
-        if scope["path"] not in SOCKET_PATHS:
+        if scope["path"] not in SOCKET_PATHS and not self._gateway_sockets.serves(scope):
             return 404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws"
         if reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.system.allow_origins):
             return 403, f"Refused: {reason}; see --allow-origin"
@@ -123,6 +125,10 @@ class Application:
             await _refuse_socket(*refused, receive, send)
             return
         scope = real(scope, self._proxies)
+        if scope["path"] not in SOCKET_PATHS:
+            if (failed := await self._gateway_sockets.serve(scope, wire, receive)) is not None:
+                await _refuse_socket(*failed, receive, send)
+            return
         query, subprotocols = scope.get("query_string", b""), scope.get("subprotocols", ())
         # A log of the socket's address must not hold a credential.
         scope["query_string"] = without_token(query)

@@ -20,15 +20,24 @@ SEND_ONCE = "Send credentials once: in one Authorization header, as a cookie, as
 def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = True, also: Sequence[str] = ()) -> str | None:
     """Returns the bearer token or the cookie of a request, or what one of the headers in `also` holds; None without any."""
     headers = tuple(headers)
-    keys = [_no_cookie(value.decode("latin-1").strip()) for name, value in headers if name.lower().decode("latin-1") in also]
+    keys = _keys(headers, also)
     return _only([*_bearers(headers), *keys, *(_cookies(headers) if reads_cookie else ())])
 
 
-def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str]) -> str | None:
+def of_socket(
+    headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str], *, also: Sequence[str] = ()
+) -> str | None:
+    """Returns the credential of a request for a socket, also what one of the headers in `also` holds; None without any."""
     headers = tuple(headers)
+    keys = _keys(headers, also)
     by_query = [value for name, value in parse_qsl(query.decode("latin-1")) if name == "token"]
     by_protocol = [name.removeprefix(SUBPROTOCOL) for name in subprotocols if name.startswith(SUBPROTOCOL)]
-    return _only([*_bearers(headers), *_cookies(headers), *map(_no_cookie, (*by_query, *by_protocol))])
+    return _only([*_bearers(headers), *keys, *_cookies(headers), *map(_no_cookie, (*by_query, *by_protocol))])
+
+
+def _keys(headers: tuple[tuple[bytes, bytes], ...], names: Sequence[str]) -> list[str]:
+    named = (value for name, value in headers if name.lower().decode("latin-1") in names)
+    return [_no_cookie(value.decode("latin-1").strip()) for value in named]
 
 
 def without_token(query: bytes) -> bytes:

@@ -139,7 +139,7 @@ async def _shut_down(vm: AgentVM, server: LocalServer) -> None:
     """Shuts down in order: no new peers, turns finish or are ended, their peers get the events, sockets close."""
     with anyio.CancelScope(shield=True):
         server.refuse_new()
-        await vm.runtime.drain(vm.config.system.shutdown_seconds)
+        await vm.runtime.drain(vm.config.system.shutdown_seconds if vm.grace_seconds is None else vm.grace_seconds)
         await server.close()
 
 
@@ -185,6 +185,10 @@ class RunningServer:
     def config(self) -> ServerConfig:
         """The effective configuration."""
         return self.server.vm.config
+
+    async def wait_leaving(self) -> None:
+        """Returns when the operator has asked this node of a cluster to stop."""
+        await self.server.vm.leaving.wait()
 
     @property
     def url(self) -> str:

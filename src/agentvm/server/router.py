@@ -85,7 +85,10 @@ class Router:
                     node.name = _Node()
                 node = node.name
             else:
-                node = node.words.setdefault(segment, _Node())
+                word = node.words.get(segment)
+                if word is None:
+                    word = node.words[segment] = _Node()
+                node = word
         if route.method in node.routes:
             raise RuntimeError(f"{route.method} {route.path} is declared twice")
         if node.routes and node.names != tuple(names):

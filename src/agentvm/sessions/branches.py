@@ -23,7 +23,7 @@ from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.sessions.library import SessionLibrary
-from agentvm.sessions.sender import MessageSender, SentMessage
+from agentvm.sessions.sender import MessageSender, SentMessage, check_of_people
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.base import Recalled
 from agentvm.storage.sql.log import LogStore
@@ -88,6 +88,7 @@ class Branches:
         self, session_id: SessionId, *, message_id: MessageId | None, before: MessageId | None, on_busy: OnBusy
     ) -> SessionRewound | None:
         """Rewinds to `message_id`, or to the message before `before`. None when there was nothing to rewind."""
+        check_of_people(session_id)
         agent = await self._agent(session_id)
         if (message_id is None) == (before is None):
             raise InvalidInput("Provide either messageId, the last message to keep, or before, the first message to rewind")

@@ -24,6 +24,7 @@ from agentvm.events.lifecycle import SessionCompacted
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.attachment import references_of
+from agentvm.model.definition import system_text
 from agentvm.model.ids import Clock, ImageId, NewId, SessionId, SummaryId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.session import Summary
@@ -211,7 +212,7 @@ class Compactor:
         _, room = share_window(
             window, definition.max_tokens or settings.defaults.max_tokens, thinking_tokens(definition.thinking)
         )
-        room -= estimate_tokens(definition.system_prompt or "")
+        room -= estimate_tokens(system_text(definition) or "")
         self._rooms.put((work.tenant_id, work.image_id, work.model), room)
         return room
 

@@ -83,8 +83,8 @@ class ExportSource:
     async def measure(self, wanted: Sequence[Selection]) -> int:
         return sum([await self.carrier.measure(one.container_id, one.session_id) for one in wanted])
 
-    async def list(self, wanted: Sequence[Selection]) -> list[ExportedImage]:
-        """Returns the images in an order that is the same on every server."""
+    async def list(self, wanted: Sequence[Selection], *, with_agents: bool = False) -> list[ExportedImage]:
+        """Returns the images in an order that is the same on every server; `with_agents` with the sessions of sub-agents."""
         found: list[ExportedImage] = []
         for one in sorted(wanted, key=lambda one: one.container_id):
             container = self.store.container(one.container_id)
@@ -95,6 +95,9 @@ class ExportSource:
                 if chosen is not None and image.image_id != chosen.image_id:
                     continue
                 sessions = (chosen,) if chosen is not None else await container.list_sessions(image.image_id)
+                if with_agents:
+                    below = [one for session in sessions for one in await container.list_below(session.session_id)]
+                    sessions = (*sessions, *below)
                 ordered = tuple(sorted(sessions, key=lambda session: (session.created_at, session.session_id)))
                 found.append(ExportedImage(_led(image, ordered), ordered))
         return found
@@ -124,13 +127,13 @@ def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
 
 def _led(image: Image, sessions: Sequence[Session]) -> Image:
     """Returns the image with a default session that is exported."""
-    ids = [session.session_id for session in sessions]
+    ids = [session.session_id for session in sessions if session.parent is None]
     return image if not ids or image.session_id in ids else msgspec.structs.replace(image, session_id=ids[0])
 
 
 async def export_archive(source: ExportSource, wanted: Sequence[Selection]) -> AsyncIterator[bytes]:
     """Yields the bytes of the archive as it is made."""
-    leaving = await source.list(wanted)
+    leaving = await source.list(wanted, with_agents=True)
     out = _Outgoing(source)
     out.images(leaving)
     for one in leaving:

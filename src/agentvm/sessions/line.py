@@ -241,6 +241,8 @@ def check_session(session: Session) -> Session:
     _check(session.pinned_at or 0, session.archived_at or 0)
     if session.forked_from is not None:
         _check(session.forked_from.session_id, session.forked_from.message_id)
+    if (parent := session.parent) is not None:
+        _check(parent.session_id, parent.turn_id, parent.root_session, parent.root_turn)
     return session
 
 

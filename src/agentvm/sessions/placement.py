@@ -16,7 +16,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import ParentCall, Session
 from agentvm.model.turn import Turn
 from agentvm.storage.carry import SessionHere
 
@@ -72,6 +72,17 @@ class Placement:
             image_id=ImageId(self.images.get(session.image_id, session.image_id)),
             container_id=self.container or session.container_id,
             forked_from=fork,
+            parent=None if session.parent is None else self._parent(session.parent),
+        )
+
+    def _parent(self, parent: ParentCall) -> ParentCall:
+        """Returns the call of a sub-agent, whose sessions and turns may have other ids here."""
+        return msgspec.structs.replace(
+            parent,
+            session_id=SessionId(self.sessions.get(parent.session_id, parent.session_id)),
+            turn_id=self.turn_id(parent.session_id, parent.turn_id),
+            root_session=SessionId(self.sessions.get(parent.root_session, parent.root_session)),
+            root_turn=self.turn_id(parent.root_session, parent.root_turn),
         )
 
     def turn(self, session_id: SessionId, turn: Turn) -> Turn:

@@ -23,6 +23,7 @@ from agentvm.runtime import model_call
 from agentvm.runtime.attached import AttachmentMemory, Filled
 from agentvm.runtime.provider_chain import ProviderChain
 from agentvm.sessions.background_call import BackgroundCalls, CallOwner, LedgerCall, SessionWork
+from agentvm.sessions.relay_keys import RelayKeys
 
 logger = get_logger(__name__)
 
@@ -72,6 +73,11 @@ class ModelRelay:
     @property
     def refusal(self) -> RelayAnswer | None:
         return None if self._driver is None else self._driver.refusal
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the call cost nothing: nobody was asked, or the provider has refused."""
+        return self._driver is None or not self._driver.is_asked or self._driver.refusal is not None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -164,6 +170,7 @@ class Relays:
     def __init__(self, calls: BackgroundCalls, new_id: NewId) -> None:
         self._calls, self._new_id = calls, new_id
         self._memory = AttachmentMemory()
+        self.keys = RelayKeys()
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

@@ -8,6 +8,9 @@ import msgspec
 
 from agentvm.blueprint.templates import check_name_free
 from agentvm.errors import InvalidInput
+from agentvm.errors.resource import ResourceInvalid
+from agentvm.model.collection import parse_reference
+from agentvm.model.knowledge import NO_EMBEDDER
 from agentvm.model.resource import Resource, ResourceType
 from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
@@ -15,6 +18,7 @@ from agentvm.resources.archive import Bundle
 from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS, why_idle
+from agentvm.resources.knowledge import mode_of
 from agentvm.resources.registry import Author, NewVersion, Registry, VersionChange
 from agentvm.resources.resolver import VersionClosure
 from agentvm.resources.tool import SETS
@@ -60,6 +64,7 @@ class ResourceLibrary:
     async def register(self, draft: NewVersion, *, dry_run: bool = False) -> tuple[Published, Warned]:
         """Registers a resource within the tenant's limits; a dry run only checks it."""
         workspace = self.workspace
+        await self._check_knowledge(draft.type, draft.content)
         frozen = await self._freeze(draft.type, draft.content)
         draft = replace(draft, content=frozen.content)
         if draft.type == "agents":
@@ -75,6 +80,7 @@ class ResourceLibrary:
     async def publish(self, resource: Resource, change: VersionChange, *, dry_run: bool = False) -> tuple[Published, Warned]:
         """Publishes a version of an own resource within the tenant's limits; a dry run only checks it."""
         await self._check_storage()
+        await self._check_knowledge(resource.type, change.content)
         frozen = await self._freeze(resource.type, change.content)
         change = replace(change, content=frozen.content)
         published = await self.registry.revise(self.author, resource.resource_id, change, dry_run=dry_run)
@@ -99,6 +105,22 @@ class ResourceLibrary:
         revision = VersionChange(content=after, bump=bump, expected=closure.root.version.digest)
         published, warned = await self.publish(resource, revision)
         return published, changes, (*warned, *frozen.notes)
+
+    async def _check_knowledge(self, kind: ResourceType, content: Any) -> None:
+        """Refuses a knowledge base that names a collection which is not there, or a search that this server does not have."""
+        if kind != "knowledge" or not isinstance(content, Mapping):
+            return
+        named: Any = accept(KINDS["knowledge"], content)
+        if (mode := mode_of(named.retrieval)) != "words":
+            if self.workspace.runtime.settings_of(self.workspace.tenant_id).tools.embedder.url is None:
+                raise ResourceInvalid(f"retrieval.mode: {mode} {NO_EMBEDDER}")
+        if named.collection is None:
+            return
+        collection_id, revision = parse_reference(named.collection)
+        found = await self.workspace.resources.store.collections(self.workspace.tenant_id).get(collection_id)
+        if found is None or not found.oldest <= revision <= found.revision:
+            there = "" if found is None else f"; it has the revisions {max(found.oldest, 1)} to {found.revision}"
+            raise ResourceInvalid(f"collection: there is no {named.collection}{there}")
 
     async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:
         """Returns the content as it is stored: that of a set of tools with its tools. Refuses members without effect."""

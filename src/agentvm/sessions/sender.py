@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown
+from agentvm.errors import AgentVMError, InvalidInput, SessionNotFound, ShuttingDown
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
-from agentvm.model.ids import ContainerId, MessageId, TurnId
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId, is_sub_session
 from agentvm.model.message import UserContent, measure
 from agentvm.model.schedule import SourceRun
 from agentvm.model.turn import OnParked, Turn, TurnOptions, TurnOrigin
@@ -17,6 +17,7 @@ from agentvm.runtime.accepted import Accepted, Incoming, OnBusy
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
+from agentvm.runtime.sending import sending
 from agentvm.runtime.turn_options import apply_options, check_options
 from agentvm.sessions.workspace import Workspace
 from agentvm.tenants.book import release
@@ -81,6 +82,7 @@ class MessageSender:
         unattended: UnattendedStart | None = None,
     ) -> SentMessage:
         """Accepts the message, unless one with this key was accepted before."""
+        check_of_people(agent.session_id)
         size = self.measure(content)
         check_options(agent.image.definition, options)
         incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked, options=options)
@@ -88,7 +90,7 @@ class MessageSender:
             incoming = replace(incoming, origin=unattended.origin, run=unattended.run, tainted=unattended.tainted)
         if client_key is None:
             return await self._send(agent, incoming, size, on_busy)
-        async with agent.sending(client_key) as earlier:
+        async with sending(agent, client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
             return await self._send(agent, incoming, size, on_busy)
@@ -141,7 +143,8 @@ class MessageSender:
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
     ) -> SentMessage:
         """Rewinds a part of the history and sends a message of at most that size instead."""
-        async with agent.sending(client_key) as earlier:
+        check_of_people(agent.session_id)
+        async with sending(agent, client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
             await make_way()
@@ -170,6 +173,12 @@ class MessageSender:
             raise
         finally:
             release(reserved)
+
+
+def check_of_people(session_id: SessionId) -> None:
+    """Refuses to change the conversation of a sub-agent, which its caller alone talks to."""
+    if is_sub_session(session_id):
+        raise InvalidInput("This is the work of a sub-agent; it can be read, and its caller is the one to talk to")
 
 
 def _said(agent: Agent, earlier: Turn) -> SentMessage:

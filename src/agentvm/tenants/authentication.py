@@ -27,6 +27,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.sharing.cache import Cache
 from agentvm.storage.sql.store import Store
+from agentvm.storage.sql.tickets import TicketStore
 from agentvm.tenants import browser_sessions, keys, tickets
 from agentvm.tenants.browser_sessions import BrowserSessions
 from agentvm.tenants.invitations import Invitations
@@ -97,13 +98,14 @@ class Authentication:
         ended: Ended = lambda named, why: None,
         matches: Matches = keys.matches,
         recent: Cache[str, Verified] | None = None,
+        shared_tickets: TicketStore | None = None,
     ) -> None:
         self._store, self._pepper, self._clock, self._oidc = store, pepper, clock, oidc
         self._ended, self._matches = ended, matches
         self._random_bits = random_bits
         self._new_id = id_factory(clock, random_bits)
         self._recent = Cache[str, Verified](RECENT_MAX, age_ms=RECENT_MS) if recent is None else recent
-        self._tickets = Tickets(pepper, clock, random_bits)
+        self._tickets, self._shared_tickets = Tickets(pepper, clock, random_bits), shared_tickets
         self.browser_sessions = BrowserSessions(store, pepper, clock, random_bits, self._new_id)
         self.invitations = Invitations(store, pepper, clock, random_bits, self._new_id)
         self._used: dict[KeyId, tuple[TenantId, int]] = {}
@@ -138,9 +140,33 @@ class Authentication:
         invitation = await self.invitations.find(token)
         return Principal(tenant_id=invitation.tenant_id, invitation_id=invitation.invitation_id, containers=())
 
-    def ws_token(self, principal: Principal) -> str:
+    async def ws_token(self, principal: Principal) -> str:
         """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""
+        if self._shared_tickets is not None:
+            return await self._tickets.issue_shared(principal, self._shared_tickets)
         return self._tickets.issue(principal)
+
+    async def _redeem(self, ticket: str) -> Principal | None:
+        if self._shared_tickets is None:
+            return self._tickets.redeem(ticket)
+        owner = await self._tickets.redeem_shared(ticket, self._shared_tickets)
+        # Another node may have ended or narrowed the rights since it was issued.
+        now = None if owner is None else await self.recall(owner.tenant_id, owner.user_id, owner.key_id)
+        if owner is None or now is None or not await self._is_signed_in(owner):
+            return None
+        if owner.key_id is None:
+            # The role may be that of a provider's token, which no store has.
+            return owner if owner.user_id is None else replace(owner, containers=now.containers)
+        permissions = owner.permissions & now.permissions
+        return replace(now, permissions=permissions, browser_session_id=owner.browser_session_id)
+
+    async def _is_signed_in(self, owner: Principal) -> bool:
+        """Whether the browser of a principal, if it is one, is still signed in."""
+        if owner.browser_session_id is None:
+            return True
+        sessions = self._store.accounts(owner.tenant_id).browser_sessions
+        signed_in = await sessions.list(owner.user_id, owner.key_id, idle_since=0, now=self._clock())
+        return any(one.browser_session_id == owner.browser_session_id for one in signed_in)
 
     def end(self, tenant_id: TenantId, named: Named, why: Why = "revoked") -> None:
         """Forgets everything of them, and lets the server close their sockets. To be called when the store knows it."""
@@ -201,7 +227,7 @@ class Authentication:
         if credential.startswith(browser_sessions.PREFIX):
             return await self._by_cookie(credential)
         if credential.startswith(tickets.PREFIX):
-            owner = self._tickets.redeem(credential)
+            owner = await self._redeem(credential)
             return _RefusedCredential("ticket_unknown") if owner is None else Verified(owner)
         if self._oidc is not None and credential.count(".") == 2:
             return await self._by_token(self._oidc, credential)

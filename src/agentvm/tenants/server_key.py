@@ -56,6 +56,11 @@ class ServerKey:
         return self._derive(b"agentvm 1 backups")
 
     @property
+    def bus(self) -> bytes:
+        """The key for the codes of messages between nodes."""
+        return self._derive(b"agentvm 1 bus")
+
+    @property
     def check_value(self) -> bytes:
         """Tells this key from others, and nothing about it."""
         return self._derive(b"agentvm 1 check")

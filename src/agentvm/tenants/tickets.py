@@ -8,18 +8,30 @@ import hmac
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from agentvm.errors import Refused
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.principal import Principal
 from agentvm.tenants.keys import RandomBits, random_text
 
+if TYPE_CHECKING:
+    # Operations name this module, and load without a database.
+    from agentvm.storage.sql.tickets import TicketStore
+
 PREFIX = "avmws_"
 TICKET_AGE_MS = 60_000
 TICKETS_MAX = 20_000
 TICKETS_PER_TENANT_MAX = 1_000
 
+SKEW_MS = 30_000
+"""How far the clock of the node that has issued a ticket may be ahead."""
+
 _SECRET_CHARACTERS = 32
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Principal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,21 @@ class Tickets:
 
     def __len__(self) -> int:
         return len(self._tickets)
+
+    async def issue_shared(self, principal: Principal, shared: "TicketStore") -> str:
+        """A new one that any node takes. Counted here until it has expired, wherever it is used."""
+        token = self.issue(principal)
+        now = self._clock()
+        await shared.add(self._name(token), _encoder.encode(principal), now + TICKET_AGE_MS, now)
+        return token
+
+    async def redeem_shared(self, token: str, shared: "TicketStore") -> Principal | None:
+        """Returns the principal to the first node that asks; its rights may have ended meanwhile."""
+        self._remove(self._name(token))
+        taken = await shared.take(self._name(token))
+        if taken is None or not taken[1] - TICKET_AGE_MS - SKEW_MS <= self._clock() < taken[1]:
+            return None
+        return _decoder.decode(taken[0])
 
     def issue(self, principal: Principal) -> str:
         """A new one; `Refused` when too many are outstanding."""

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import anyio
 from tests.conformance import records
 from tests.conformance.records import default_session, image, message, session
-from tests.support.memory import open_in_memory
 
+from agentvm.app import open_agentvm
 from agentvm.channels.host import ChannelHost
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
@@ -111,6 +111,8 @@ class Account:
     """A trigger."""
     share_id: str = ""
     """A link to that session."""
+    collection_id: str = ""
+    """A collection with a document."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,6 +191,11 @@ class World:
         await self.vm.tenancy.store.accounts(account.tenant_id).channels.add(_channel(account))
         account.share_id = f"share_{account.slug}"
         await self.vm.tenancy.store.accounts(account.tenant_id).shares.add(_share(account))
+        account.collection_id = f"books-{account.slug}"
+        books = self.vm.tenancy.store.collections(account.tenant_id)
+        await books.create(account.collection_id, 2)
+        text = BytesIO(f"book of {account.slug}".encode())
+        await books.put(account.collection_id, text, "notes.txt", None, None, self.clock())
         account.turn_id = f"turn_{account.slug}"
         images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id
@@ -283,7 +290,7 @@ async def open_world(
         tools=tool_settings or ToolSettings(),
         gateways=GatewaySettings(anthropic=AnthropicSwitch(enabled="on"), openai=OpenAISwitch(models="on")),
     )
-    async with open_in_memory(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         vm.channels = ChannelHost(vm, SafeHttp())
         first = vm.first_key
         world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())

@@ -10,6 +10,7 @@ from tests.operations.test_tool import struck, waiting
 from tests.server.http.fixtures import Reply, request
 
 from agentvm.errors import InvalidInput, PermissionDenied
+from agentvm.errors.cluster import SessionMoved
 from agentvm.errors.tool import WaitAlreadyAnswered, WaitForbidden, WaitNotFound
 from agentvm.model.account import ApiKey, User
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
@@ -66,6 +67,20 @@ async def test_the_form_decides_once_and_is_audited(decision: str, runs: list[in
             assert (await ask(desk, method, path, "decision=approve")).status == 410
         entries = await desk.peer.workspace.accounts.audit.list(limit=10)
         assert [entry.result for _, entry in entries if entry.action == "wait.answer_by_link"] == ["ok"]
+
+
+async def test_a_link_whose_answer_could_not_be_stored_is_good_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> bool:
+        raise SessionMoved("s", 2)
+
+    async with waiting() as (desk, wait):
+        path = await link(desk, wait)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(desk.vm.runtime, "answer_wait", fail)
+            assert (await ask(desk, "POST", path, "decision=approve")).status >= 400
+        assert (await ask(desk, "POST", path, "decision=approve")).status == 200
+        await desk.hear("turn_response")
+        assert struck == [1]
 
 
 async def test_the_token_is_not_stored_and_a_link_ends_with_its_wait_and_its_time() -> None:

@@ -30,12 +30,7 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
             for route in world.app.http.routes
             if route.is_gated and route.method != "HEAD"
         }
-        gateways = {
-            f"{route.method} {prefix}{route.path.replace(':path', '')}"
-            for gateway in GATEWAYS
-            for prefix in gateway.prefixes
-            for route in gateway.routes
-        }
+        gateways = {f"{route.method} {path.replace(':path', '')}" for gateway in GATEWAYS for path, route in gateway.paths()}
         sockets = {"POST /ws", "POST /ws/{link}"}
         assert served == {one.name for one in FACES} | gateways | sockets
         public = {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}

@@ -61,6 +61,7 @@ BODIES: dict[str, object] = {
     "events": ["turn.failed"],
     "kind": "telegram",
     "agent": "default",
+    "before": 1,
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 SAID: dict[tuple[str, str], object] = {
@@ -91,7 +92,8 @@ def named(account: Account | None) -> dict[str, str]:
     if account is None:
         wanted = (
             "key_id user_id tenant resource_id turn_id session session_id attachment image_id wait_id "
-            "browser_session_id invitation_id webhook_id channel_id schedule_id trigger_id share_id"
+            "browser_session_id invitation_id webhook_id channel_id schedule_id trigger_id share_id "
+            "collection_id"
         )
         names = dict.fromkeys(wanted.split(), ABSENT)
     else:
@@ -113,6 +115,7 @@ def named(account: Account | None) -> dict[str, str]:
             "schedule_id": account.schedule_id,
             "trigger_id": account.trigger_id,
             "share_id": account.share_id,
+            "collection_id": account.collection_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     gateway = {"response_id": f"resp_{names['turn_id']}", "conversation_id": f"conv_{names['session_id']}", "chat_id": "chat"}
@@ -130,7 +133,10 @@ PLAIN = {
     "definition_name": "default",
     "path": "notes.txt",
     "number": "1",
+    # Of the whole server: nobody's tenant has a node.
+    "node_id": "999999",
     "memory_id": "mem_1",
+    "document": "notes.txt",
 }
 
 
@@ -228,11 +234,10 @@ async def test_every_route_that_is_served_is_asked_below() -> None:
 
 
 def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
-    """Yields every route of a gateway below each of its prefixes: method, template of the path, and the route."""
+    """Yields every route of a gateway, below each of its prefixes: method, template of the path, and the route."""
     for gateway in GATEWAYS:
-        for prefix in gateway.prefixes:
-            for route in gateway.routes:
-                yield route.method, f"{prefix}{route.path}", route
+        for path, route in gateway.paths():
+            yield route.method, path, route
 
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {

@@ -49,6 +49,8 @@ def place() -> Iterator[Place]:
     with start_blocking_portal() as portal:
         opened = portal.call(partial(start_server, config, drivers={"scripted": ScriptedDriver()}))
         with portal.wrap_async_context_manager(opened) as running, requests.Session() as client:
+            # Without the proxies of the environment, which it would look for with every request.
+            client.trust_env = False
             assert running.first_key is not None
             key = {"Authorization": f"Bearer {running.first_key.reveal()}"}
             yield Place(running.url, client, key, people(running.url, client, key))

@@ -57,14 +57,15 @@ def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         if not approves and fields.get("decision") != "deny":
             return _page("<h1>Choose an answer</h1>", 422)
         found = await _find(vm, token)
-        # Used up first: of two who send the form at once, one decides.
-        if found is None or not await vm.store.wait_links.use(token, vm.clock()):
+        if found is None:
             return _page(_GONE, 410)
         link, wait = found
         answer = WaitAnswer(
             decision="approve" if approves else "deny", reason=fields.get("reason", "").strip()[:REASON_MAX] or None
         )
+        # Of two who send the form at once, one decides. A link whose answer could not be stored is good for another try.
         is_taken = await vm.runtime.answer_wait(link.tenant_id, wait, answer, link.made_by)
+        await vm.store.wait_links.use(token, vm.clock())
         await _audit(vm, link, request, "ok" if is_taken else "refused:wait_answered")
         said = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn goes on.</p>"
         return _page(said) if is_taken else _page(_GONE, 410)

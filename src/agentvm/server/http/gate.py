@@ -21,6 +21,7 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.model.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER
 from agentvm.operations.context import Context, HttpDetails
+from agentvm.operations.forwarding import carry_on
 from agentvm.operations.gate import OPEN, Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
@@ -180,7 +181,7 @@ class HttpGate:
                 context.http.reason = check_text(reason, "reason", max_length=REASON_CHARACTERS_MAX)
         query = _decode(parameters, face.query)
         if not face.has_body:
-            return await face.operation.function(context, face.request(path, query, None))
+            return await carry_on(face.operation, context, face.request(path, query, None))
         reservation = ConnectionReservation(self.vm.budget, context.principal.tenant_id)
         try:
             if face.http.body == "file":
@@ -197,7 +198,7 @@ class HttpGate:
             if getattr(body, "stream", False):
                 # Before the operation: what it begins for a stream that is refused then would be begun again by each attempt.
                 await self.admit_stream(context.principal)
-            work = face.operation.function(context, face.request(path, query, body))
+            work = carry_on(face.operation, context, face.request(path, query, body))
             return await (attended(request, work) if face.http.attended else work)
         except HttpError as error:
             outcome.result = f"refused:{error.status}"

@@ -1,7 +1,7 @@
 """Gateway routes — serves the routes of gateways behind the one gate: origin, credentials and quota, then their handlers."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from agentvm.gateways.a2a import A2A
 from agentvm.gateways.agui import AGUI
@@ -13,8 +13,10 @@ from agentvm.gateways.openai import OPENAI
 from agentvm.gateways.routes import BODY_MAX_BYTES, VALUES_MAX, Ask, Gateway, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.model.gateway_settings import GatewaySettings
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.server import paths
+from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, attended
 from agentvm.server.http.body import decode_body, receive_body
@@ -24,6 +26,8 @@ from agentvm.sharing.reservation import ConnectionReservation
 
 GATEWAYS: tuple[Gateway, ...] = (OPENAI, ANTHROPIC, MCP, LANGGRAPH, AGUI, AI_SDK, A2A)
 """Every gateway of this server."""
+STRANGER = Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"agent:use", "images:read", "resources:read"}))
+"""The caller of a public route without a credential: it reads what the operator's tenant has published, and no more."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""
 
@@ -46,6 +50,7 @@ def places() -> tuple[tuple[str, Gateway], ...]:
         for prefix in gateway.prefixes:
             words = {f"{prefix}/{route.path.split('/')[1]}" for route in gateway.routes} if prefix == SHARED else {prefix}
             found |= dict.fromkeys(sorted(words), gateway)
+        found |= {route.path: gateway for route in gateway.roots}
     return tuple(found.items())
 
 
@@ -57,17 +62,17 @@ class GatewayRoutes:
 
     def routes(self) -> Iterator[HttpRoute]:
         for gateway in GATEWAYS:
-            for prefix in gateway.prefixes:
-                for route in gateway.routes:
-                    handler = functools.partial(self._serve, gateway, route)
-                    bound = BODY_MAX_BYTES if route.method in ("POST", "PUT", "PATCH") else 0
-                    yield HttpRoute(route.method, f"{prefix}{route.path}", handler, bound, is_gated=True)
+            for path, route in gateway.paths():
+                handler = functools.partial(self._serve, gateway, route)
+                bound = BODY_MAX_BYTES if route.method in ("POST", "PUT", "PATCH") else 0
+                yield HttpRoute(route.method, path, handler, bound, is_gated=True)
 
     async def _serve(self, gateway: Gateway, route: GatewayRoute, request: HttpRequest) -> HttpResponse:
         switch = getattr(self._gate.vm.config.gateways, gateway.name)
         if switch.enabled == "off":
             raise HttpError(404)
-        principal = await self._gate.admit(request, key_headers=gateway.key_headers)
+        path = {name: paths.name(value) for name, value in request.path_params.items()}
+        principal = await self._admit(gateway, route, path, request)
         await self._gate.vm.runtime.recovered.wait()
         client = request.scope.get("client")
         talk = Talk(
@@ -79,7 +84,7 @@ class GatewayRoutes:
         body, content = await self._body(route, principal, request)
         ask = Ask(
             body=body,
-            path={name: paths.name(value) for name, value in request.path_params.items()},
+            path=path,
             query=parameters_of(request.scope["query_string"], joins=True),
             headers=request.headers,
             origin=f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}",
@@ -90,6 +95,13 @@ class GatewayRoutes:
             await self._gate.admit_stream(principal)
         work = route.handler(ask, talk)
         return await self._response(await attended(request, work), principal, request, gateway)
+
+    async def _admit(self, gateway: Gateway, route: GatewayRoute, path: Mapping[str, str], request: HttpRequest) -> Principal:
+        if route.is_public is not None and route.is_public(self._gate.vm.config.gateways, path):
+            if of_headers(request.scope["headers"], also=gateway.key_headers) is None:
+                # Not counted: strangers must not use up what the users of a tenant may ask.
+                return STRANGER
+        return await self._gate.admit(request, key_headers=gateway.key_headers)
 
     async def _body(self, route: GatewayRoute, principal: Principal, request: HttpRequest) -> tuple[Lenient, bytes]:
         if not request.max_body_bytes:

@@ -1,37 +1,35 @@
-"""An AgentVM in memory that need not publish the resources that ship with it: it begins with a copy of a store that has them.
+"""Shipped store — servers of tests need not publish the resources that ship with them: a new SQLite store begins with them.
 
-Publishing them is most of what opening one costs. Whether they are published as they should be is asked elsewhere.
+Publishing them is most of what opening a server costs. Whether they are published as they should be is asked in
+`tests/resources`, and by every server that is a process of its own.
 """
 
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from pathlib import Path
 from unittest.mock import patch
 
-from agentvm.app import open_agentvm
-from agentvm.config import MEMORY, ServerConfig
 from agentvm.model.ids import id_factory
 from agentvm.resources.centre import make_centre
 from agentvm.resources.shipped import publish_shipped
+from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite import migrations
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.store import Store
-from agentvm.vm import AgentVM
 
 _template: list[bytes] = []
 
 
 @asynccontextmanager
-async def open_in_memory(config: ServerConfig, **options: Any) -> AsyncIterator[AgentVM]:
-    """As `open_agentvm`, for a config without a data directory."""
-    assert config.system.data_dir == MEMORY
+async def open_shipped_store(path: Path | None) -> AsyncIterator[Store]:
+    """As `open_store`; a store that is there already stays as it is."""
     if not _template:
         _template.append(await _publish())
     async with AsyncExitStack() as stack:
         with patch.object(migrations, "_migrated", return_value=_template[0]):
-            vm = await stack.enter_async_context(open_agentvm(config, **options))
-        yield vm
+            store = await stack.enter_async_context(open_store(path))
+        yield store
 
 
 async def _publish() -> bytes:

@@ -1,0 +1,179 @@
+"""The edge Worker in miniflare: a real workerd on loopback, with a provider whose answers a test plays."""
+
+import base64
+import hmac
+import itertools
+import json
+import queue
+import shutil
+import subprocess
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+from tests.provision.edge import EdgeTools
+from tests.provision.node import node
+from tests.support.killable import free_port
+from tests.support.provider import ScriptedProvider
+
+SERVE = Path(__file__).resolve().parent.parent / "edge" / "serve.mjs"
+ORDER_SECONDS = 60
+PEPPER = "pepper"
+Json = dict[str, Any]
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """One time that an object was awake, from its own log. `at` and `ms` are milliseconds."""
+
+    what: str
+    at: int
+    ms: int
+    rows: int
+    size_bytes: int
+    """Of its database, afterwards."""
+
+
+class EdgeServer:
+    """A running miniflare. Everything that it stores survives a kill."""
+
+    def __init__(self, tools: EdgeTools, folder: Path, **variables: str) -> None:
+        self._tools, self._folder, self._variables = tools, folder, variables
+        self.port, self.provider_port = free_port(), free_port()
+        self.log: list[Burst] = []
+        self.noise: list[str] = []
+        self._answers: queue.Queue[Json] = queue.Queue()
+        self._logged = threading.Condition()
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of workerd, which is a child of miniflare."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        return next(int(pid) for pid in children.split() if "workerd" in Path(f"/proc/{pid}/comm").read_text())
+
+    def url_of(self, key: str) -> str:
+        return f"ws://127.0.0.1:{self.port}/ws?token={key}"
+
+    def new_url(self) -> str:
+        """The address for a tenant of its own, with all its containers."""
+        key = f"key-{next(_numbers)}"
+        self.add_key(key, tenant=key)
+        return self.url_of(key)
+
+    def start(self) -> None:
+        provider = f"http://127.0.0.1:{self.provider_port}"
+        anthropic = {"kind": "anthropic", "baseUrl": provider}
+        providers = {
+            "test": anthropic,
+            "impatient": {**anthropic, "silenceSeconds": 0.3},
+            "chat": {"kind": "openai", "baseUrl": f"{provider}/v1"},
+        }
+        variables = {"PROVIDERS": json.dumps(providers), "DEFAULT_MODEL": "test/model", "LOG_OBJECTS": "1", **self._variables}
+        variables |= {"KEY_PEPPER": PEPPER, "ALLOW_HOSTS": f"127.0.0.1:{self.provider_port}"}
+        options = {"bundle": str(self._tools.bundle), "port": self.port, "persist": str(self._folder), "vars": variables}
+        # Beside the packages, where it finds miniflare.
+        program = [str(node()), shutil.copy(SERVE, self._tools.folder), json.dumps(options)]
+        self._process = subprocess.Popen(
+            program, cwd=self._tools.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._answers = queue.Queue()
+        threading.Thread(target=self._read, args=(self._process, self._answers), daemon=True).start()
+        assert self._answer() == {"ready": True}
+
+    def kill(self) -> None:
+        """Ends workerd, with every Worker and object in it, as a crash of its machine does."""
+        assert self._process is not None
+        subprocess.run(["kill", "-9", "--", f"-{self._process.pid}"], check=True)
+        self._process.wait(ORDER_SECONDS)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self.kill()
+
+    def add_key(self, key: str, **record: object) -> None:
+        """Lets a key be valid."""
+        self._order(order="key", digest=hmac.digest(PEPPER.encode(), key.encode(), "sha256").hex(), record=record)
+
+    def add_file(self, name: str, body: bytes) -> None:
+        """Puts the file of an image into the bucket."""
+        self._order(order="image", name=name, base64=base64.b64encode(body).decode())
+
+    async def bursts(self, mark: int, last: str) -> list[Burst]:
+        """The log of the objects since a mark, up to the next burst of a name, but the times when one only woke."""
+        return await anyio.to_thread.run_sync(self._bursts, mark, last)
+
+    def _bursts(self, mark: int, last: str) -> list[Burst]:
+        def found() -> list[Burst]:
+            bursts = [burst for burst in self.log[mark:] if burst.what != "woke"]
+            end = next((number for number, burst in enumerate(bursts) if burst.what == last), -1)
+            return bursts[: end + 1]
+
+        with self._logged:
+            assert self._logged.wait_for(found, ORDER_SECONDS), self.log[mark:]
+            return found()
+
+    def _order(self, **order: object) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        assert "done" in answer, answer
+
+    def _answer(self) -> Json:
+        try:
+            return self._answers.get(timeout=ORDER_SECONDS)
+        except queue.Empty:
+            raise AssertionError(f"miniflare says nothing: {self.noise[-5:]}") from None
+
+    def _read(self, process: "subprocess.Popen[str]", answers: "queue.Queue[Json]") -> None:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                self._receive(line.strip(), answers)
+        except ValueError:
+            # The pipe was closed: the process was killed.
+            pass
+        answers.put({"failed": "miniflare has ended"})
+
+    def _receive(self, line: str, answers: "queue.Queue[Json]") -> None:
+        try:
+            said = json.loads(line)
+        except json.JSONDecodeError:
+            self.noise.append(line)
+            return
+        if isinstance(said, dict) and said.get("log") == "object":
+            with self._logged:
+                self.log.append(Burst(said["what"], said["at"], said["ms"], said["rows"], said["bytes"]))
+                self._logged.notify_all()
+        elif isinstance(said, dict) and {"ready", "done", "failed"} & said.keys():
+            answers.put(said)
+        else:
+            self.noise.append(line)
+
+    @asynccontextmanager
+    async def provider(self) -> AsyncIterator[ScriptedProvider]:
+        """The provider that the Worker asks, for as long as the context lasts."""
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.provider_port, reuse_port=True)
+        async with listener:
+            provider = ScriptedProvider(self.provider_port)
+            tasks = anyio.create_task_group()
+            await tasks.__aenter__()
+            tasks.start_soon(listener.serve, provider.serve)
+            try:
+                yield provider
+            finally:
+                # Not `async with`: it would wrap a failed assertion in an exception group.
+                tasks.cancel_scope.cancel()
+                await tasks.__aexit__(None, None, None)
