@@ -159,6 +159,10 @@ async def test_a_slow_collector_delays_no_turn_and_the_end_by_its_timeout_at_mos
             otel=OtelSettings(endpoint=collector.url, export_seconds=0.1),
         )
         await turn(config)
+        # Its timeout is also that of the running request, which may end a moment later.
+        sending = [thread for thread in threading.enumerate() if thread.name == "agentvm-otlp"]
+        for thread in sending:
+            await anyio.to_thread.run_sync(thread.join, 60)
         assert threads() == []
         assert collector.bodies
 

@@ -1,5 +1,5 @@
 import { Component, type JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { SessionRow } from "../link/frames.ts";
 import { Markdown } from "../markdown/view.tsx";
 import type { OpenConversation } from "../state/conversation.ts";
@@ -180,7 +180,7 @@ function Progress({ clientKey }: { clientKey: string }): JSX.Element | null {
 /** A question that is being changed. What was written stays if the server refuses it. */
 function Editor({ item, open }: { item: UserItem; open: OpenConversation }): JSX.Element {
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     field.current?.focus();
     field.current?.setSelectionRange(item.text.length, item.text.length);
   }, []);

@@ -1,7 +1,7 @@
 /** The replay of a turn: a slider over its time, and what was shown at the moment of the slider. */
 
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { EventFrame } from "../../link/frames.ts";
 import { type ApiError, request } from "../../link/http.ts";
 import { Markdown } from "../../markdown/view.tsx";
@@ -57,7 +57,8 @@ function Player({ turn, read, at, go }: { turn: Timeline; read: Read; at: string
   const [moment, setMoment] = useState(named);
   const [isPlaying, play] = useState(false);
   const [speed, setSpeed] = useState(1);
-  useEffect(() => setMoment(named), [named]);
+  // With the drawing, not after it: an effect that waits for the screen would take back a key pressed in between.
+  useLayoutEffect(() => setMoment(named), [named]);
   usePlaying(isPlaying, speed, replay.durationMs, setMoment, (end) => {
     play(false);
     rest(end);
