@@ -20,10 +20,26 @@ def test_a_key_is_taken_once_by_each_tenant_until_it_is_freed() -> None:
 
 
 def test_keys_are_bounded_in_length_and_number() -> None:
-    keys = RelayKeys(most=2)
+    keys = RelayKeys(keys_max=2)
     for key in ("", "x" * (KEY_MAX + 1)):
         with pytest.raises(InvalidInput):
             keys.take(ONE, None, key, b"")
     for key in ("a", "b", "c"):
         keys.take(ONE, None, key, b"")
     keys.take(ONE, None, "a", b"")
+
+
+def test_a_tenant_with_many_keys_pushes_out_only_its_own() -> None:
+    keys = RelayKeys(keys_max=2)
+    keys.take(TWO, None, "k", b"")
+    for key in ("a", "b", "c", "d"):
+        keys.take(ONE, None, key, b"")
+    with pytest.raises(Conflict):
+        keys.take(TWO, None, "k", b"")
+
+
+def test_the_tenants_that_are_remembered_are_bounded() -> None:
+    keys = RelayKeys(tenants_max=1)
+    keys.take(ONE, None, "k", b"")
+    keys.take(TWO, None, "k", b"")
+    keys.take(ONE, None, "k", b"")
