@@ -17,4 +17,4 @@ async def test_a_server_that_is_no_node_is_not_drained() -> None:
     async with open_desk() as desk:
         done = await desk.avm("cluster", "drain", "0", "--yes")
         assert done.code != 0
-        assert "no node of a cluster; stop it with SIGTERM" in done.err
+        assert "not a node of a cluster; stop it with SIGTERM" in done.err

@@ -61,7 +61,7 @@ async def test_a_backup_can_be_only_checked(tmp_path: Path, capsys: Said) -> Non
     assert json.loads(capsys.readouterr().out)["manifest"]["format"] == 1
     backup.write_bytes(backup.read_bytes()[:-10])
     assert run(["restore", "--check", str(backup)]) == 1
-    assert "is no backup of AgentVM, or is damaged" in capsys.readouterr().err
+    assert "is not a backup of AgentVM, or is damaged" in capsys.readouterr().err
     assert names_in(tmp_path) == ["b", "data"]
 
 

@@ -171,7 +171,7 @@ async def test_what_is_no_nats_server_is_refused() -> None:
 
         tasks.start_soon(listener.serve, greet)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        with pytest.raises(ConfigInvalid, match="no NATS server"):
+        with pytest.raises(ConfigInvalid, match="not a NATS server"):
             async with open_nats(parse_addresses(f"nats://127.0.0.1:{port}"), Seal(KEY), "avm", "n"):
                 pass
         tasks.cancel_scope.cancel()

@@ -16,13 +16,13 @@ def test_addresses_are_read_with_their_passwords_which_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("http://a:4222", "no address of NATS"),
-        ("nats://", "no address of NATS"),
-        ("a:4222", "no address of NATS"),
-        ("nats://a:port", "no number"),
+        ("http://a:4222", "not a NATS URL"),
+        ("nats://", "not a NATS URL"),
+        ("a:4222", "not a NATS URL"),
+        ("nats://a:port", "not a number"),
         ("nats://a:4222/path", "has no path"),
-        ("nats://avm:secret/one@a", "no number"),
-        ("nats://a,", "no address of NATS"),
+        ("nats://avm:secret/one@a", "not a number"),
+        ("nats://a,", "not a NATS URL"),
     ],
 )
 def test_a_wrong_address_is_explained_without_its_password(text: str, fault: str) -> None:

@@ -29,7 +29,7 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
                 "system.database": Secret("postgresql://h/b"),
                 "system.serverKey": Secret("ab" * 32),
             },
-            "f:1: cluster.nats: it is no address of NATS",
+            "f:1: cluster.nats: it is not a NATS URL",
         ),
         ({"llm.provider": "nosuch"}, "f:1: llm.provider: it is 'nosuch'; known providers: anthropic"),
         ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is not a provider"),

@@ -85,7 +85,7 @@ async def test_pages_of_a_pdf_are_numbered_in_citations() -> None:
         with anyio.fail_after(60):
             found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "returns")
         assert [one.cite for one in found.passages] == [f"{SHOP}#a.pdf:p1:0-25"]
-        assert [one.problem for one in found.problems] == ["it is no PDF, or damaged"]
+        assert [one.problem for one in found.problems] == ["it is not a PDF, or it is damaged"]
 
 
 async def test_the_knowledge_base_says_how_it_is_cut_and_how_much_is_found() -> None:

@@ -51,9 +51,9 @@ def test_slides_have_their_numbers_and_pages_their_titles(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("kind", "data", "why"),
     [
-        ("text", b"\x00\x01\x02", "zero bytes"),
-        ("json", b"{", "no JSON"),
-        ("json", b"[" * 100_000, "no JSON"),
+        ("text", b"\x00\x01\x02", "NUL bytes"),
+        ("json", b"{", "not valid JSON"),
+        ("json", b"[" * 100_000, "not valid JSON"),
         ("docx", b"PK\x03\x04 broken", "damaged"),
         ("docx", zipped(other="x"), "damaged: KeyError"),
         ("docx", zipped(**{"word__document.xml": "<w:document"}), "damaged: ParseError"),

@@ -182,7 +182,7 @@ async def test_a_refusal_has_run_nothing_and_a_failure_may_have(status: int, sta
     ("reply", "missing"),
     [
         ((401, {"error": {"code": "unauthenticated", "message": "no key"}}), "unauthenticated: no key"),
-        ((200, b"<html>"), "is no AgentVM"),
+        ((200, b"<html>"), "is not an AgentVM server"),
         ((200, {"permissions": ["sessions:read"]}), "tools:invoke"),
     ],
 )

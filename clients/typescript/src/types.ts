@@ -234,7 +234,7 @@ export interface Commands {
   session_set_title: { request: { sessionId: string; title: string | null }; reply: { session: Session | null } };
   /** Pin a session to the top of lists, or unpin it. */
   session_pin: { request: { sessionId: string; pinned?: boolean }; reply: { session: Session | null } };
-  /** Archive a session, which takes it out of lists, or bring it back. */
+  /** Archive a session, which hides it from lists, or unarchive it. */
   session_archive: { request: { sessionId: string; archived?: boolean }; reply: { session: Session | null } };
   /** Delete a session. It can be restored for a while. An image is deleted with its last session, and restored with it. */
   session_delete: { request: { sessionId: string }; reply: { sessionId: string; restorableUntil: number } };
@@ -242,7 +242,7 @@ export interface Commands {
   session_restore: { request: { sessionId: string }; reply: { session: SessionRecord | null } };
   /** Mark a session as read. */
   session_mark_read: { request: { sessionId: string; cursor?: string | null; messageId?: string | null; device?: string | null }; reply: { sessionId: string; unread: number; session: SessionRecord } };
-  /** Let a quarantined session take messages again. */
+  /** Release a quarantined session, so that it accepts messages again. */
   session_release: { request: { sessionId: string }; reply: { session: Session | null } };
   /** Start the agent of a session. */
   session_resume: { request: { sessionId: string }; reply: { imageId: string; agentId: string; reused: boolean; sessionId?: string } };
@@ -280,13 +280,13 @@ export interface Commands {
   session_drafts: { request: { sessionId: string }; reply: { sessionId: string; drafts: Draft[] } };
   /** List your own drafts of all sessions, each with its beginning. */
   session_draft_list: { request: { containerId?: string | null; limit?: number }; reply: { drafts: DraftListed[] } };
-  /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
   schedule_create: { request: { agent: string; cron: string; message: string; name?: string | null; containerId?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { schedule: ScheduleView } };
   /** List schedules, oldest first. */
   schedule_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { schedules: ScheduleView[]; nextCursor?: string } };
   /** Show a schedule. */
   schedule_get: { request: { scheduleId: string }; reply: { schedule: ScheduleView } };
-  /** Change a schedule, disable it, or enable it again. */
+  /** Update, disable or enable a schedule. */
   schedule_update: { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { schedule: ScheduleView } };
   /** Delete a schedule and the list of its runs. Sessions and turns stay. */
   schedule_delete: { request: { scheduleId: string }; reply: {} };
@@ -294,13 +294,13 @@ export interface Commands {
   schedule_runs: { request: { scheduleId: string }; reply: { runs: RunRecord[] } };
   /** Run a schedule once now, besides its times, as it would run then. */
   schedule_run: { request: { scheduleId: string }; reply: { sessionId: string; turnId: string; isNew: boolean } };
-  /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
   trigger_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { trigger: TriggerView } };
   /** List triggers, oldest first. */
   trigger_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { triggers: TriggerView[]; nextCursor?: string } };
   /** Show a trigger. */
   trigger_get: { request: { triggerId: string }; reply: { trigger: TriggerView } };
-  /** Change a trigger, disable it, or enable it again. */
+  /** Update, disable or enable a trigger. */
   trigger_update: { request: { triggerId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { trigger: TriggerView } };
   /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
   trigger_rotate: { request: { triggerId: string }; reply: { trigger: TriggerView } };
@@ -334,9 +334,9 @@ export interface HttpOperations {
   "auth.sessions": { request: { cursor?: string | null; limit?: number }; reply: BrowserSessionViewPage };
   /** Sign out one of your browsers. Its sockets are closed at once. */
   "auth.session_end": { request: { browserSessionId: string }; reply: undefined };
-  /** Begin to sign in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
+  /** Start the sign-in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
   "auth.oidc_start": { request: { next?: string; keep?: boolean; invitation?: string | null }; reply: OidcAddress };
-  /** Come back from the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
+  /** Finish the sign-in after the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
   "auth.oidc_callback": { request: { state?: string; code?: string; iss?: string | null; error?: string | null; error_description?: string | null; session_state?: string | null; scope?: string | null; authuser?: string | null; prompt?: string | null; hd?: string | null }; reply: undefined };
   /** Show your preferences for the console. They are the same on every device. A key without a user has its own. */
   "preferences.get": { request: {}; reply: Preferences };
@@ -346,7 +346,7 @@ export interface HttpOperations {
   "invitation.create": { request: { role?: "admin" | "member" | "owner" | "viewer"; externalId?: string | null; displayName?: string | null; days?: number }; reply: InvitationView };
   /** List invitations. Newest first, including those that were accepted, were revoked or have expired. */
   "invitation.list": { request: { cursor?: string | null; limit?: number }; reply: InvitationViewPage };
-  /** Revoke an invitation. A user that it has made stays. */
+  /** Revoke an invitation. A user it has created stays. */
   "invitation.revoke": { request: { invitationId: string }; reply: undefined };
   /** Show an invitation to the person who has its link. */
   "invitation.show": { request: { key?: string }; reply: InvitationShown };
@@ -374,9 +374,9 @@ export interface HttpOperations {
   "user.delete": { request: { userId: string; dryRun?: boolean }; reply: OwnedRecord | undefined };
   /** List the containers that a user may use. In the order in which they were bound; the first was created with the user. */
   "user.list_containers": { request: { userId: string }; reply: BoundViewPage };
-  /** Let a user use a container. */
+  /** Give a user access to a container. */
   "user.bind": { request: { userId: string; containerId: string }; reply: undefined };
-  /** Stop a user from using a container. Takes effect at once: their sockets are closed. */
+  /** Revoke a user's access to a container. Takes effect at once: their sockets are closed. */
   "user.unbind": { request: { userId: string; containerId: string }; reply: undefined };
   /** List the containers that you may use, oldest first. */
   "container.browse": { request: { cursor?: string | null; limit?: number }; reply: ContainerNameViewPage };
@@ -418,9 +418,9 @@ export interface HttpOperations {
   "secret.delete": { request: { name: string }; reply: undefined };
   /** List the tools that may use secrets. */
   "secret.grants": { request: { cursor?: string | null; limit?: number; secret?: string | null }; reply: GrantViewPage };
-  /** Let a tool use a secret. In a header or the query of its requests to these hosts, or as a variable of its code. Another grant of the same secret to the same tool for the same use replaces it. */
+  /** Grant a tool access to a secret. In a header or the query of its requests to these hosts, or as a variable of its code. Another grant of the same secret to the same tool for the same use replaces it. */
   "secret.grant": { request: { secret: string; tool: string; as: "env" | "header" | "query"; hosts?: string[] }; reply: GrantView };
-  /** End the use of a secret by a tool, from its next call on. */
+  /** Revoke a tool's access to a secret, from its next call on. */
   "secret.revoke": { request: { secret: string; tool: string; as?: "env" | "header" | "query" | null }; reply: undefined };
   /** List the platforms that channels can connect to, with the settings of each. */
   "channel.kinds": { request: {}; reply: ChannelKinds };
@@ -478,7 +478,7 @@ export interface HttpOperations {
   "image.load": { request: { container?: string | null; name?: string | null; digest?: string | null; onConflict?: "fail" | "newVersion" }; reply: ImageView };
   /** List the tags of an image. */
   "image.tags": { request: { imageId: string }; reply: ImageTagsReply };
-  /** Let a tag mean an image. Whichever image of the container it meant before. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+  /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
   "image.tag": { request: { imageId: string; tag: string }; reply: ImageTagsReply };
   /** Remove a tag of an image. */
   "image.untag": { request: { imageId: string; tag: string }; reply: undefined };
@@ -522,7 +522,7 @@ export interface HttpOperations {
   "resource.set_yanked": { request: { resourceId: string; version: string; yanked: boolean }; reply: VersionView };
   /** Read the tools of a set from its source again. If they have changed a new version is published with them; images that are locked to the old version keep it. */
   "resource.pin": { request: { resourceId: string; bump?: "major" | "minor" | "patch"; dryRun?: boolean }; reply: PinView };
-  /** Let a tag point to a version. */
+  /** Set a tag of a version. */
   "resource.tag": { request: { resourceId: string; tag: string; version: string }; reply: undefined };
   /** Delete a tag. */
   "resource.untag": { request: { resourceId: string; tag: string }; reply: undefined };
@@ -572,11 +572,11 @@ export interface HttpOperations {
   "metric.scrape": { request: {}; reply: Response };
   /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. */
   "metric.status": { request: {}; reply: Status };
-  /** Show the course of the metrics: one sample a minute, of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
+  /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
   "metric.series": { request: { since?: string | null }; reply: MetricSeries };
   /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
   "cluster.nodes": { request: {}; reply: ClusterNodes };
-  /** Stop a node: it takes nothing new, its turns get a grace, and others go on with the rest. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+  /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
   "cluster.drain": { request: { nodeId: string; graceSeconds?: number | null }; reply: DrainedNode };
   /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: it waits for somebody. */
   "turn.list": { request: { cursor?: string | null; limit?: number; session?: string | null; container?: string | null; order?: "newest" | "slowest"; outcome?: "completed" | "failed" | "interrupted" | "parked" | "running" | null; since?: string | null; until?: string | null }; reply: TurnRowPage };
@@ -586,19 +586,19 @@ export interface HttpOperations {
   "tool.explain": { request: { turnId: string; callId: string }; reply: ToolExplanation };
   /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that go on until the turn has ended; each event's `id` is its cursor. */
   "turn.events": { request: { turnId: string; cursor?: string | null; limit?: number; follow?: boolean; after?: number | null }; reply: RawPage | Response };
-  /** Rate the answer of a turn, with a note if you like. Your earlier rating of it is replaced. */
+  /** Rate the answer of a turn, with an optional note. Replaces your earlier rating. */
   "feedback.give": { request: { turnId: string; rating: "down" | "up"; note?: string | null }; reply: Feedback };
-  /** Take your rating of a turn back. */
+  /** Delete your rating of a turn. */
   "feedback.withdraw": { request: { turnId: string }; reply: undefined };
   /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
   "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
-  /** Make a link by which everybody in your tenant who may read sessions reads this one as it is now. */
+  /** Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions. */
   "share.create": { request: { sessionId: string; days?: number | null }; reply: Share };
   /** List the links to a session, the newest first. */
   "share.list": { request: { sessionId: string }; reply: ShareList };
-  /** End a link to a session that you may use. */
+  /** Revoke a link to a session. */
   "share.end": { request: { shareId: string }; reply: undefined };
-  /** Read the conversation of a link: questions and answers, as they were when the link was made. */
+  /** Read a shared session: its questions and answers when the link was created. */
   "share.read": { request: { shareId: string; cursor?: string | null; limit?: number }; reply: SharedPage };
   /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
   "memory.list": { request: { containerId: string }; reply: MemoryPage };
@@ -614,7 +614,7 @@ export interface HttpOperations {
   "tool.wait": { request: { waitId: string }; reply: WaitView };
   /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
   "tool.answer": { request: { waitId: string; fingerprint: string; decision: "answer" | "approve" | "deny" | "edit"; input?: Record<string, unknown> | null; result?: unknown; reason?: string | null; remember?: "image" | "session" | null }; reply: ToolAnswerReply };
-  /** Make a link that approves or denies a tool call, once. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
+  /** Create a one-use link that approves or denies a tool call. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
   "tool.link": { request: { waitId: string; fingerprint: string; expiresIn?: number }; reply: WaitLinkReply };
   /** List the MCP servers on which AgentVM acts for you. No token is shown. */
   "mcp.connections": { request: { user?: string | null }; reply: ConnectionsView };
@@ -684,25 +684,25 @@ export interface HttpOperations {
   "webhook.list": { request: { cursor?: string | null; limit?: number }; reply: WebhookViewPage };
   /** Show a webhook. */
   "webhook.get": { request: { webhookId: string }; reply: WebhookView };
-  /** Change a webhook, disable it, or enable it again. */
+  /** Update, disable or enable a webhook. */
   "webhook.update": { request: { webhookId: string; url?: string | null; events?: ("quota.warning" | "session.created" | "turn.completed" | "turn.failed" | "turn.interrupted" | "wait.created")[] | null; description?: string | null; enabled?: boolean | null }; reply: WebhookView };
   /** Delete a webhook and its deliveries. */
   "webhook.delete": { request: { webhookId: string }; reply: undefined };
   /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
   "webhook.rotate": { request: { webhookId: string }; reply: WebhookView };
-  /** Send a test event, and show what became of it. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+  /** Send a test event and show the result. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
   "webhook.test": { request: { webhookId: string }; reply: DeliveryView };
   /** List the deliveries of a webhook, newest first. */
   "webhook.deliveries": { request: { webhookId: string; cursor?: string | null; limit?: number }; reply: DeliveryViewPage };
   /** Send a delivery again now, with the same `webhook-id`. */
   "webhook.redeliver": { request: { webhookId: string; number: string }; reply: DeliveryView };
-  /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
   "schedule.create": { request: { agent: string; cron: string; message: string; name?: string | null; container?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: ScheduleView };
   /** List schedules, oldest first. */
   "schedule.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: SchedulePage };
   /** Show a schedule. */
   "schedule.get": { request: { scheduleId: string }; reply: ScheduleView };
-  /** Change a schedule, disable it, or enable it again. */
+  /** Update, disable or enable a schedule. */
   "schedule.update": { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: ScheduleView };
   /** Delete a schedule and the list of its runs. Sessions and turns stay. */
   "schedule.delete": { request: { scheduleId: string }; reply: NoFields };
@@ -710,13 +710,13 @@ export interface HttpOperations {
   "schedule.runs": { request: { scheduleId: string }; reply: RunPage };
   /** Run a schedule once now, besides its times, as it would run then. */
   "schedule.run": { request: { scheduleId: string }; reply: StartedRun };
-  /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
   "trigger.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: TriggerView };
   /** List triggers, oldest first. */
   "trigger.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: TriggerPage };
   /** Show a trigger. */
   "trigger.get": { request: { triggerId: string }; reply: TriggerView };
-  /** Change a trigger, disable it, or enable it again. */
+  /** Update, disable or enable a trigger. */
   "trigger.update": { request: { triggerId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: TriggerView };
   /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
   "trigger.rotate": { request: { triggerId: string }; reply: TriggerView };
@@ -724,7 +724,7 @@ export interface HttpOperations {
   "trigger.delete": { request: { triggerId: string }; reply: NoFields };
   /** List the last runs of a trigger, newest first. */
   "trigger.runs": { request: { triggerId: string }; reply: RunPage };
-  /** Begin a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
+  /** Start a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
   "trigger.fire": { request: { triggerId: string }; reply: StartedRun };
 }
 
@@ -837,7 +837,7 @@ export interface CommandVerbs {
     setTitle(request: Commands["session_set_title"]["request"]): Promise<Commands["session_set_title"]["reply"]>;
     /** Pin a session to the top of lists, or unpin it. */
     pin(request: Commands["session_pin"]["request"]): Promise<Commands["session_pin"]["reply"]>;
-    /** Archive a session, which takes it out of lists, or bring it back. */
+    /** Archive a session, which hides it from lists, or unarchive it. */
     archive(request: Commands["session_archive"]["request"]): Promise<Commands["session_archive"]["reply"]>;
     /** Delete a session. It can be restored for a while. An image is deleted with its last session, and restored with it. */
     delete(request: Commands["session_delete"]["request"]): Promise<Commands["session_delete"]["reply"]>;
@@ -845,7 +845,7 @@ export interface CommandVerbs {
     restore(request: Commands["session_restore"]["request"]): Promise<Commands["session_restore"]["reply"]>;
     /** Mark a session as read. */
     markRead(request: Commands["session_mark_read"]["request"]): Promise<Commands["session_mark_read"]["reply"]>;
-    /** Let a quarantined session take messages again. */
+    /** Release a quarantined session, so that it accepts messages again. */
     release(request: Commands["session_release"]["request"]): Promise<Commands["session_release"]["reply"]>;
     /** Start the agent of a session. */
     resume(request: Commands["session_resume"]["request"]): Promise<Commands["session_resume"]["reply"]>;
@@ -891,13 +891,13 @@ export interface CommandVerbs {
     start(request: Commands["run_start"]["request"]): Promise<Commands["run_start"]["reply"]>;
   };
   schedule: {
-    /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
     create(request: Commands["schedule_create"]["request"]): Promise<Commands["schedule_create"]["reply"]>;
     /** List schedules, oldest first. */
     list(request?: Commands["schedule_list"]["request"]): Promise<Commands["schedule_list"]["reply"]>;
     /** Show a schedule. */
     get(request: Commands["schedule_get"]["request"]): Promise<Commands["schedule_get"]["reply"]>;
-    /** Change a schedule, disable it, or enable it again. */
+    /** Update, disable or enable a schedule. */
     update(request: Commands["schedule_update"]["request"]): Promise<Commands["schedule_update"]["reply"]>;
     /** Delete a schedule and the list of its runs. Sessions and turns stay. */
     delete(request: Commands["schedule_delete"]["request"]): Promise<Commands["schedule_delete"]["reply"]>;
@@ -907,13 +907,13 @@ export interface CommandVerbs {
     run(request: Commands["schedule_run"]["request"]): Promise<Commands["schedule_run"]["reply"]>;
   };
   trigger: {
-    /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
     create(request: Commands["trigger_create"]["request"]): Promise<Commands["trigger_create"]["reply"]>;
     /** List triggers, oldest first. */
     list(request?: Commands["trigger_list"]["request"]): Promise<Commands["trigger_list"]["reply"]>;
     /** Show a trigger. */
     get(request: Commands["trigger_get"]["request"]): Promise<Commands["trigger_get"]["reply"]>;
-    /** Change a trigger, disable it, or enable it again. */
+    /** Update, disable or enable a trigger. */
     update(request: Commands["trigger_update"]["request"]): Promise<Commands["trigger_update"]["reply"]>;
     /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
     rotate(request: Commands["trigger_rotate"]["request"]): Promise<Commands["trigger_rotate"]["reply"]>;
@@ -951,9 +951,9 @@ export interface HttpVerbs {
     sessions(request?: HttpOperations["auth.sessions"]["request"], options?: CallOptions): Promise<HttpOperations["auth.sessions"]["reply"]>;
     /** Sign out one of your browsers. Its sockets are closed at once. */
     sessionEnd(request: HttpOperations["auth.session_end"]["request"], options?: CallOptions): Promise<HttpOperations["auth.session_end"]["reply"]>;
-    /** Begin to sign in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
+    /** Start the sign-in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
     oidcStart(request?: HttpOperations["auth.oidc_start"]["request"], options?: CallOptions): Promise<HttpOperations["auth.oidc_start"]["reply"]>;
-    /** Come back from the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
+    /** Finish the sign-in after the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
     oidcCallback(request?: HttpOperations["auth.oidc_callback"]["request"], options?: CallOptions): Promise<HttpOperations["auth.oidc_callback"]["reply"]>;
   };
   preferences: {
@@ -967,7 +967,7 @@ export interface HttpVerbs {
     create(request?: HttpOperations["invitation.create"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.create"]["reply"]>;
     /** List invitations. Newest first, including those that were accepted, were revoked or have expired. */
     list(request?: HttpOperations["invitation.list"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.list"]["reply"]>;
-    /** Revoke an invitation. A user that it has made stays. */
+    /** Revoke an invitation. A user it has created stays. */
     revoke(request: HttpOperations["invitation.revoke"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.revoke"]["reply"]>;
     /** Show an invitation to the person who has its link. */
     show(request?: HttpOperations["invitation.show"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.show"]["reply"]>;
@@ -999,9 +999,9 @@ export interface HttpVerbs {
     delete(request: HttpOperations["user.delete"]["request"], options?: CallOptions): Promise<HttpOperations["user.delete"]["reply"]>;
     /** List the containers that a user may use. In the order in which they were bound; the first was created with the user. */
     listContainers(request: HttpOperations["user.list_containers"]["request"], options?: CallOptions): Promise<HttpOperations["user.list_containers"]["reply"]>;
-    /** Let a user use a container. */
+    /** Give a user access to a container. */
     bind(request: HttpOperations["user.bind"]["request"], options?: CallOptions): Promise<HttpOperations["user.bind"]["reply"]>;
-    /** Stop a user from using a container. Takes effect at once: their sockets are closed. */
+    /** Revoke a user's access to a container. Takes effect at once: their sockets are closed. */
     unbind(request: HttpOperations["user.unbind"]["request"], options?: CallOptions): Promise<HttpOperations["user.unbind"]["reply"]>;
   };
   container: {
@@ -1057,9 +1057,9 @@ export interface HttpVerbs {
     delete(request: HttpOperations["secret.delete"]["request"], options?: CallOptions): Promise<HttpOperations["secret.delete"]["reply"]>;
     /** List the tools that may use secrets. */
     grants(request?: HttpOperations["secret.grants"]["request"], options?: CallOptions): Promise<HttpOperations["secret.grants"]["reply"]>;
-    /** Let a tool use a secret. In a header or the query of its requests to these hosts, or as a variable of its code. Another grant of the same secret to the same tool for the same use replaces it. */
+    /** Grant a tool access to a secret. In a header or the query of its requests to these hosts, or as a variable of its code. Another grant of the same secret to the same tool for the same use replaces it. */
     grant(request: HttpOperations["secret.grant"]["request"], options?: CallOptions): Promise<HttpOperations["secret.grant"]["reply"]>;
-    /** End the use of a secret by a tool, from its next call on. */
+    /** Revoke a tool's access to a secret, from its next call on. */
     revoke(request: HttpOperations["secret.revoke"]["request"], options?: CallOptions): Promise<HttpOperations["secret.revoke"]["reply"]>;
   };
   channel: {
@@ -1131,7 +1131,7 @@ export interface HttpVerbs {
     load(request?: HttpOperations["image.load"]["request"], options?: CallOptions): Promise<HttpOperations["image.load"]["reply"]>;
     /** List the tags of an image. */
     tags(request: HttpOperations["image.tags"]["request"], options?: CallOptions): Promise<HttpOperations["image.tags"]["reply"]>;
-    /** Let a tag mean an image. Whichever image of the container it meant before. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+    /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
     tag(request: HttpOperations["image.tag"]["request"], options?: CallOptions): Promise<HttpOperations["image.tag"]["reply"]>;
     /** Remove a tag of an image. */
     untag(request: HttpOperations["image.untag"]["request"], options?: CallOptions): Promise<HttpOperations["image.untag"]["reply"]>;
@@ -1179,7 +1179,7 @@ export interface HttpVerbs {
     setYanked(request: HttpOperations["resource.set_yanked"]["request"], options?: CallOptions): Promise<HttpOperations["resource.set_yanked"]["reply"]>;
     /** Read the tools of a set from its source again. If they have changed a new version is published with them; images that are locked to the old version keep it. */
     pin(request: HttpOperations["resource.pin"]["request"], options?: CallOptions): Promise<HttpOperations["resource.pin"]["reply"]>;
-    /** Let a tag point to a version. */
+    /** Set a tag of a version. */
     tag(request: HttpOperations["resource.tag"]["request"], options?: CallOptions): Promise<HttpOperations["resource.tag"]["reply"]>;
     /** Delete a tag. */
     untag(request: HttpOperations["resource.untag"]["request"], options?: CallOptions): Promise<HttpOperations["resource.untag"]["reply"]>;
@@ -1241,13 +1241,13 @@ export interface HttpVerbs {
     scrape(request?: HttpOperations["metric.scrape"]["request"], options?: CallOptions): Promise<HttpOperations["metric.scrape"]["reply"]>;
     /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. */
     status(request?: HttpOperations["metric.status"]["request"], options?: CallOptions): Promise<HttpOperations["metric.status"]["reply"]>;
-    /** Show the course of the metrics: one sample a minute, of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
+    /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
     series(request?: HttpOperations["metric.series"]["request"], options?: CallOptions): Promise<HttpOperations["metric.series"]["reply"]>;
   };
   cluster: {
     /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
     nodes(request?: HttpOperations["cluster.nodes"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.nodes"]["reply"]>;
-    /** Stop a node: it takes nothing new, its turns get a grace, and others go on with the rest. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+    /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
     drain(request: HttpOperations["cluster.drain"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.drain"]["reply"]>;
   };
   turn: {
@@ -1267,25 +1267,25 @@ export interface HttpVerbs {
     wait(request: HttpOperations["tool.wait"]["request"], options?: CallOptions): Promise<HttpOperations["tool.wait"]["reply"]>;
     /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
     answer(request: HttpOperations["tool.answer"]["request"], options?: CallOptions): Promise<HttpOperations["tool.answer"]["reply"]>;
-    /** Make a link that approves or denies a tool call, once. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
+    /** Create a one-use link that approves or denies a tool call. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
     link(request: HttpOperations["tool.link"]["request"], options?: CallOptions): Promise<HttpOperations["tool.link"]["reply"]>;
   };
   feedback: {
-    /** Rate the answer of a turn, with a note if you like. Your earlier rating of it is replaced. */
+    /** Rate the answer of a turn, with an optional note. Replaces your earlier rating. */
     give(request: HttpOperations["feedback.give"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.give"]["reply"]>;
-    /** Take your rating of a turn back. */
+    /** Delete your rating of a turn. */
     withdraw(request: HttpOperations["feedback.withdraw"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.withdraw"]["reply"]>;
     /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
     list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
   };
   share: {
-    /** Make a link by which everybody in your tenant who may read sessions reads this one as it is now. */
+    /** Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions. */
     create(request: HttpOperations["share.create"]["request"], options?: CallOptions): Promise<HttpOperations["share.create"]["reply"]>;
     /** List the links to a session, the newest first. */
     list(request: HttpOperations["share.list"]["request"], options?: CallOptions): Promise<HttpOperations["share.list"]["reply"]>;
-    /** End a link to a session that you may use. */
+    /** Revoke a link to a session. */
     end(request: HttpOperations["share.end"]["request"], options?: CallOptions): Promise<HttpOperations["share.end"]["reply"]>;
-    /** Read the conversation of a link: questions and answers, as they were when the link was made. */
+    /** Read a shared session: its questions and answers when the link was created. */
     read(request: HttpOperations["share.read"]["request"], options?: CallOptions): Promise<HttpOperations["share.read"]["reply"]>;
   };
   memory: {
@@ -1381,13 +1381,13 @@ export interface HttpVerbs {
     list(request?: HttpOperations["webhook.list"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.list"]["reply"]>;
     /** Show a webhook. */
     get(request: HttpOperations["webhook.get"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.get"]["reply"]>;
-    /** Change a webhook, disable it, or enable it again. */
+    /** Update, disable or enable a webhook. */
     update(request: HttpOperations["webhook.update"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.update"]["reply"]>;
     /** Delete a webhook and its deliveries. */
     delete(request: HttpOperations["webhook.delete"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.delete"]["reply"]>;
     /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
     rotate(request: HttpOperations["webhook.rotate"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.rotate"]["reply"]>;
-    /** Send a test event, and show what became of it. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+    /** Send a test event and show the result. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
     test(request: HttpOperations["webhook.test"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.test"]["reply"]>;
     /** List the deliveries of a webhook, newest first. */
     deliveries(request: HttpOperations["webhook.deliveries"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.deliveries"]["reply"]>;
@@ -1395,13 +1395,13 @@ export interface HttpVerbs {
     redeliver(request: HttpOperations["webhook.redeliver"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.redeliver"]["reply"]>;
   };
   schedule: {
-    /** Let an agent get a message at times of a clock. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
     create(request: HttpOperations["schedule.create"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.create"]["reply"]>;
     /** List schedules, oldest first. */
     list(request?: HttpOperations["schedule.list"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.list"]["reply"]>;
     /** Show a schedule. */
     get(request: HttpOperations["schedule.get"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.get"]["reply"]>;
-    /** Change a schedule, disable it, or enable it again. */
+    /** Update, disable or enable a schedule. */
     update(request: HttpOperations["schedule.update"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.update"]["reply"]>;
     /** Delete a schedule and the list of its runs. Sessions and turns stay. */
     delete(request: HttpOperations["schedule.delete"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.delete"]["reply"]>;
@@ -1411,13 +1411,13 @@ export interface HttpVerbs {
     run(request: HttpOperations["schedule.run"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.run"]["reply"]>;
   };
   trigger: {
-    /** Let a program begin turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
     create(request: HttpOperations["trigger.create"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.create"]["reply"]>;
     /** List triggers, oldest first. */
     list(request?: HttpOperations["trigger.list"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.list"]["reply"]>;
     /** Show a trigger. */
     get(request: HttpOperations["trigger.get"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.get"]["reply"]>;
-    /** Change a trigger, disable it, or enable it again. */
+    /** Update, disable or enable a trigger. */
     update(request: HttpOperations["trigger.update"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.update"]["reply"]>;
     /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
     rotate(request: HttpOperations["trigger.rotate"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.rotate"]["reply"]>;
@@ -1425,7 +1425,7 @@ export interface HttpVerbs {
     delete(request: HttpOperations["trigger.delete"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.delete"]["reply"]>;
     /** List the last runs of a trigger, newest first. */
     runs(request: HttpOperations["trigger.runs"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.runs"]["reply"]>;
-    /** Begin a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
+    /** Start a turn of a trigger's agent, with the body as data. Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most 256 KiB. */
     fire(request: HttpOperations["trigger.fire"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.fire"]["reply"]>;
   };
 }

@@ -95,7 +95,7 @@ def create_channel(
 def update_channel(
     api: Api, show: Show, name: str, agent: str | None, settings: tuple[str, ...], per_minute: int | None
 ) -> None:
-    """Change a channel; settings that are not named stay."""
+    """Update a channel; omitted settings stay unchanged."""
     channel = _find(api, name)
     changed = {**channel["settings"], **_settings(settings)} if settings else None
     done = api.call("channel.update", channel["channelId"], agent=agent, settings=changed, messages_per_minute=per_minute)

@@ -101,7 +101,7 @@ def pull_image(
 @click.option("--remove", is_flag=True, help="Remove the tag instead.")
 @tenant_command
 def tag_image(api: Api, show: Show, image_id: str, tag: str, remove: bool) -> None:
-    """Let TAG mean IMAGE, so that image:TAG names it as an agent."""
+    """Point TAG at IMAGE, so that image:TAG names it as an agent."""
     if remove:
         api.call("image.untag", image_id, tag)
         show.done(f"The tag {plain(tag)} is removed.")

@@ -105,7 +105,7 @@ def list_collections(api: Api, show: Show) -> None:
 @click.argument("collection")
 @tenant_command
 def list_documents(api: Api, show: Show, collection: str) -> None:
-    """List the documents of a collection, and how far they are."""
+    """List the documents of a collection and their indexing status."""
     show.items(api.items("collection.documents", collection), DOCUMENT_COLUMNS, none="No documents yet.")
 
 

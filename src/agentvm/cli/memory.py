@@ -40,7 +40,7 @@ memory_argument = click.argument("memory_id", metavar="MEMORY")
 
 @click.group(epilog=EXAMPLES)
 def memory() -> None:
-    """See and edit what agents remember."""
+    """List, add, edit and delete the memories of agents."""
 
 
 @memory.command("list")
@@ -77,7 +77,7 @@ def edit_memory(api: Api, show: Show, memory_id: str, text: str | None, pinned: 
 @container_option
 @tenant_command
 def keep_memory(api: Api, show: Show, memory_id: str, container: str) -> None:
-    """Keep a memory that an agent has proposed."""
+    """Accept a memory that an agent has proposed."""
     _change(api, show, container, memory_id, None, None)
 
 
@@ -112,7 +112,7 @@ def export_memories(api: Api, show: Show, file: Path, container: str, force: boo
 @container_option
 @tenant_command
 def import_memories(api: Api, show: Show, file: Path, container: str) -> None:
-    """Put the memories of a file into a container. Those with the same ids are replaced; proposed ones are left out."""
+    """Import the memories of a file into a container. Those with the same ids are replaced; proposed ones are left out."""
     count = 0
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         try:

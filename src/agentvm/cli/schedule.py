@@ -1,4 +1,4 @@
-"""avm schedule — messages that agents get at times of a clock."""
+"""avm schedule — messages that agents receive on a schedule."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -89,7 +89,7 @@ def budget_options(command: Any) -> Any:
 
 @click.group(epilog=EXAMPLES)
 def schedule() -> None:
-    """Let agents work at times of a clock."""
+    """Run agents on a schedule (cron)."""
 
 
 @schedule.command("create", epilog=EXAMPLES)
@@ -139,7 +139,7 @@ def show_schedule(api: Api, show: Show, schedule_id: str) -> None:
 def update_schedule(
     api: Api, show: Show, /, schedule_id: str, steps: int | None, tokens: int | None, cost: str | None, **fields: Any
 ) -> None:
-    """Change a schedule; what is not given stays."""
+    """Update a schedule; omitted options stay unchanged."""
     show.record(api.call("schedule.update", schedule_id, **fields, budget=budget_of(steps, tokens, cost)), DETAILS)
 
 

@@ -68,7 +68,7 @@ def remove_secret(api: Api, show: Show, name: str, yes: bool) -> None:
 @use_option
 @tenant_command
 def grant_secret(api: Api, show: Show, name: str, tool: str, hosts: tuple[str, ...], use: str | None) -> None:
-    """Let a tool use a secret.
+    """Grant a tool access to a secret.
 
     TOOL is a name, owner/name, a URI, or stdio:ID for an MCP server of the operator. As a header (default) or a query the value
     goes to the named hosts only; as env it is a variable of code that can reach no other hosts.
@@ -92,7 +92,7 @@ def list_grants(api: Api, show: Show, name: str | None) -> None:
 @use_option
 @tenant_command
 def revoke_grant(api: Api, show: Show, name: str, tool: str, use: str | None) -> None:
-    """End the use of a secret by a tool."""
+    """Revoke a tool's access to a secret."""
     api.call("secret.revoke", secret=name, tool=tool, use=use)
     show.done(f"{plain(tool)} may no longer use {plain(name)}.")
 

@@ -1,4 +1,4 @@
-"""avm trigger — lets programs begin turns of agents."""
+"""avm trigger — starts agents from other programs."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ trigger_argument = click.argument("trigger_id", metavar="TRIGGER")
 
 @click.group(epilog=EXAMPLES)
 def trigger() -> None:
-    """Let programs begin turns of agents."""
+    """Start agents from other programs by signed requests."""
 
 
 @trigger.command("create", epilog=EXAMPLES)
@@ -79,7 +79,7 @@ def show_trigger(api: Api, show: Show, trigger_id: str) -> None:
 def update_trigger(
     api: Api, show: Show, /, trigger_id: str, steps: int | None, tokens: int | None, cost: str | None, **fields: Any
 ) -> None:
-    """Change a trigger; what is not given stays."""
+    """Update a trigger; omitted options stay unchanged."""
     show.record(api.call("trigger.update", trigger_id, **fields, budget=budget_of(steps, tokens, cost)), DETAILS)
 
 

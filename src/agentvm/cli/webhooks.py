@@ -47,7 +47,7 @@ webhook_argument = click.argument("webhook_id", metavar="WEBHOOK")
 
 @click.group(epilog=EXAMPLES)
 def webhooks() -> None:
-    """Tell your own servers of events."""
+    """Send events to your own servers."""
 
 
 @webhooks.command("create", epilog=EXAMPLES)
@@ -85,7 +85,7 @@ def show_webhook(api: Api, show: Show, webhook_id: str) -> None:
 def update_webhook(
     api: Api, show: Show, webhook_id: str, address: str | None, events: tuple[str, ...], enabled: bool | None
 ) -> None:
-    """Change a webhook, disable it, or enable it again."""
+    """Update, disable or enable a webhook."""
     changed = api.call("webhook.update", webhook_id, url=address, events=list(events) or None, enabled=enabled)
     show.record(changed, DETAILS)
 
@@ -113,7 +113,7 @@ def delete_webhook(api: Api, show: Show, webhook_id: str, yes: bool) -> None:
 @webhook_argument
 @tenant_command
 def test_webhook(api: Api, show: Show, webhook_id: str) -> None:
-    """Send a test event, and show what became of it."""
+    """Send a test event and show the result."""
     _print(show, api.call("webhook.test", webhook_id))
 
 

@@ -238,11 +238,11 @@ class NatsBus:
 async def _greeting(stream: anyio.abc.ByteStream, reader: NatsReader) -> NatsServerInfo:
     line = await _line(stream, reader)
     if not line.startswith(b"INFO "):
-        raise ConfigInvalid("cluster.nats: what answers there is no NATS server")
+        raise ConfigInvalid("cluster.nats: the server at this address is not a NATS server")
     try:
         return msgspec.json.decode(line[5:], type=NatsServerInfo)
     except msgspec.DecodeError:
-        raise ConfigInvalid("cluster.nats: what answers there is no NATS server") from None
+        raise ConfigInvalid("cluster.nats: the server at this address is not a NATS server") from None
 
 
 async def _line(stream: anyio.abc.ByteStream, reader: NatsReader) -> bytes:

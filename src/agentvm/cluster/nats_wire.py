@@ -56,11 +56,11 @@ def _parse_address(text: str) -> NatsAddress:
         parts = urlsplit(text)
         port = parts.port or PORT
     except ValueError:
-        raise ValueError("its port is no number; write nats://user:password@host:4222") from None
+        raise ValueError("its port is not a number; write nats://user:password@host:4222") from None
     if parts.scheme not in ("nats", "tls") or not parts.hostname:
-        raise ValueError("it is no address of NATS; write nats://user:password@host:4222, or tls:// for TLS")
+        raise ValueError("it is not a NATS URL; write nats://user:password@host:4222, or tls:// for TLS")
     if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("an address of NATS has no path; in a password write / as %2F, ? as %3F, # as %23, @ as %40")
+        raise ValueError("a NATS URL has no path; in a password write / as %2F, ? as %3F, # as %23, @ as %40")
     user = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
     return NatsAddress(parts.hostname, port, parts.scheme == "tls", user, password)

@@ -123,7 +123,7 @@ def _root(content: bytes) -> Node | None:
         raise
     except (ValueError, OverflowError):
         # PyYAML accepts an escape like "\UFFFFFFFF" as a character.
-        raise DocumentError(1, "there is an escape that is no character") from None
+        raise DocumentError(1, "an escape sequence is not a valid character") from None
     return node
 
 

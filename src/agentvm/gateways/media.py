@@ -39,7 +39,7 @@ def read_address(url: str, where: str) -> tuple[str | None, str]:
         return read_data_url(url)
     if url.startswith(("https://", SCHEME)):
         return None, url
-    raise InvalidInput(f"{where}: {shorten(url)!r} is no address of a data URL, https or an attachment")
+    raise InvalidInput(f"{where}: {shorten(url)!r} is not a data URL, an https URL or an attachment")
 
 
 def picture(url: str, where: str, media_type: str | None = None) -> ImagePart:

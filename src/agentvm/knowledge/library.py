@@ -174,7 +174,7 @@ class KnowledgeLibrary:
     async def _node(self, tenant_id: TenantId, uri: str) -> Node:
         parsed = parse_uri(uri)
         if parsed.type != "knowledge":
-            raise ResourceInvalid(f"{uri} is no knowledge base")
+            raise ResourceInvalid(f"{uri} is not a knowledge base")
         return (await self.resources.resolver.find(tenant_id, parsed)).root
 
     async def _build(self, tenant_id: TenantId, node: Node, form: IndexForm) -> WholeIndex | None:

@@ -81,13 +81,13 @@ def decode(data: bytes) -> str:
             return data.decode(encoding)
         except UnicodeDecodeError:
             continue
-    raise DocumentRefused("it is no text in UTF-8, UTF-16 or GB18030")
+    raise DocumentRefused("it is not text in UTF-8, UTF-16 or GB18030")
 
 
 def plain(data: bytes) -> Read:
     text = decode(data)
     if "\0" in text:
-        raise DocumentRefused("it is no text: it has zero bytes")
+        raise DocumentRefused("it is not text: it contains NUL bytes")
     return [(None, text)], None
 
 
@@ -102,7 +102,7 @@ def structured(data: bytes) -> Read:
     try:
         return [(None, json.dumps(json.loads(decode(data)), ensure_ascii=False, indent=1))], None
     except (ValueError, RecursionError) as error:
-        raise DocumentRefused(f"it is no JSON: {error}") from None
+        raise DocumentRefused(f"it is not valid JSON: {error}") from None
 
 
 def page(data: bytes) -> Read:
@@ -204,7 +204,7 @@ def portable(data: bytes) -> Read:
         opened = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
         raise DocumentRefused(
-            "it is locked by a password" if "password" in str(error).lower() else "it is no PDF, or damaged"
+            "it is locked by a password" if "password" in str(error).lower() else "it is not a PDF, or it is damaged"
         ) from None
     pages: list[tuple[int | None, str]] = []
     for number in range(len(opened)):

@@ -1,4 +1,4 @@
-"""Schedule — a message that an agent gets at times of a clock, a trigger that sends one when it is asked to, and their runs."""
+"""Schedule — a message that an agent receives on a schedule, a trigger that sends one when it is asked to, and their runs."""
 
 from typing import Annotated, Literal, NewType
 

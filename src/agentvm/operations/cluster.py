@@ -105,13 +105,13 @@ class DrainedNode(Record):
     raises=(NotAvailable, NotFound),
 )
 async def drain(context: Context, request: DrainNode) -> DrainedNode:
-    """Stop a node: it takes nothing new, its turns get a grace, and others go on with the rest.
+    """Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over.
 
     Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there.
     """
     vm = context.vm
     if vm.membership is None:
-        raise NotAvailable("This server is no node of a cluster; stop it with SIGTERM")
+        raise NotAvailable("This server is not a node of a cluster; stop it with SIGTERM")
     if request.node_id not in (0, vm.membership.node_id):
         # One that is up was asked instead of this node.
         raise NotFound(f"No node {request.node_id} is up; avm cluster status lists those that are")

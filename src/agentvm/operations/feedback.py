@@ -31,7 +31,7 @@ class FeedbackGive(Request[Feedback]):
     raises=(NotFound,),
 )
 async def give(context: Context, request: FeedbackGive) -> Feedback:
-    """Rate the answer of a turn, with a note if you like. Your earlier rating of it is replaced."""
+    """Rate the answer of a turn, with an optional note. Replaces your earlier rating."""
     turn = await context.store.find_turn(request.turn_id)
     if turn is None:
         raise NotFound("There is no such turn")
@@ -47,7 +47,7 @@ class FeedbackWithdraw(Request[None]):
 
 @operation("feedback.withdraw", needs="agent:use", across=False, http=Http("DELETE", _OF_TURN), raises=(NotFound,))
 async def withdraw(context: Context, request: FeedbackWithdraw) -> None:
-    """Take your rating of a turn back."""
+    """Delete your rating of a turn."""
     if not await context.accounts.feedback.drop(request.turn_id, _author(context)):
         raise NotFound("You have not rated this turn")
 

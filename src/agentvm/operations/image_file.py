@@ -116,10 +116,10 @@ _TAG = "/v1/images/{image_id}/tags/{tag}"
 
 @operation("image.tag", needs=WRITE, http=Http("PUT", _TAG), audit="image.tag", raises=(ImageNotFound,))
 async def put_tag(context: Context, request: ImageTag) -> ImageTagsReply:
-    """Let a tag mean an image.
+    """Set a tag of an image.
 
-    Whichever image of the container it meant before. `image:<tag>` then names the image wherever the name of an agent is
-    expected. A tag goes with the default session of its image.
+    The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an
+    agent is expected. A tag goes with the default session of its image.
     """
     context.target = request.image_id
     image = await context.image_files.put_tag(request.image_id, request.tag)

@@ -102,7 +102,7 @@ class InvitationRevoke(Request[None]):
 
 @operation("invitation.revoke", needs=ADMIN, audit="invitation.revoke", http=Http("DELETE", _ONE))
 async def revoke(context: Context, request: InvitationRevoke) -> None:
-    """Revoke an invitation. A user that it has made stays."""
+    """Revoke an invitation. A user it has created stays."""
     if not await context.accounts.invitations.revoke(request.invitation_id, context.vm.clock()):
         raise NotFound("There is no invitation with this id that can still be accepted")
 

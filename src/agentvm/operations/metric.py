@@ -64,7 +64,7 @@ class MetricsSeries(Request[MetricSeries]):
 
 @operation("metric.series", needs=READ, across=False, http=Http("GET", "/v1/metrics/series"))
 async def series(context: Context, request: MetricsSeries) -> MetricSeries:
-    """Show the course of the metrics: one sample a minute, of the last 24 hours.
+    """Show metrics over time: one sample a minute of the last 24 hours.
 
     Of the whole server, for its operator. In memory: a restart begins a new series.
     """

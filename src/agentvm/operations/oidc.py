@@ -49,7 +49,7 @@ class OidcStart(Request[HttpReply[OidcAddress]]):
     raises=(NotFound, ToolFailed),
 )
 async def oidc_start(context: Context, request: OidcStart) -> HttpReply[OidcAddress]:
-    """Begin to sign in at the identity provider.
+    """Start the sign-in at the identity provider.
 
     The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes.
     """
@@ -94,7 +94,7 @@ class OidcCallback(Request[HttpReply[None]]):
     raises=(NotFound,),
 )
 async def oidc_callback(context: Context, request: OidcCallback) -> HttpReply[None]:
-    """Come back from the identity provider.
+    """Finish the sign-in after the identity provider.
 
     Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason.
     A state is good once.

@@ -138,7 +138,7 @@ class ResourceTag(Request[None]):
     raises=(ResourceNotFound,),
 )
 async def set_tag(context: Context, request: ResourceTag) -> None:
-    """Let a tag point to a version."""
+    """Set a tag of a version."""
     resources = context.resources
     resource = await resources.find(request.resource_id)
     await resources.registry.point(resources.author, resource.resource_id, request.tag, request.version)

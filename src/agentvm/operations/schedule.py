@@ -1,4 +1,4 @@
-"""Schedules — messages that agents get at times of a clock, and the runs of them."""
+"""Schedules — messages that agents receive on a schedule, and the runs of them."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -136,7 +136,7 @@ class ScheduleCreate(Request[ScheduleReply]):
     raises=(Conflict, ContainerForbidden, ImageNotFound, SessionNotFound),
 )
 async def create(context: Context, request: ScheduleCreate) -> ScheduleReply:
-    """Let an agent get a message at times of a clock.
+    """Create a schedule: an agent receives a message at the times of `cron`.
 
     `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and
     nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`.
@@ -226,7 +226,7 @@ class ScheduleUpdate(Request[ScheduleReply]):
     http=Http("PUT", _ONE, result="schedule", names=("ScheduleChanges", "Schedule")),
 )
 async def update(context: Context, request: ScheduleUpdate) -> ScheduleReply:
-    """Change a schedule, disable it, or enable it again."""
+    """Update, disable or enable a schedule."""
     before, now = await _find(context, request.schedule_id), context.vm.clock()
     cron = parse(request.cron or before.cron, request.zone or before.zone)
     if request.name is not None:

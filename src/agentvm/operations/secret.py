@@ -122,7 +122,7 @@ class GrantPut(Request[GrantView]):
     raises=(ResourceNotFound,),
 )
 async def grant(context: Context, request: GrantPut) -> GrantView:
-    """Let a tool use a secret.
+    """Grant a tool access to a secret.
 
     In a header or the query of its requests to these hosts, or as a variable of its code. Another grant of the same secret to
     the same tool for the same use replaces it.
@@ -163,7 +163,7 @@ class GrantRevoke(Request[None]):
 
 @operation("secret.revoke", needs=ADMIN, audit="secret.revoke", http=Http("DELETE", _GRANTS))
 async def revoke(context: Context, request: GrantRevoke) -> None:
-    """End the use of a secret by a tool, from its next call on."""
+    """Revoke a tool's access to a secret, from its next call on."""
     context.target = request.secret
     try:
         tool, grantee = await _grantee(context, request.tool)

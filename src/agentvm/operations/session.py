@@ -121,7 +121,7 @@ class SessionArchive(Request[SessionReply]):
 
 @operation("session.archive", needs=USE, command=True, audit="session.change")
 async def archive(context: Context, request: SessionArchive) -> SessionReply:
-    """Archive a session, which takes it out of lists, or bring it back."""
+    """Archive a session, which hides it from lists, or unarchive it."""
     return SessionReply(session=await context.sessions.keep(request.session_id, archived=request.archived))
 
 
@@ -206,7 +206,7 @@ class SessionRelease(Request[SessionReply]):
 
 @operation("session.release", needs=USE, command=True)
 async def release(context: Context, request: SessionRelease) -> SessionReply:
-    """Let a quarantined session take messages again."""
+    """Release a quarantined session, so that it accepts messages again."""
     subscriptions = context.subscribe(await context.sessions.session(request.session_id))
     return SessionReply(session=await context.sessions.release(request.session_id), subscriptions=subscriptions)
 

@@ -48,7 +48,7 @@ async def open_named(context: Context, request: SessionOpen) -> SessionOpenReply
     context.target, context.is_dry_run = request.image_id, True
     if request.external is not None and request.gateway in (AGENTS, IMAGE_TAGS, SOURCES, UNSTORED):
         # These names decide which image is rebuilt when an agent has changed or is meant by a tag, and which session goes.
-        raise InvalidInput(f"{request.gateway} is no gateway: the server itself uses these names")
+        raise InvalidInput(f"{request.gateway} is not the name of a gateway: it is reserved for the server")
     _, image = await context.workspace.image(request.image_id)
     context.join(image.container_id)
     alias = None if request.external is None else Alias(request.gateway, request.external)

@@ -47,7 +47,7 @@ class ShareCreate(Request[Share]):
     raises=(SessionNotFound, Conflict),
 )
 async def create(context: Context, request: ShareCreate) -> Share:
-    """Make a link by which everybody in your tenant who may read sessions reads this one as it is now."""
+    """Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions."""
     session = await context.sessions.session(request.session_id)
     now = context.vm.clock()
     share = Share(
@@ -89,7 +89,7 @@ class ShareEnd(Request[None]):
     raises=(NotFound,),
 )
 async def end(context: Context, request: ShareEnd) -> None:
-    """End a link to a session that you may use."""
+    """Revoke a link to a session."""
     share = await context.accounts.shares.find(request.share_id)
     if share is None or not context.principal.reaches(share.container_id):
         raise NotFound(GONE)
@@ -123,7 +123,7 @@ class ShareRead(Request[SharedPage]):
 
 @operation("share.read", needs=READ, across=False, http=Http("GET", "/v1/shares/{share_id}"), raises=(NotFound,))
 async def read(context: Context, request: ShareRead) -> SharedPage:
-    """Read the conversation of a link: questions and answers, as they were when the link was made."""
+    """Read a shared session: its questions and answers when the link was created."""
     share = await context.accounts.shares.find(request.share_id)
     if share is None or _has_expired(share, context.vm.clock()):
         raise NotFound(GONE)

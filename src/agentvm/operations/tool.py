@@ -192,7 +192,7 @@ class WaitLinkMake(Request[WaitLinkReply]):
     raises=(WaitNotFound, WaitAlreadyAnswered, WaitExpired, WaitForbidden),
 )
 async def make_link(context: "Context", request: WaitLinkMake) -> WaitLinkReply:
-    """Make a link that approves or denies a tool call, once.
+    """Create a one-use link that approves or denies a tool call.
 
     Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form
     decides. Needs `sessions:read`, too.

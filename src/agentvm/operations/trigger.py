@@ -110,7 +110,7 @@ class TriggerCreate(Request[TriggerReply]):
     raises=(Conflict, ContainerForbidden, ImageNotFound, SessionNotFound),
 )
 async def create(context: Context, request: TriggerCreate) -> TriggerReply:
-    """Let a program begin turns of an agent.
+    """Create a trigger: another program starts turns of an agent.
 
     The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it.
     """
@@ -194,7 +194,7 @@ class TriggerUpdate(Request[TriggerReply]):
     http=Http("PUT", _ONE, result="trigger", names=("TriggerChanges", "Trigger")),
 )
 async def update(context: Context, request: TriggerUpdate) -> TriggerReply:
-    """Change a trigger, disable it, or enable it again."""
+    """Update, disable or enable a trigger."""
     now = context.vm.clock()
     if request.name is not None:
         check_text(request.name, "name")
@@ -273,7 +273,7 @@ class TriggerFire(Request[RunReply]):
     raises=(AccessDenied, Conflict, NotFound, QuotaExceeded),
 )
 async def fire(context: Context, request: TriggerFire) -> RunReply:
-    """Begin a turn of a trigger's agent, with the body as data.
+    """Start a turn of a trigger's agent, with the body as data.
 
     Needs no key: the request is signed with the trigger's secret as Standard Webhooks has it, in the headers `webhook-id`,
     `webhook-timestamp` and `webhook-signature`. The same `webhook-id` again is the same turn. The body is text of at most

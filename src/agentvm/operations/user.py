@@ -167,7 +167,7 @@ class UserBind(Request[None]):
 
 @operation("user.bind", needs=ADMIN, audit="user.bind", grants=True, http=Http("PUT", _CONTAINER))
 async def bind(context: Context, request: UserBind) -> None:
-    """Let a user use a container."""
+    """Give a user access to a container."""
     container_id = check_container_id(request.container_id)
     # Binding oneself is checked, too: an administrator of some containers could otherwise reach all others.
     check_reach((literal_pattern(container_id),), context.principal)
@@ -183,7 +183,7 @@ class UserUnbind(Request[None]):
 
 @operation("user.unbind", needs=ADMIN, audit="user.unbind", http=Http("DELETE", _CONTAINER))
 async def unbind(context: Context, request: UserUnbind) -> None:
-    """Stop a user from using a container.
+    """Revoke a user's access to a container.
 
     Takes effect at once: their sockets are closed.
     """

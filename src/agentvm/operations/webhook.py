@@ -136,7 +136,7 @@ class WebhookUpdate(Request[WebhookView]):
     http=Http("PUT", _ONE, names=("WebhookChanges", None)),
 )
 async def update(context: Context, request: WebhookUpdate) -> WebhookView:
-    """Change a webhook, disable it, or enable it again."""
+    """Update, disable or enable a webhook."""
     await _find(context, request.webhook_id)
     now = context.vm.clock()
     _check_description(request.description)
@@ -224,7 +224,7 @@ class WebhookTest(Request[DeliveryView]):
     raises=(Conflict,),
 )
 async def test(context: Context, request: WebhookTest) -> DeliveryView:
-    """Send a test event, and show what became of it.
+    """Send a test event and show the result.
 
     Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other.
     """

@@ -121,7 +121,7 @@ def encode_result(name: str, value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolFailed(f"{name} gave a result that is no JSON: {type(error).__name__}") from None
+        raise ToolFailed(f"{name} returned a result that is not JSON: {type(error).__name__}") from None
 
 
 def cut(text: str, output_max: int, path: str | None = None) -> str:

@@ -1,1 +1,1 @@
-"""Schedules — messages that agents get at times of a clock, and triggers that send one when they are asked to."""
+"""Schedules — messages that agents receive on a schedule, and triggers that send one when they are asked to."""

@@ -74,10 +74,10 @@ class TurnStarter:
         key_id = source.key_id if source.user_id is None else None
         principal = await self.access.recall(tenant_id, source.user_id, key_id)
         if principal is None or principal.tenant_id != tenant_id:
-            raise AccessDenied("The rights of whoever made it have ended")
+            raise AccessDenied("The user who created it no longer has access")
         principal.require(PERMISSION)
         if not principal.reaches(source.container_id):
-            raise AccessDenied("Whoever made it may not use the container any more")
+            raise AccessDenied("The user who created it may no longer use the container")
         return msgspec.structs.replace(principal, containers=(source.container_id,))
 
     async def _place(self, workspace: Workspace, source: TurnSource, run: SourceRun) -> tuple[Image, SessionId]:

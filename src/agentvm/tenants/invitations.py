@@ -23,7 +23,7 @@ _ENDED = {
     "accepted": "This invitation was used already; a link makes one user",
     "expired": "This invitation has expired; ask for another",
     "revoked": "This invitation was revoked; ask for another",
-    "unknown": "This is no invitation of this server; check that the link was copied completely",
+    "unknown": "This link is not an invitation of this server; check that the link was copied completely",
 }
 
 

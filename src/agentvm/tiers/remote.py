@@ -106,7 +106,7 @@ class RemoteTier:
         try:
             permissions = msgspec.json.decode(reply, type=_Identity).permissions
         except msgspec.MsgspecError:
-            return Offer(tier="remote", missing=f"tools.remote.url: {self._host} is no AgentVM")
+            return Offer(tier="remote", missing=f"tools.remote.url: {self._host} is not an AgentVM server")
         if PERMISSION not in permissions:
             return Offer(tier="remote", missing=f"tools.remote.key has not the permission {PERMISSION} at {self._host}")
         enforces = Enforces(memory="each", disk="total", processes="total")

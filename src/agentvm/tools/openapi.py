@@ -179,7 +179,7 @@ class _Tool:
             raise _Unsupported(f"the path has a {left[0]} that belongs to no parameter")
         missing = [name for name in parse_http(f"GET https://x{self._path}").arguments if name not in self._properties]
         if missing:
-            raise _Unsupported(f"the path has {missing[0]!r}, which is no parameter")
+            raise _Unsupported(f"the path has {missing[0]!r}, which is not a parameter")
         schema: dict[str, object] = {"type": "object", "properties": {**self._properties, **body.properties}}
         if required := [*self._required, *body.required]:
             schema["required"] = required

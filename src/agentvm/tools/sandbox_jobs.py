@@ -71,7 +71,7 @@ def rendered_sandbox(tool: str, rendered: Mapping[str, Any]) -> SandboxSpec:
     """Returns the sandbox that an image holds for a tool; `ToolFailed` when the image lacks one of its files."""
     files = rendered.get("files") or {}
     if binary := [path for path, content in files.items() if not isinstance(content, str) and "data" not in content]:
-        raise ToolFailed(f"The image of {tool} is older than its file {binary[0]}, which is no text; build it again")
+        raise ToolFailed(f"The image of {tool} is older than its file {binary[0]}, which is not text; build the image again")
     return SandboxSpec.of(rendered, bytes_of(msgspec.convert(files, dict[str, FileContent])))
 
 

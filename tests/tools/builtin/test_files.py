@@ -56,7 +56,7 @@ async def test_a_file_is_written_read_and_edited_byte_for_byte() -> None:
         ("read_file", {"path": "none"}, "no file none"),
         ("read_file", {"path": "../etc/passwd"}, r"\.\."),
         ("read_file", {"path": "/etc/passwd"}, "outside of /workspace"),
-        ("read_file", {"path": "image"}, "is no text: it has 3 bytes"),
+        ("read_file", {"path": "image"}, "is not text: it has 3 bytes"),
         ("read_file", {"path": "a", "offset": 9}, "has 2 lines"),
         ("write_file", {"path": "b\n", "content": ""}, "control characters"),
         ("write_file", {"path": "b", "content": "\ud800"}, "surrogate"),

@@ -1,4 +1,4 @@
-"""Schedules — messages that agents get at times of a clock or on request, and their runs.
+"""Schedules — messages that agents receive on a schedule or on request, and their runs.
 
 A run is a row of the commit that accepts its turn, and the same commit moves the schedule on: it begins once, whatever becomes
 of the server.

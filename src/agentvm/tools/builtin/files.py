@@ -189,7 +189,7 @@ def _text(path: str, body: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ToolFailed(f"{path} is no text: it has {len(body):,} bytes. Use a program to read it")
+        raise ToolFailed(f"{path} is not text: it has {len(body):,} bytes. Use a program to read it")
     return text
 
 
@@ -197,7 +197,7 @@ def _bytes(content: object) -> bytes:
     try:
         return str(content).encode()
     except UnicodeEncodeError:
-        raise ToolFailed("The text has half of a surrogate pair, which is no character") from None
+        raise ToolFailed("The text has half of a surrogate pair, which is not a character") from None
 
 
 def _number(input: Mapping[str, object], name: str, default: int) -> int:

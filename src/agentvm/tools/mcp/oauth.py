@@ -213,7 +213,7 @@ class McpOAuth:
         try:
             tokens = OAuthToken.model_validate_json(fetched.body)
         except ValueError:
-            raise ToolFailed(f"{request.url.host} answers with something that is no token") from None
+            raise ToolFailed(f"{request.url.host} returned an invalid token response") from None
         if tokens.scope is None:
             tokens.scope = pending.scope
         return tokens

@@ -349,7 +349,7 @@ def connect_node(url: str) -> Raw:
     raw = connect(url)
     if not raw.execute(_SHARED_LOCK).fetchall()[0][0]:
         raw.close()
-        raise DataDirInUse("The database is in use by an AgentVM that is no node of a cluster: start that with AVM_CLUSTER=on")
+        raise DataDirInUse("A server outside a cluster uses this database: start that server with AVM_CLUSTER=on")
     raw.execute(_STOPPED)
     return raw
 

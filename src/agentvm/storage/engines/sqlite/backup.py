@@ -218,7 +218,7 @@ def _publish(packed: Path, target: Path, *, force: bool) -> None:
     try:
         os.link(packed, target)
     except FileExistsError:
-        raise Conflict(f"{target} has come to be meanwhile; choose another name, or give --force to replace it") from None
+        raise Conflict(f"{target} was created by another program; choose another name, or give --force to replace it") from None
     except OSError:
         # Not every file system has hard links; there the two steps are not one.
         os.rename(packed, target)

@@ -69,7 +69,9 @@ def finish_placing(directory: Path, move: Rename = rename) -> Path | None:
             move(new, directory / new.name)
         return _keep_old(directory, move)
     except OSError as error:
-        raise StoreFailed(f"What was restored cannot be put in place in {directory}: {error}. Try again: it goes on") from error
+        raise StoreFailed(
+            f"The restored files cannot be moved into {directory}: {error}. Run the command again to continue"
+        ) from error
 
 
 def _keep_old(directory: Path, move: Rename) -> Path | None:

@@ -128,7 +128,7 @@ def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None
             for part in manifest.parts:
                 _extract(archive, part, folder / part.name, progress)
     except _DAMAGE as error:
-        raise BackupInvalid(f"{path} is no backup of AgentVM, or is damaged: {shorten(str(error))}") from None
+        raise BackupInvalid(f"{path} is not a backup of AgentVM, or is damaged: {shorten(str(error))}") from None
     _check_database(folder / DATABASE, manifest, progress)
     return manifest
 
@@ -138,7 +138,7 @@ def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> Backup
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive)
     except _DAMAGE as error:
-        raise BackupInvalid(f"{path} is no backup of AgentVM, or is damaged: {shorten(str(error))}") from None
+        raise BackupInvalid(f"{path} is not a backup of AgentVM, or is damaged: {shorten(str(error))}") from None
     if seal_key is not None and not trust and not manifest.is_sealed(seal_key):
         raise BackupInvalid(_FOREIGN if manifest.seal is not None else _UNSEALED)
     return manifest
@@ -147,7 +147,7 @@ def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> Backup
 def _manifest(archive: zipfile.ZipFile) -> BackupManifest:
     names = [entry.filename for entry in archive.infolist()]
     if MANIFEST not in names:
-        raise BackupInvalid(f"There is no {MANIFEST} in it: it is no backup of AgentVM")
+        raise BackupInvalid(f"There is no {MANIFEST} in it: it is not a backup of AgentVM")
     with archive.open(MANIFEST) as file:
         body = file.read(MANIFEST_BYTES_MAX + 1)
     if len(body) > MANIFEST_BYTES_MAX:
