@@ -7,8 +7,11 @@ from msgspec import structs
 
 from agentvm.errors import Conflict
 from agentvm.errors.attachment import AttachmentInUse
+from agentvm.model.base import record_from
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
+from agentvm.model.memory import ContainerMemory, MemoryId
 from agentvm.model.message import Message, UserMessage
+from agentvm.model.schedule import Schedule, ScheduleId, Trigger, TriggerId
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said, SessionHere
 from agentvm.storage.sql.attachments import read_all
@@ -74,6 +77,37 @@ async def check_pages(store: Store) -> None:
         after = page.next
     assert tuple(found) == messages
     assert pages > 2
+
+
+async def check_memories_and_schedules_come_along(store: Store) -> None:
+    """Behind the sessions: seen with all of it or not at all, once, by its tenant alone."""
+    memory = ContainerMemory(container_id=HOME, memory_id=MemoryId("mem_1"), text="tea", by="user", created_at=1, updated_at=1)
+    schedule = Schedule(
+        schedule_id=ScheduleId("sched_1"), cron="0 9 * * *", zone="UTC", name="n", message="go", container_id=HOME,
+        image_id=image().image_id, created_by="a", created_at=1, updated_at=1, disabled_at=3,
+    )  # fmt: skip
+    trigger = record_from(Trigger, schedule, trigger_id=TriggerId("trig_1"), secret=b"sealed")
+    ours = store.tenant(OURS)
+    names = {(HOME, "mem_1"), (HOME, "sched_1"), (HOME, "trig_1"), (HOME, "other"), ("elsewhere", "mem_1")}
+
+    async def here() -> tuple[int, int, int]:
+        schedules = await ours.schedules(None).list(after=0, limit=9)
+        triggers = await ours.triggers((HOME,)).list(after=0, limit=9)
+        return len(await ours.container(HOME).memories.list()), len(schedules), len(triggers)
+
+    def failing() -> Iterator[Carried]:
+        yield from (*some(), memory, schedule, trigger)
+        raise Conflict("the archive ends here")
+
+    assert await raises(Conflict, store.carrier(OURS).add(failing, 7))
+    assert (await here(), await store.carrier(OURS).items_here(names)) == ((0, 0, 0), frozenset())
+    await store.carrier(OURS).add(lambda: iter((*some(), memory, schedule, trigger)), 7)
+    assert await here() == (1, 1, 1)
+    assert (await ours.schedules(None).get("sched_1"), await ours.triggers(None).get("trig_1")) == (schedule, trigger)
+    assert await store.carrier(OURS).items_here(names) == {(HOME, "mem_1"), (HOME, "sched_1"), (HOME, "trig_1")}
+    assert await store.carrier(THEIRS).items_here(names) == frozenset()
+    await store.carrier(OURS).add(lambda: iter((memory,)), 8)
+    assert await here() == (1, 1, 1)
 
 
 async def check_files_come_along(store: Store) -> None:

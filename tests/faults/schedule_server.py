@@ -1,8 +1,19 @@
-"""A server with a schedule that is due, and that kills itself while the run begins: `… DATA_DIR NOW STEP`."""
+"""A server with schedules that are due, killed again and again while runs begin: `… DATA_DIR START_MS KILLS SEED`.
 
+One process that has imported the server forks a child for each kill, so a kill costs the start of a server and not that of
+Python. The clock of the children stands at an hour until all runs of that hour have begun, then at the next.
+"""
+
+import json
 import os
+import random
+import select
 import signal
+import sqlite3
 import sys
+import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,27 +22,41 @@ from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.definition import Definition
+from agentvm.model.limits import Limits
 from agentvm.sessions.sender import MessageSender
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.sql.store import Store
 
-STEPS: dict[str, tuple[type[Any], str, bool]] = {
-    "before the turn is accepted": (MessageSender, "send", False),
-    "before the commit": (Store, "commit", False),
-    "after the commit": (Store, "commit", True),
-}
-"""The method at which it dies, and whether that has done its work."""
+STEPS: tuple[tuple[type[Any], str, bool], ...] = (
+    (MessageSender, "send", False),
+    (Store, "commit", False),
+    (Store, "commit", True),
+    (SqliteDatabase, "write", False),
+    (SqliteDatabase, "write", True),
+)
+"""The methods at which it dies, and whether that has done its work."""
+HOUR_MS = 3_600_000
+LONGEST_LIFE_SECONDS = 0.6
+"""A child that has not come to its step by then is killed where it is."""
 DEFINITIONS = [Definition(name="default")]
 
 
 def config(data_dir: str) -> ServerConfig:
-    return ServerConfig(system=SystemSettings(data_dir=data_dir))
+    # A turn that dies with its server often is taken for the cause of it; here it never is.
+    return ServerConfig(system=SystemSettings(data_dir=data_dir), limits=Limits(attempts=1_000_000))
 
 
-def die_at(step: str) -> None:
-    kind, name, is_done = STEPS[step]
-    method = getattr(kind, name)
+def die_at(step: tuple[type[Any], str, bool], times: int) -> None:
+    """Lets this process die at a step when it comes to it for the n-th time."""
+    kind, name, is_done = step
+    method, left = getattr(kind, name), times
 
     async def deadly(*args: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            return await method(*args, **named)
         if is_done:
             await method(*args, **named)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -39,13 +64,50 @@ def die_at(step: str) -> None:
     setattr(kind, name, deadly)
 
 
-async def main(data_dir: str, now: int, step: str) -> None:
-    die_at(step)
-    async with open_agentvm(
-        config(data_dir), drivers={"scripted": ScriptedDriver()}, definitions=DEFINITIONS, clock=lambda: now
-    ):
+async def serve(data_dir: str, now: int, opened: int) -> None:
+    drivers = {"scripted": ScriptedDriver()}
+    async with open_agentvm(config(data_dir), drivers=drivers, definitions=DEFINITIONS, clock=lambda: now):
+        os.write(opened, b"!")
         await anyio.sleep_forever()
 
 
+def kill_once(data_dir: str, now: int, chance: random.Random) -> None:
+    """Starts a server and kills it: at a step of its work, or at some moment."""
+    step = chance.choice((None, *STEPS))
+    times, life = chance.randint(1, 12), chance.uniform(0.0, LONGEST_LIFE_SECONDS / 4)
+    heard, opened = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if step is not None:
+            die_at(step, times)
+        anyio.run(serve, data_dir, now, opened)
+    os.close(opened)
+    # Readable when the child has opened its server, or is dead.
+    select.select([heard], [], [], 60)
+    deadline = time.monotonic() + (LONGEST_LIFE_SECONDS if step is not None else life)
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.002)
+    os.close(heard)
+
+
+def next_due(data_dir: str) -> int:
+    with closing(sqlite3.connect(Path(data_dir) / DATABASE)) as database:
+        found: int = database.execute("SELECT min(next_at) FROM schedules").fetchone()[0]
+    return found
+
+
+def main(data_dir: str, start: int, kills: int, seed: int) -> None:
+    chance, hours, now = random.Random(seed), 1, start + HOUR_MS
+    for _ in range(kills):
+        kill_once(data_dir, now, chance)
+        if next_due(data_dir) > now:
+            now, hours = now + HOUR_MS, hours + 1
+    sys.stdout.write(json.dumps({"hours": hours}))
+
+
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

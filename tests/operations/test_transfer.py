@@ -1,6 +1,7 @@
 import io
 import json
 import zipfile
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ from tests.sessions.histories import history
 from agentvm.errors import QuotaExceeded
 from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.memory import MEMORIES_MAX, Memory, MemoryId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.sessions import import_queue
 from agentvm.tenants.quota import Quotas
@@ -52,7 +54,8 @@ async def test_a_user_takes_everything_to_another_tenant_and_nothing_is_lost() -
         assert (tried.status, tried.body["dryRun"]) == (200, True)
         assert "blobs" not in str(names(await world.ask("GET", "/v1/export", key=world.bolt.user)))
         done = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
-        assert done.body["counts"] == {"images": 1, "sessions": 1, "messages": 6, "turns": 1, "blobs": 1}
+        besides = {"memories": 0, "schedules": 0, "triggers": 0}
+        assert done.body["counts"] == {"images": 1, "sessions": 1, "messages": 6, "turns": 1, "blobs": 1, **besides}
         assert (done.body["containers"], done.body["renamed"]) == (["shared"], {})
         assert (await world.ask("GET", "/v1/export", key=world.bolt.user)).raw == out.raw
         again = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
@@ -60,6 +63,90 @@ async def test_a_user_takes_everything_to_another_tenant_and_nothing_is_lost() -
         assert await world.audit(world.bolt.tenant_id)
         assert ("session.import", "*", "ok") in await world.audit(world.bolt.tenant_id)
         assert ("session.export", "*", "ok") in await world.audit(world.acme.tenant_id)
+
+
+async def add_memory_and_sources(world: World, key: str) -> str:
+    """Adds a memory, a schedule that goes on in the session, and a trigger; returns the trigger's secret."""
+    note = {"text": "Prefers short answers. 喜欢简短的回答。", "pinned": True}
+    assert (await world.ask("POST", "/v1/containers/shared/memories", note, key=key)).status == 201
+    source = {"agent": "img_1", "message": "go", "container": "shared", "sessionMode": "same", "sessionId": "img_1-default"}
+    timed = {**source, "cron": "0 9 * * *", "zone": "Asia/Shanghai", "budget": {"steps": 3}, "jitterSeconds": 5}
+    assert (await world.ask("POST", "/v1/schedules", timed, key=key)).status == 201
+    made = await world.ask("POST", "/v1/triggers", {**source, "runsPerDay": 4}, key=key)
+    assert made.status == 201, made.raw
+    return str(made.body["secret"])
+
+
+async def listed(world: World, what: str, key: str) -> list[dict[str, Any]]:
+    reply = await world.ask("GET", what, key=key)
+    assert reply.status == 200, reply.raw
+    items: list[dict[str, Any]] = reply.body["items"]
+    return items
+
+
+async def test_memories_schedules_and_triggers_come_along_without_secrets_and_disabled() -> None:
+    async with open_world() as world:
+        acme, bolt = world.acme.user, world.bolt.user
+        await talk(world, world.acme.tenant_id)
+        secret = await add_memory_and_sources(world, acme)
+        out = await world.ask("GET", "/v1/export?container=shared", key=acme)
+        assert names(out)[:2] == ["images.jsonl", "containers.jsonl"]
+        with zipfile.ZipFile(io.BytesIO(out.raw)) as packed:
+            lines = packed.read("containers.jsonl")
+        assert secret.encode() not in lines
+        for private in (b"secret", b"userId", b"keyId", b"createdBy", b"nextAt"):
+            assert private not in lines
+        done = await world.ask("POST", "/v1/import", key=bolt, raw=out.raw)
+        assert {name: done.body["counts"][name] for name in ("memories", "schedules", "triggers")} == {
+            "memories": 1, "schedules": 1, "triggers": 1,
+        }  # fmt: skip
+        (here,) = await listed(world, "/v1/containers/shared/memories", bolt)
+        (there,) = await listed(world, "/v1/containers/shared/memories", acme)
+        assert here == there
+        for kind in ("schedules", "triggers"):
+            (here,), (there,) = await listed(world, f"/v1/{kind}", bolt), await listed(world, f"/v1/{kind}", acme)
+            own = ("scheduleId", "triggerId", "path", "enabled", "nextAt", "upcoming", "createdBy")
+            assert {name: here[name] for name in here if name not in own} == {
+                name: there[name] for name in there if name not in own
+            }
+            assert (here["enabled"], there["enabled"]) == (False, True)
+        again = await world.ask("POST", "/v1/import", key=bolt, raw=out.raw)
+        assert again.body["counts"]["memories"] == again.body["counts"]["schedules"] == again.body["counts"]["triggers"] == 0
+        assert (await world.ask("GET", "/v1/export", key=bolt)).status == 200
+
+
+async def test_a_schedule_that_was_imported_runs_once_somebody_enables_it() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        await add_memory_and_sources(world, world.acme.user)
+        out = await world.ask("GET", "/v1/export?container=shared", key=world.acme.user)
+        copied = await world.ask("POST", "/v1/import?container=copy", key=world.acme.admin, raw=out.raw)
+        assert copied.status == 200, copied.raw
+        (copy,) = await listed(world, "/v1/schedules?container=copy", world.acme.admin)
+        (image,) = await listed(world, "/v1/images?container=copy", world.acme.admin)
+        assert (copy["imageId"], copy["sessionId"]) == (image["imageId"], image["sessionId"])
+        assert copy["imageId"] != "img_1"
+        on = await world.ask("PUT", f"/v1/schedules/{copy['scheduleId']}", {"enabled": True}, key=world.acme.admin)
+        assert on.body["nextAt"] > world.clock()
+        (trigger,) = await listed(world, "/v1/triggers?container=copy", world.acme.admin)
+        rotated = await world.ask("POST", f"/v1/triggers/{trigger['triggerId']}/rotate", key=world.acme.admin)
+        assert rotated.body["secret"].startswith("whsec_")
+
+
+async def test_an_import_with_more_memories_than_there_is_room_for_writes_nothing() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        await add_memory_and_sources(world, world.acme.user)
+        out = await world.ask("GET", "/v1/export", key=world.acme.user)
+        memories = world.vm.store.tenant(world.bolt.tenant_id).container(ContainerId("shared"))
+        await memories.create(1)
+        for number in range(MEMORIES_MAX):
+            note = Memory(memory_id=MemoryId(f"mem_{number}"), text="x", by="user", created_at=1, updated_at=1)
+            await memories.memories.put(note)
+        refused = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
+        assert refused.code == "too_many_memories"
+        assert await listed(world, "/v1/images", world.bolt.user) == []
+        assert await listed(world, "/v1/schedules", world.bolt.user) == []
 
 
 @pytest.mark.parametrize(("form", "media_type"), [("markdown", "text/markdown"), ("html", "text/html")])

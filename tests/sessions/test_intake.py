@@ -10,7 +10,7 @@ from tests.sessions.histories import TENANT, archive, fill, filled, history, ids
 from agentvm.errors import Conflict, InvalidInput
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message, UserMessage
-from agentvm.sessions.archive import Counts
+from agentvm.sessions.archive import ImportCounts
 from agentvm.sessions.export import Selection
 from agentvm.sessions.import_reader import Orders
 from agentvm.sessions.intake import ImportReport, plan, report, stage
@@ -22,7 +22,7 @@ from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.store import Store
 
 HI = {"sender": "human", "text": "你好", "uuid": "m1"}
-NOTHING = Counts()
+NOTHING = ImportCounts()
 
 
 def claude(*messages: dict[str, str], name: str = "Hi") -> bytes:

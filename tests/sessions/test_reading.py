@@ -124,7 +124,7 @@ BAD: list[tuple[Change, str, dict[str, object]]] = [
     (lines(SECOND, lambda found: found[:-1]), "counts", {"file": "manifest.json", "member": "counts"}),
     (lines("images.jsonl", lambda found: [found[0], *found]), "twice", {"file": "images.jsonl"}),
     (lines("images.jsonl", lambda found: [*found, b'{"type":"turn","turn":{}}\n']), "only images", {"line": 3}),
-    (manifest_of(format=4), "format is 4", {"file": "manifest.json"}),
+    (manifest_of(format=5), "format is 5", {"file": "manifest.json"}),
     (manifest_of(kind="other"), "kind", {"file": "manifest.json"}),
     (manifest_of(extra=1), "extra", {"file": "manifest.json"}),
     (more_files(evil=b""), "does not belong", {}),

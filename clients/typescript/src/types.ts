@@ -2107,7 +2107,7 @@ export interface ImagesPage {
 /** The result of an import, or of a dry run; `format` is the program that wrote the file. */
 export interface ImportReport {
   format: string;
-  counts: Counts;
+  counts: ImportCounts;
   known: number;
   continued: number;
   containers: string[];
@@ -3208,14 +3208,6 @@ export interface ContentOutput {
   value: (TextPart | ImagePart | FilePart | LinkPart)[];
 }
 
-export interface Counts {
-  images: number;
-  sessions: number;
-  messages: number;
-  turns: number;
-  blobs: number;
-}
-
 /** The database of a server. `lagMs` is how far the slowest standby is behind; absent if that is not known. */
 export interface DatabaseState {
   engine: "postgresql" | "sqlite";
@@ -3352,6 +3344,18 @@ export interface FeedbackView {
 export interface Fork {
   sessionId: string;
   messageId: string;
+}
+
+/** Counts of an import. A manifest does not have the last three, so that older servers read it. */
+export interface ImportCounts {
+  images: number;
+  sessions: number;
+  messages: number;
+  turns: number;
+  blobs: number;
+  memories: number;
+  schedules: number;
+  triggers: number;
 }
 
 /** The result for one entry: the version that exists now, or would exist after a dry run. */

@@ -142,11 +142,20 @@ def import_(api: Api, show: Show, file: BinaryIO, container: str | None, source:
     click.echo(summary(report, dry_run=dry_run))
     for old, new in report.get("renamed", {}).items():
         click.echo(f"{plain(old)} is imported as {plain(new)}: the id is in use.")
+    counts = report.get("counts", {})
+    if not dry_run and (counts.get("schedules") or counts.get("triggers")):
+        click.echo(
+            "Schedules and triggers are disabled: see avm schedule enable, avm trigger rotate, avm trigger update --enable."
+        )
 
 
 def summary(report: Item, *, dry_run: bool) -> str:
     counts = report.get("counts", {})
-    parts = ", ".join(counted(counts.get(f"{noun}s", 0), noun) for noun in ("image", "session", "message"))
+    found = [counted(counts.get(f"{noun}s", 0), noun) for noun in ("image", "session", "message")]
+    for name, noun in (("memories", "memory"), ("schedules", "schedule"), ("triggers", "trigger")):
+        if count := counts.get(name):
+            found.append(f"{plain(count)} {noun if count == 1 else name}")
+    parts = ", ".join(found)
     containers = ", ".join(plain(name) for name in report.get("containers", [])) or "no container"
     text = f"{'Would import' if dry_run else 'Imported'} {parts} into {containers}."
     if continued := report.get("continued"):

@@ -3,7 +3,7 @@
 from typing import Literal, NewType
 
 from agentvm.model.base import Record
-from agentvm.model.ids import MessageId, SessionId
+from agentvm.model.ids import ContainerId, MessageId, SessionId
 
 MemoryId = NewType("MemoryId", str)
 
@@ -31,3 +31,9 @@ class Memory(Record):
     """The call by which an agent wrote it. Rewinding that takes it back, unless a person has changed it."""
     created_at: int
     updated_at: int
+
+
+class ContainerMemory(Memory):
+    """A memory that goes from one container to another."""
+
+    container_id: ContainerId

@@ -36,6 +36,8 @@ CatchUp = Annotated[int, Meta(ge=1, le=CATCH_UP_MAX)]
 CatchUpSeconds = Annotated[int, Meta(ge=0, le=CATCH_UP_MAX_SECONDS)]
 JitterSeconds = Annotated[int, Meta(ge=0, le=JITTER_MAX_SECONDS)]
 RunsPerDay = Annotated[int, Meta(ge=1, le=RUNS_PER_DAY_MAX)]
+Cron = Annotated[str, Meta(min_length=1, max_length=200)]
+Zone = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class TurnSource(Record):
@@ -44,17 +46,17 @@ class TurnSource(Record):
     `user_id` and `key_id` are of whoever created it: its turns are billed to that user, and end with those rights.
     """
 
-    name: str
+    name: SourceName
     container_id: ContainerId
     image_id: ImageId
-    message: str
+    message: MessageText
     session_mode: SessionMode = "same"
     session_id: SessionId | None = None
     """The session of the mode `same`; None for one that its first run creates."""
     on_ask: OnAsk = "deny"
     budget: TurnBudget | None = None
     """Bounds of each run, besides those of the tenant."""
-    runs_per_day: int | None = None
+    runs_per_day: RunsPerDay | None = None
     """Runs of one day (UTC)."""
     user_id: UserId | None = None
     key_id: KeyId | None = None
@@ -79,15 +81,15 @@ class Schedule(TurnSource):
     """A message at times of a clock. `next_at` is the next time; `wake_at` is when it is looked at, None while disabled."""
 
     schedule_id: ScheduleId
-    cron: str
-    zone: str
+    cron: Cron
+    zone: Zone
     missed: MissedPolicy = "once"
-    catch_up: int = 10
+    catch_up: CatchUp = 10
     """Runs that `all` makes up for."""
-    catch_up_seconds: int = 3_600
+    catch_up_seconds: CatchUpSeconds = 3_600
     """Runs that are older are not made up for."""
     overlap: OverlapPolicy = "skip"
-    jitter_seconds: int = 0
+    jitter_seconds: JitterSeconds = 0
     next_at: int | None = None
     wake_at: int | None = None
 
@@ -139,6 +141,11 @@ class RunRecord(Record):
     session_id: SessionId | None = None
     turn_id: TurnId | None = None
     outcome: TurnOutcome | None = None
+
+
+def trigger_secret_name(trigger_id: TriggerId) -> str:
+    """Returns the name under which the secret of a trigger is sealed."""
+    return f"trigger:{trigger_id}"
 
 
 def day_of(at: int) -> int:

@@ -1,9 +1,8 @@
 """Schedules — messages that agents receive on a schedule, and the runs of them."""
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from agentvm.errors import AgentVMError, Conflict, ContainerForbidden, ImageNotFound, NotFound, SessionNotFound
@@ -12,6 +11,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.schedule import (
     CatchUp,
     CatchUpSeconds,
+    Cron,
     DisabledReason,
     JitterSeconds,
     MessageText,
@@ -24,6 +24,7 @@ from agentvm.model.schedule import (
     SessionMode,
     SourceName,
     SourceRun,
+    Zone,
 )
 from agentvm.model.turn import TurnBudget, TurnOrigin
 from agentvm.operations.numbers import check_text
@@ -61,9 +62,6 @@ _CHANGEABLE = (
     "name", "message", "session_mode", "cron", "zone", "missed", "catch_up", "catch_up_seconds", "overlap", "jitter_seconds",
     "on_ask", "budget", "runs_per_day",
 )  # fmt: skip
-
-Cron = Annotated[str, Meta(min_length=1, max_length=200)]
-Zone = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class ScheduleView(Record):

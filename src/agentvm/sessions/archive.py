@@ -1,16 +1,16 @@
-"""Archive — images and sessions in one file, format 1 to 3, and how it is written while it is read.
+"""Archive — images and sessions in one file, format 1 to 4, and how it is written while it is read.
 
-A ZIP of `images.jsonl`, of `sessions/<number>.jsonl` for each session, of `blobs/sha256/<hex>` for each binary part, and of
-`manifest.json`, which comes last because it has the size and the digest of all the others. A ZIP, since its members may be
-written without knowing their sizes before, so an archive of any size is sent as it is made. The same sessions give the same
-bytes: nothing of the server, the user or the time is in it. Format 2 knows attachments, format 3 files of sessions; an archive
-without any is of format 1, so that older servers read it.
+A ZIP of `images.jsonl`, of `containers.jsonl`, of `sessions/<number>.jsonl` for each session, of `blobs/sha256/<hex>` for each
+binary part, and of `manifest.json`, which comes last because it has the size and the digest of all the others. A ZIP, since its
+members may be written without knowing their sizes before, so an archive of any size is sent as it is made. The same sessions
+give the same bytes: nothing of the server, the user or the time is in it. Format 2 knows attachments, format 3 files of
+sessions, format 4 memories, schedules and triggers; an archive without any is of format 1, so that older servers read it.
 """
 
 import hashlib
 import re
 import zipfile
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -19,7 +19,8 @@ from agentvm.model.base import Record
 from agentvm.sessions.bounds import MAX_MESSAGE_BYTES
 
 ExportFormat = Literal["archive", "markdown", "html"]
-FORMATS: Final = (1, 2, 3)
+ArchiveFormat = Literal[1, 2, 3, 4]
+FORMATS: Final = get_args(ArchiveFormat)
 KIND: Final = "agentvm.sessions"
 
 ARCHIVE_MAX_BYTES = 512 * 1024 * 1024
@@ -35,8 +36,10 @@ MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 MANIFEST = "manifest.json"
 IMAGES = "images.jsonl"
+CONTAINERS = "containers.jsonl"
+"""Memories, schedules and triggers; only in format 4."""
 BLOBS = "blobs/sha256/"
-NAME = re.compile(r"manifest\.json|images\.jsonl|sessions/[0-9]{6}\.jsonl|blobs/sha256/[0-9a-f]{64}")
+NAME = re.compile(r"manifest\.json|(?:images|containers)\.jsonl|sessions/[0-9]{6}\.jsonl|blobs/sha256/[0-9a-f]{64}")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 6
@@ -56,10 +59,18 @@ class Counts(Record, forbid_unknown_fields=True, omit_defaults=False):
     blobs: int = 0
 
 
+class ImportCounts(Counts, forbid_unknown_fields=True, omit_defaults=False):
+    """Counts of an import. A manifest does not have the last three, so that older servers read it."""
+
+    memories: int = 0
+    schedules: int = 0
+    triggers: int = 0
+
+
 class ArchiveManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `manifest.json`. `files` are in the order in which they are in the archive."""
 
-    format: Literal[1, 2, 3]
+    format: ArchiveFormat
     kind: Literal["agentvm.sessions"]
     counts: Counts
     files: tuple[File, ...]
@@ -105,8 +116,7 @@ class ArchiveWriter:
             raise ArchiveTooLarge(f"An archive has at most {MAX_FILES:,} files; export the containers one by one")
         return MemberWriter(self._zip, name, self._files, stored=stored)
 
-    def finish(self, counts: Counts, *, attachments: bool = False, files: bool = False) -> None:
-        number: Literal[1, 2, 3] = 3 if files else 2 if attachments else 1
+    def finish(self, counts: Counts, number: ArchiveFormat = 1) -> None:
         manifest = ArchiveManifest(format=number, kind=KIND, counts=counts, files=tuple(self._files))
         with MemberWriter(self._zip, MANIFEST, []) as member:
             member.add(msgspec.json.encode(manifest))

@@ -20,7 +20,8 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.sessions import line
-from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
+from agentvm.sessions.archive import BLOBS, CONTAINERS, IMAGES, ArchiveFormat, ArchiveWriter, Counts, MemberWriter, session_file
+from agentvm.sessions.container_lines import items_of_container, of_item
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.carry import ExportedHistory
 from agentvm.storage.sql.carry import Carrier
@@ -136,6 +137,7 @@ async def export_archive(source: ExportSource, wanted: Sequence[Selection]) -> A
     leaving = await source.list(wanted, with_agents=True)
     out = _Outgoing(source)
     out.images(leaving)
+    await out.containers(wanted, leaving)
     for one in leaving:
         for session in one.sessions:
             async for chunk in out.session(session):
@@ -151,13 +153,23 @@ class _Outgoing:
         self._writer = ArchiveWriter()
         self._images = self._sessions = self._messages = self._turns = 0
         self._blobs: set[str] = set()
-        self._attached = self._has_files = False
+        self._format: ArchiveFormat = 1
 
     def images(self, leaving: Sequence[ExportedImage]) -> None:
         with self._writer.write(IMAGES) as member:
             for one in leaving:
                 member.add(line.of_image(one.image))
         self._images = len(leaving)
+
+    async def containers(self, wanted: Sequence[Selection], leaving: Sequence[ExportedImage]) -> None:
+        """Writes memories, schedules and triggers of the containers that are exported as a whole."""
+        images = {one.image.image_id: {session.session_id for session in one.sessions} for one in leaving}
+        whole = sorted(one.container_id for one in wanted if one.session_id is None)
+        lines = [of_item(item) for name in whole async for item in items_of_container(self._source.store, name, images)]
+        if lines:
+            self._format = 4
+            with self._writer.write(CONTAINERS) as member:
+                await _in_thread(member.add, b"".join(lines))
 
     async def session(self, session: Session) -> AsyncIterator[bytes]:
         history = await self._source.carrier.history(session.container_id, session.session_id)
@@ -186,7 +198,7 @@ class _Outgoing:
         for digest in files:
             async for chunk in self._add_file(session, digest):
                 yield chunk
-        self._has_files |= bool(deltas)
+        self._needs(3 if deltas else 1)
         for digest in dict.fromkeys(change.digest for delta in deltas for change in delta.changes if change.digest is not None):
             async for chunk in self._add_bytes(session, digest, self._source.files(session).read):
                 yield chunk
@@ -213,7 +225,7 @@ class _Outgoing:
         await _in_thread(self._write_blobs, line.blobs_of(found[0]), digests)
 
     async def _add_file(self, session: Session, digest: str) -> AsyncIterator[bytes]:
-        self._attached = True
+        self._needs(2)
         attachments = self._source.store.container(session.container_id).attachments
         async for chunk in self._add_bytes(session, digest, attachments.read):
             yield chunk
@@ -237,6 +249,9 @@ class _Outgoing:
             with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
                 member.add(blobs[digest])
 
+    def _needs(self, number: ArchiveFormat) -> None:
+        self._format = max(self._format, number)
+
     def finish(self) -> bytes:
         counts = Counts(
             images=self._images,
@@ -245,5 +260,5 @@ class _Outgoing:
             turns=self._turns,
             blobs=len(self._blobs),
         )
-        self._writer.finish(counts, attachments=self._attached, files=self._has_files)
+        self._writer.finish(counts, self._format)
         return self._writer.take()

@@ -1,7 +1,7 @@
 """Intake — imports a file: read and checked as a whole by a process of its own, then written completely, or not at all."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 import anyio.to_thread
@@ -11,11 +11,14 @@ from agentvm.events.lifecycle import ImageCreated, SessionCreated
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, ContainerId, NewId
 from agentvm.model.image import Image
-from agentvm.sessions.archive import Counts
+from agentvm.model.memory import ContainerMemory
+from agentvm.model.schedule import Schedule, Trigger
+from agentvm.sessions.archive import ImportCounts
+from agentvm.sessions.container_lines import Importer, candidates, place_items
 from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
 from agentvm.sessions.staged import Staged
-from agentvm.storage.carry import SessionHere
+from agentvm.storage.carry import ContainerItem, SessionHere
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.carry import Carrier
@@ -35,7 +38,7 @@ class ImportReport(Record, omit_defaults=False):
     """
 
     format: str
-    counts: Counts
+    counts: ImportCounts
     known: int
     continued: int
     containers: tuple[str, ...]
@@ -139,18 +142,27 @@ class _Sessions:
         return self._images.get(image_id, image_id), self._home(old)
 
 
+async def plan_items(staged: Staged, carrier: "Carrier", placement: Placement, by: Importer) -> list[ContainerItem]:
+    """Returns the memories, schedules and triggers that are new here."""
+    homes = [(item, placement.container or item.container_id) for item in staged.items]
+    names = {(home, name) for item, home in homes for name in candidates(item, home, by.tenant_id)}
+    return place_items(staged.items, placement, await carrier.items_here(names) if names else (), by)
+
+
 def destinations(staged: Staged, placement: Placement) -> dict[ContainerId, int]:
     """How many new images go into which container; also where none is new, but something is."""
     found: dict[ContainerId, int] = {}
     for old, image in staged.images.items():
         home = placement.container or image.container_id
         found[home] = found.get(home, 0) + (old not in placement.present)
-    return found
+    return found | {home: 0 for item in staged.items if (home := placement.container or item.container_id) not in found}
 
 
-async def write(staged: Staged, placement: Placement, carrier: "Carrier", clock: Clock) -> None:
-    if len(placement.complete) < len(staged.sessions):
-        await carrier.add(lambda: staged.load(placement), clock())
+async def write(
+    staged: Staged, placement: Placement, carrier: "Carrier", clock: Clock, items: Sequence[ContainerItem] = ()
+) -> None:
+    if len(placement.complete) < len(staged.sessions) or items:
+        await carrier.add(lambda: chain(staged.load(placement), items), clock())
 
 
 async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScope, EventData]]:
@@ -168,14 +180,19 @@ async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScop
     ]
 
 
-def report(staged: Staged, placement: Placement, reading: Reading, *, dry_run: bool) -> ImportReport:
+def report(
+    staged: Staged, placement: Placement, reading: Reading, items: Sequence[ContainerItem] = (), *, dry_run: bool
+) -> ImportReport:
     known = placement.known
-    counts = Counts(
+    counts = ImportCounts(
         images=len(staged.images) - len(placement.present),
         sessions=len(staged.sessions) - len(known),
         messages=staged.counts.messages - sum(one.messages for one in known.values()),
         turns=staged.counts.turns - sum(one.turns for one in known.values()),
         blobs=0 if len(placement.complete) == len(staged.sessions) else staged.counts.blobs,
+        memories=sum(isinstance(item, ContainerMemory) for item in items),
+        schedules=sum(isinstance(item, Schedule) for item in items),
+        triggers=sum(isinstance(item, Trigger) for item in items),
     )
     return ImportReport(
         format=reading.kind,

@@ -50,11 +50,17 @@ def of_image(image: Image) -> bytes:
 
 
 def of_session(session: Session) -> bytes:
-    return _encode({"type": "session", "session": _without(session, _OF_SESSION)}) + b"\n"
+    return line_of("session", session, _OF_SESSION)
 
 
 def of_turn(turn: Turn) -> bytes:
-    return _encode({"type": "turn", "turn": _without(turn, _OF_TURN)}) + b"\n"
+    return line_of("turn", turn, _OF_TURN)
+
+
+def line_of(kind: str, record: Record, without: tuple[str, ...]) -> bytes:
+    """Returns a record as a line, but for some members."""
+    said = {name: value for name, value in msgspec.to_builtins(record).items() if name not in without}
+    return _encode({"type": kind, kind: said}) + b"\n"
 
 
 def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[bytes, list[str]]:
@@ -104,12 +110,12 @@ def _named(change: FileChange) -> Json:
 
 
 def to_file(said: Json) -> FileLine:
-    file: FileLine = _exactly(said, FileLine)
+    file: FileLine = exactly(said, FileLine)
     return check_file(file)
 
 
 def check_file(file: F) -> F:
-    _check(file.at, *(() if file.after is None else (file.after,)))
+    check_values(file.at, *(() if file.after is None else (file.after,)))
     if file_path(file.path) != file.path:
         raise Unfit("the path is not in canonical form", "file.path")
     if file.size < 0 or (file.blob is not None and not is_digest(file.blob)):
@@ -155,20 +161,20 @@ def read_line(body: bytes) -> tuple[str, Json]:
 
 
 def to_image(said: Json) -> Image:
-    return check_image(_exactly(said, Image))
+    return check_image(exactly(said, Image))
 
 
 def to_session(said: Json, container_id: str) -> Session:
     for member in _OF_SESSION:
-        _refuse(said, member)
-    return check_session(_exactly({**said, "containerId": container_id}, Session))
+        refuse(said, member)
+    return check_session(exactly({**said, "containerId": container_id}, Session))
 
 
 def to_turn(said: Json, session: Session) -> Turn:
     for member in _OF_TURN:
-        _refuse(said, member)
+        refuse(said, member)
     about = {"containerId": session.container_id, "imageId": session.image_id, "sessionId": session.session_id}
-    return check_turn(_exactly({**said, **about}, Turn))
+    return check_turn(exactly({**said, **about}, Turn))
 
 
 def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
@@ -181,7 +187,7 @@ def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None"
             said = {**said, "toolResult": {**result, "output": filled}}
         case _:
             pass
-    return check_message(_exactly(said, Message))
+    return check_message(exactly(said, Message))
 
 
 Attach = Callable[[str, object, object], None]
@@ -206,16 +212,13 @@ def _with_data(part: object, blob: Callable[[str], bytes], attach: Attach | None
     return {"type": part["type"], "data": data, **{name: value for name, value in part.items() if name not in ("type", member)}}
 
 
-def _without(record: Record, members: tuple[str, ...]) -> Json:
-    return {name: value for name, value in msgspec.to_builtins(record).items() if name not in members}
-
-
-def _refuse(said: Json, member: str) -> None:
+def refuse(said: Json, member: str) -> None:
+    """`Unfit` for a member that an archive never has."""
     if member in said:
         raise Unfit(f"`{member}` does not belong in an archive", member)
 
 
-def _exactly(said: Json, kind: Any) -> Any:
+def exactly(said: Json, kind: Any) -> Any:
     """A record that says what the line says, no less: a member that nobody knows would be lost."""
     try:
         record = msgspec.convert(said, type=kind)
@@ -226,28 +229,32 @@ def _exactly(said: Json, kind: Any) -> Any:
     except (RecursionError, UnicodeError, ValueError, OverflowError) as error:
         raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
     if again != said:
+        # A text that is the default is left out or not, depending on where it comes from.
+        usual = {each.encode_name: each.default for each in msgspec.structs.fields(record) if isinstance(each.default, str)}
+        said, again = {**usual, **said}, {**usual, **again}
+    if again != said:
         odd = sorted(str(name) for name in said.keys() | again.keys() if said.get(name, ...) != again.get(name, ...))
         raise Unfit(f"{shorten(', '.join(odd))}: a field is unknown, or not in canonical form", odd[0])
     return record
 
 
 def check_image(image: Image) -> Image:
-    _check(image.image_id, image.session_id, image.created_at, image.updated_at)
+    check_values(image.image_id, image.session_id, image.created_at, image.updated_at)
     return image
 
 
 def check_session(session: Session) -> Session:
-    _check(session.session_id, session.image_id, session.created_at, session.updated_at)
-    _check(session.pinned_at or 0, session.archived_at or 0)
+    check_values(session.session_id, session.image_id, session.created_at, session.updated_at)
+    check_values(session.pinned_at or 0, session.archived_at or 0)
     if session.forked_from is not None:
-        _check(session.forked_from.session_id, session.forked_from.message_id)
+        check_values(session.forked_from.session_id, session.forked_from.message_id)
     if (parent := session.parent) is not None:
-        _check(parent.session_id, parent.turn_id, parent.root_session, parent.root_turn)
+        check_values(parent.session_id, parent.turn_id, parent.root_session, parent.root_turn)
     return session
 
 
 def check_turn(turn: Turn) -> Turn:
-    _check(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
+    check_values(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
     if turn.outcome is None or turn.ended_at is None:
         raise Unfit("a turn must have ended", "turn.outcome")
     if not 0 <= turn.attempts < 1_000:
@@ -256,11 +263,11 @@ def check_turn(turn: Turn) -> Turn:
 
 
 def check_message(message: Message) -> Message:
-    _check(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
+    check_values(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
     return message
 
 
-def _check(*values: str | int) -> None:
+def check_values(*values: str | int) -> None:
     """Ids that can be named in URLs and logs; times that are times."""
     for value in values:
         if isinstance(value, str):

@@ -26,6 +26,7 @@ from agentvm.sessions.archive import (
     ARCHIVE_MAX_BYTES,
     BLOB_MAX_BYTES,
     BLOBS,
+    CONTAINERS,
     FORMATS,
     IMAGES,
     LINE_MAX_BYTES,
@@ -39,6 +40,7 @@ from agentvm.sessions.archive import (
     unpacked_max,
 )
 from agentvm.sessions.bounds import MAX_HEAD_VALUES, MAX_IMPORT_BYTES, MAX_MESSAGE_BYTES, count_values
+from agentvm.sessions.container_lines import to_item
 from agentvm.sessions.line import Unfit
 from agentvm.sessions.spool import Heads, Spool
 from agentvm.storage.attachments import Upload
@@ -157,18 +159,22 @@ class _Reader:
         self._has_files = manifest.format > 2
         files = {file.name: file for file in manifest.files}
         self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": one for name, one in files.items() if name.startswith(BLOBS)}
-        ours = [IMAGES, *(session_file(number) for number in range(1, manifest.counts.sessions + 1))]
-        if [name for name in files if not name.startswith(BLOBS)] != ours:
-            raise invalid("the files must be images.jsonl and the sessions in order", MANIFEST, member="files")
+        besides = [CONTAINERS] if manifest.format > 3 else []
+        sessions = [session_file(number) for number in range(1, manifest.counts.sessions + 1)]
+        if [name for name in files if not name.startswith(BLOBS)] != [IMAGES, *besides, *sessions]:
+            expected = " and ".join((IMAGES, *besides))
+            raise invalid(f"the files must be {expected} and the sessions in order", MANIFEST, member="files")
         images = list(self._images(files[IMAGES]))
         waiting: dict[str, Image] = {image.image_id: image for image in images}
         if len(waiting) < len(images):
             raise invalid("an image is there twice", IMAGES, member="image.imageId")
-        for name in ours[1:]:
+        for name in sessions:
             self._session(files[name], waiting)
         for image in waiting.values():
             # Those without a session, which the spool refuses.
             self._place(IMAGES, None, self._spool.add_image, image)
+        for name in besides:
+            self._items(files[name])
         if unused := sorted(self._blobs.keys() - self._used):
             raise invalid(f"The blob {unused[0]} belongs to nothing", BLOBS + unused[0].removeprefix("sha256:"))
         self._place(IMAGES, None, lambda _: self._spool.check(), None)
@@ -203,7 +209,7 @@ class _Reader:
             count_values(body, MAX_HEAD_VALUES)
             said = msgspec.json.decode(body, type=_Said).format
             if said not in FORMATS:
-                known = f"the format is {shorten(repr(said))}; this server reads 1 to 3"
+                known = f"the format is {shorten(repr(said))}; this server reads 1 to {max(FORMATS)}"
                 raise invalid(f"{known}: use a newer AgentVM", MANIFEST)
             manifest = msgspec.json.decode(body, type=ArchiveManifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -248,6 +254,13 @@ class _Reader:
                 raise invalid(f"unknown type: {shorten(kind)}", file.name, number, "type")
         if session is None:
             raise invalid("the session is missing", file.name)
+
+    def _items(self, file: File) -> None:
+        """Puts memories, schedules and triggers on the spool."""
+        for number, body in self._lines(file):
+            kind, said = self._place(file.name, number, line.read_line, body)
+            item = self._place(file.name, number, partial(to_item, kind), said)
+            self._place(file.name, number, partial(self._spool.add_item, item), body)
 
     def _image_of(self, said: line.Json, waiting: dict[str, Image], file: str) -> Image:
         """The session's image, put on the spool before it if it is the first."""

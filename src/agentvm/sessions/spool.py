@@ -15,6 +15,7 @@ from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import check_container_id
 from agentvm.model.image import Image
+from agentvm.model.memory import ContainerMemory
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
@@ -22,8 +23,9 @@ from agentvm.sessions import bounds
 from agentvm.sessions.archive import Counts
 from agentvm.sessions.line import FileLine, Unfit
 from agentvm.storage.attachments import Upload
+from agentvm.storage.carry import ContainerItem
 
-IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE = b"i", b"s", b"t", b"m", b"f", b"c"
+IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE, ITEM = b"i", b"s", b"t", b"m", b"f", b"c", b"k"
 LENGTH_BYTES = 8
 HEAD_BYTES = 1 + LENGTH_BYTES
 
@@ -171,6 +173,17 @@ class Spool:
             self.size += len(body)
             self.file.write(body)
 
+    def add_item(self, item: ContainerItem, body: bytes) -> None:
+        """A memory, schedule or trigger as its line, behind all sessions."""
+        if not isinstance(item, ContainerMemory):
+            image = self.images.get(item.image_id)
+            if image is None or image.container_id != item.container_id:
+                raise Unfit(f"its image {item.image_id} is not there", "imageId")
+            if item.session_id is not None and item.session_id not in self._sessions:
+                raise Unfit(f"its session {item.session_id} is not there", "sessionId")
+        self._heads.add(body)
+        self._write(ITEM, body)
+
     def check(self) -> None:
         """To be asked when all is there."""
         for image in self.images.values():
@@ -183,6 +196,9 @@ class Spool:
         if len(body) > bounds.MAX_MESSAGE_BYTES:
             raise ArchiveTooLarge(f"A message has more than {bounds.MAX_MESSAGE_BYTES:,} bytes; nothing was written")
         bounds.count_values(body)
+        self._write(kind, body)
+        return body
+
+    def _write(self, kind: bytes, body: bytes) -> None:
         self.size += len(body)
         self.file.write(kind + len(body).to_bytes(LENGTH_BYTES, "big") + body)
-        return body

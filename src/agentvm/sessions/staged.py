@@ -18,16 +18,30 @@ from agentvm.model.base import record_from
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, MessageId, SessionId, check_container_id
 from agentvm.model.image import Image
+from agentvm.model.memory import ContainerMemory
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.turn import Turn
 from agentvm.sessions import bounds, line
 from agentvm.sessions.archive import BLOB_MAX_BYTES, Counts
+from agentvm.sessions.container_lines import to_item
 from agentvm.sessions.placement import Placement
-from agentvm.sessions.spool import CHANGE, FILE, HEAD_BYTES, IMAGE, MESSAGE, SESSION, TURN, Heads, SpooledChange, SpooledFile
+from agentvm.sessions.spool import (
+    CHANGE,
+    FILE,
+    HEAD_BYTES,
+    IMAGE,
+    ITEM,
+    MESSAGE,
+    SESSION,
+    TURN,
+    Heads,
+    SpooledChange,
+    SpooledFile,
+)
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, ChangedFile, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, Said
 
 BATCH_MAX = 256
 """Messages and turns in one batch."""
@@ -108,6 +122,8 @@ class Staged:
         self._end = file.seek(0, os.SEEK_END)
         self.images: dict[str, StagedImage] = {}
         self.sessions: dict[str, StagedSession] = {}
+        self.items: list[ContainerItem] = []
+        """Memories, schedules and triggers."""
         self.counts = Counts()
         self.size = 0
         self._files: dict[tuple[ContainerId, str], SpooledFile] = {}
@@ -148,7 +164,7 @@ class Staged:
         """Bytes of a session without the messages and turns that are here already."""
         size = 0
         for head in self._heads(self.sessions[session_id].at):
-            if head.kind in (IMAGE, SESSION):
+            if head.kind in (IMAGE, SESSION, ITEM):
                 break
             if head.kind == MESSAGE:
                 known -= 1
@@ -180,8 +196,10 @@ class Staged:
         session: Session | None = None
         batch, known, given, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
         for head in self._heads(0):
-            if head.kind in (IMAGE, SESSION) or batch.is_full:
+            if head.kind in (IMAGE, SESSION, ITEM) or batch.is_full:
                 yield from batch.take()
+            if head.kind == ITEM:
+                break
             if head.kind == IMAGE:
                 read = self._image(head)
                 placed = placement.image(read)
@@ -266,6 +284,9 @@ class Staged:
             elif head.kind == SESSION:
                 heads.add(self._body(head))
                 session = self._add_session(self._session(head), head.at + head.size)
+            elif head.kind == ITEM:
+                heads.add(self._body(head))
+                self._add_item(to_item(*line.read_line(self._body(head))))
             elif session is None:
                 raise line.Unfit("something is said before there is a session")
             elif head.kind == FILE:
@@ -296,6 +317,13 @@ class Staged:
             raise line.Unfit("a session is there twice, or there are too many")
         found = self.sessions[session.session_id] = StagedSession(session.image_id, image.container_id, at)
         return found
+
+    def _add_item(self, item: ContainerItem) -> None:
+        if not isinstance(item, ContainerMemory):
+            image = self.images.get(item.image_id)
+            if image is None or image.container_id != item.container_id:
+                raise line.Unfit("a schedule is not where its image is")
+        self.items.append(item)
 
     def _add_file(self, session: StagedSession, head: _Head) -> None:
         file = _files.decode(self._body(head))
@@ -341,7 +369,7 @@ class Staged:
         while at < self._end:
             raw = self._read(at, HEAD_BYTES)
             head = _Head(raw[:1], at + HEAD_BYTES, int.from_bytes(raw[1:], "big"))
-            if head.kind not in (IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE) or head.size > bounds.MAX_MESSAGE_BYTES:
+            if head.kind not in (IMAGE, SESSION, TURN, MESSAGE, FILE, CHANGE, ITEM) or head.size > bounds.MAX_MESSAGE_BYTES:
                 raise line.Unfit("a record is too long, or of no kind")
             yield head
             at = head.at + head.size

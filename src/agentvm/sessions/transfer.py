@@ -1,5 +1,6 @@
 """Transfer — sessions of one principal's workspace out to a file, and in from one."""
 
+import secrets as randomness
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import BinaryIO
@@ -18,11 +19,14 @@ from agentvm.errors import (
 )
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
+from agentvm.model.schedule import TriggerId, trigger_secret_name
+from agentvm.model.signature import SECRET_BYTES, secret_of
 from agentvm.sessions.archive import ExportFormat
+from agentvm.sessions.container_lines import Importer
 from agentvm.sessions.export import EXPORT_BYTES, ExportSource, Selection, export_archive
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.import_reader import Kind, Orders, Reading
-from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
+from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, plan_items, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.staged import Staged
 from agentvm.sessions.workspace import Workspace
@@ -137,14 +141,15 @@ class SessionImport:
         workspace, tenant_id = self._workspace, self._workspace.tenant_id
         carrier = workspace.tenancy.store.carrier(tenant_id)
         placement = await plan(staged, carrier, container_id=self._container_id, new_id=workspace.new_id)
-        summary = await anyio.to_thread.run_sync(lambda: report(staged, placement, reading, dry_run=dry_run))
+        items = await plan_items(staged, carrier, placement, self._importer())
+        summary = await anyio.to_thread.run_sync(lambda: report(staged, placement, reading, items, dry_run=dry_run))
         targets = destinations(staged, placement)
         await self._admit(targets, summary.bytes)
         added = False
         try:
             if not dry_run:
                 self._queue.refuse_deleted(tenant_id, targets)
-                await write(staged, placement, carrier, workspace.clock)
+                await write(staged, placement, carrier, workspace.clock, items)
                 added = True
         finally:
             if not added:
@@ -156,6 +161,15 @@ class SessionImport:
             for scope, event in await arrivals(staged, placement):
                 workspace.runtime.tell(tenant_id, scope, event)
         return summary
+
+    def _importer(self) -> Importer:
+        workspace, tenant_id = self._workspace, self._workspace.tenant_id
+
+        def seal(trigger_id: TriggerId) -> bytes:
+            secret = secret_of(randomness.token_bytes(SECRET_BYTES))
+            return workspace.tenancy.vault.seal(tenant_id, trigger_secret_name(trigger_id), secret)
+
+        return Importer(tenant_id, workspace.principal, workspace.clock(), seal)
 
     async def _admit(self, targets: Mapping[ContainerId, int], size: int) -> None:
         """Checks the quotas, and that all containers are within the principal's reach."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from agentvm.model.ids import ContainerId, ImageId, MessageId, TurnId
 from agentvm.model.image import Image
+from agentvm.model.memory import ContainerMemory
 from agentvm.model.message import Message
+from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
 from agentvm.model.session_file import FileDelta
 from agentvm.model.turn import Turn
@@ -79,8 +81,13 @@ class Continued:
     last: MessageId | None
 
 
-Carried = Image | Present | Session | Continued | Said | Attached | ChangedFile
-"""The items of an import, in order: an image, then its sessions, each with attachments before its messages and files behind."""
+ContainerItem = ContainerMemory | Schedule | Trigger
+"""An item that a container has besides images and sessions."""
+Carried = Image | Present | Session | Continued | Said | Attached | ChangedFile | ContainerItem
+"""The items of an import, in order: an image, then its sessions, each with attachments before its messages and files behind.
+
+Memories, schedules and triggers come last.
+"""
 
 
 @dataclass(frozen=True, slots=True)

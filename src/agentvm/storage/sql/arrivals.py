@@ -49,6 +49,10 @@ _DROP_TURNS = "DELETE FROM turns WHERE position IN (SELECT position FROM turns W
 _DROP_IMAGES = """
 DELETE FROM images WHERE position IN (SELECT position FROM images WHERE arrival_key = ? LIMIT ?) RETURNING digest
 """
+_DROP_ITEMS = tuple(
+    f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE arrival_key = ? LIMIT ?)"
+    for table in ("memories", "schedules", "triggers")
+)
 _DROP_CONTAINERS = "DELETE FROM containers WHERE position IN (SELECT position FROM containers WHERE arrival_key = ? LIMIT ?)"
 
 
@@ -132,7 +136,7 @@ def drop_arrival_slice(connection: Connection, arrival_key: int) -> bool:
         if connection.execute(_DROP_MESSAGES, (session_key, first, last, ROWS_MAX)) < ROWS_MAX:
             connection.execute(_DROP_RANGE, (session_key, arrival_key))
         return True
-    if connection.execute(_DROP_TURNS, slice_args):
+    if any(connection.execute(statement, slice_args) for statement in (_DROP_TURNS, *_DROP_ITEMS)):
         return True
     if images := connection.fetch(_DROP_IMAGES, slice_args):
         for (digest,) in images:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+import msgspec
+
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
 from agentvm.storage.sql.connection import Connection, snapshot
-from agentvm.storage.sql.dialect import total
+from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.importing import import_archive
 from agentvm.storage.sql.records import TenantScope
 from agentvm.storage.sql.rows import TURNS, decode_turn
@@ -42,6 +44,10 @@ SELECT coalesce(max(rewind_key), 0) FROM sessions JOIN rewinds USING (session_ke
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
 _IMAGES_HERE = "SELECT image_id, container_id FROM images WHERE tenant_id = ? AND image_id IN ({marks})"
+_ITEMS_HERE = tuple(
+    f"SELECT container_id, {key} FROM {table} WHERE tenant_id = ? AND {key} IN ({items_of('?')})"
+    for table, key in (("memories", "memory_id"), ("schedules", "schedule_id"), ("triggers", "trigger_id"))
+)
 _SESSION_HERE = """
 SELECT s.container_id, s.image_id,
        (SELECT count(*) FROM messages AS m WHERE m.session_key = s.session_key),
@@ -131,6 +137,20 @@ class Carrier(TenantScope):
                 where, image_id, messages, turns, last, deleted, rewound, reached = row
                 present[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
         return present
+
+    async def items_here(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """The memories, schedules and triggers that the tenant has already, of these containers and ids."""
+        wanted = sorted(names)
+
+        def read(connection: Connection) -> frozenset[tuple[str, str]]:
+            found = set[tuple[str, str]]()
+            for at in range(0, len(wanted), IMAGES_MAX):
+                ids = msgspec.json.encode([name for _, name in wanted[at : at + IMAGES_MAX]]).decode()
+                for query in _ITEMS_HERE:
+                    found.update((row[0], row[1]) for row in connection.fetch(query, (self._tenant_id, ids)))
+            return frozenset(found.intersection(names))
+
+        return await self._database.read(read)
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
         """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.

@@ -15,11 +15,13 @@ import msgspec
 from agentvm.errors import Conflict, ConstraintFailed
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.image import Image
+from agentvm.model.memory import ContainerMemory
 from agentvm.model.message import Message
+from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK_BYTES
-from agentvm.storage.carry import Attached, Carried, ChangedFile, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, Said
 from agentvm.storage.sql.arrivals import Arrival, open_arrival
 from agentvm.storage.sql.attachments import (
     PIECE_CHUNKS_MAX,
@@ -34,9 +36,11 @@ from agentvm.storage.sql.container import insert_image, insert_session
 from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sql.file_changes import write_arriving_change
+from agentvm.storage.sql.memories import add_arriving_memory
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.rows import refuse_deleted
+from agentvm.storage.sql.schedules import add_arriving_source
 from agentvm.storage.sql.session_write import TURN, PreparedMessage, add_messages, cut, prepare_message
 from agentvm.storage.sql.sessions.index import Entry, key_of, preview_of
 
@@ -218,6 +222,8 @@ class _Import:
                         piece.append(self._put_said(self._session, messages, turns))
                         yield piece
                         piece, turns = [], ()
+                case ContainerMemory() | Schedule() | Trigger():
+                    piece.append(partial(self._put_item, item=item))
                 case _:
                     raise ValueError("nothing is said before there is a session")
             if len(piece) >= PIECE_ITEMS_MAX:
@@ -250,6 +256,14 @@ class _Import:
             lock_image(connection, self._tenant_id, position, held)
         elif not connection.fetch(_IS_PRESENT, (self._tenant_id, image.container_id, image.image_id)):
             raise Conflict(f"The image {image.image_id} has gone meanwhile; nothing was imported. Try again")
+
+    def _put_item(self, connection: Connection, item: ContainerItem) -> None:
+        refuse_deleted(connection, self._tenant_id)
+        self._enter(connection, item.container_id)
+        if isinstance(item, ContainerMemory):
+            add_arriving_memory(connection, (self._tenant_id, item.container_id), item, self._arrival_key)
+        else:
+            add_arriving_source(connection, self._tenant_id, item, self._arrival_key)
 
     def _put_session(self, connection: Connection, item: Session | Continued) -> None:
         if isinstance(item, Continued):

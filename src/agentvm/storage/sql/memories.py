@@ -15,13 +15,17 @@ from agentvm.storage.sql.records import Columns, Scope
 
 _MEMORY = Columns(Memory)
 _OF = "tenant_id = ? AND container_id = ?"
-_LIST = f"SELECT {_MEMORY.text} FROM memories WHERE {_OF} ORDER BY position DESC"
+_LIST = f"SELECT {_MEMORY.text} FROM memories WHERE {_OF} AND {rows.is_here('memories')} ORDER BY position DESC"
 _COUNT = f"SELECT count(*) FROM memories WHERE {_OF} AND memory_id <> ?"
 _PUT = f"""
 INSERT INTO memories (tenant_id, container_id, {_MEMORY.text}) VALUES (?, ?, {_MEMORY.marks})
 ON CONFLICT (tenant_id, container_id, memory_id) DO UPDATE
 SET text = excluded.text, by = excluded.by, proposed = excluded.proposed, pinned = excluded.pinned,
     updated_at = excluded.updated_at
+"""
+_ADD_ARRIVING = f"""
+INSERT INTO memories (tenant_id, container_id, arrival_key, {_MEMORY.text}) VALUES (?, ?, ?, {_MEMORY.marks})
+ON CONFLICT (tenant_id, container_id, memory_id) DO NOTHING
 """
 _DELETE = f"DELETE FROM memories WHERE {_OF} AND memory_id = ?"
 _TAKE_BACK = f"""
@@ -50,8 +54,7 @@ class MemoryStore(Scope):
         def write(connection: Connection) -> None:
             if not connection.fetch(rows.CONTAINER, self._key):
                 raise ContainerNotFound(self._key[1])
-            if connection.fetch(_COUNT, (*self._key, memory.memory_id))[0][0] >= MEMORIES_MAX:
-                raise TooManyMemories(MEMORIES_MAX)
+            _check_room(connection, self._key, memory)
             connection.execute(_PUT, (*self._key, *row))
 
         await self._database.write(write)
@@ -59,6 +62,17 @@ class MemoryStore(Scope):
     async def delete(self, memory_id: MemoryId) -> bool:
         """Returns whether there was such a memory."""
         return await self._execute(_DELETE, (*self._key, memory_id))
+
+
+def add_arriving_memory(connection: Connection, key: rows.Key, memory: Memory, arrival_key: int) -> None:
+    """Adds a memory of an import, hidden until that is published, unless there is one of its id."""
+    _check_room(connection, key, memory)
+    connection.execute(_ADD_ARRIVING, (*key, arrival_key, *_MEMORY.encode(memory)))
+
+
+def _check_room(connection: Connection, key: rows.Key, memory: Memory) -> None:
+    if connection.fetch(_COUNT, (*key, memory.memory_id))[0][0] >= MEMORIES_MAX:
+        raise TooManyMemories(MEMORIES_MAX)
 
 
 def take_memories_back(connection: Connection, session_key: int, message_ids: Sequence[MessageId]) -> None:

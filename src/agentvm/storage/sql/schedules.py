@@ -15,7 +15,7 @@ from agentvm.model.schedule import DueSchedule, RunRecord, Schedule, SourceRun, 
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.records import Columns, Scope, TenantScope
-from agentvm.storage.sql.rows import is_living, refuse_deleted
+from agentvm.storage.sql.rows import is_here, is_living, refuse_deleted
 
 SOURCES_MAX = 1_000
 """Schedules of one container, and as many triggers."""
@@ -79,15 +79,10 @@ class SourceStore(TenantScope, Generic[T]):
 
     async def add(self, source: T) -> None:
         """Adds one; `Conflict` when the container has too many."""
-        columns = self._columns
 
         def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
-            count = f"SELECT count(*) FROM {self._table} WHERE tenant_id = ? AND container_id = ?"
-            if connection.fetch(count, (self._tenant_id, source.container_id))[0][0] >= SOURCES_MAX:
-                raise Conflict(f"A container has at most {SOURCES_MAX} {self._table}: delete some first")
-            add = f"INSERT INTO {self._table} (tenant_id, {columns.text}) VALUES (?, {columns.marks})"
-            connection.execute(add, (self._tenant_id, *columns.encode(source)))
+            _add(connection, self._tenant_id, (self._table, self._columns), source, None)
 
         await self._database.write(write)
 
@@ -149,10 +144,11 @@ class SourceStore(TenantScope, Generic[T]):
         await self._execute(statement, (now, reason, self._tenant_id, source_id))
 
     def _within(self) -> tuple[str, tuple[object, ...]]:
+        own = f"tenant_id = ? AND {is_here(self._table)}"
         if self._containers is None:
-            return "tenant_id = ?", (self._tenant_id,)
+            return own, (self._tenant_id,)
         named = msgspec.json.encode(self._containers).decode()
-        return f"tenant_id = ? AND container_id IN ({items_of('?')})", (self._tenant_id, named)
+        return f"{own} AND container_id IN ({items_of('?')})", (self._tenant_id, named)
 
 
 def schedule_store(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> SourceStore[Schedule]:
@@ -161,6 +157,25 @@ def schedule_store(database: Database, tenant_id: TenantId, containers: Sequence
 
 def trigger_store(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> SourceStore[Trigger]:
     return SourceStore(database, tenant_id, containers, ("triggers", "trigger_id"), _TRIGGER)
+
+
+def add_arriving_source(connection: Connection, tenant_id: TenantId, source: Schedule | Trigger, arrival_key: int) -> None:
+    """Adds a schedule or trigger of an import, hidden until that is published."""
+    if isinstance(source, Schedule):
+        _add(connection, tenant_id, ("schedules", _SCHEDULE), source, arrival_key)
+    else:
+        _add(connection, tenant_id, ("triggers", _TRIGGER), source, arrival_key)
+
+
+def _add(
+    connection: Connection, tenant_id: TenantId, table: tuple[str, Columns[T]], source: T, arrival_key: int | None
+) -> None:
+    name, columns = table
+    count = f"SELECT count(*) FROM {name} WHERE tenant_id = ? AND container_id = ?"
+    if connection.fetch(count, (tenant_id, source.container_id))[0][0] >= SOURCES_MAX:
+        raise Conflict(f"A container has at most {SOURCES_MAX} {name}: delete some first")
+    add = f"INSERT INTO {name} (tenant_id, arrival_key, {columns.text}) VALUES (?, ?, {columns.marks})"
+    connection.execute(add, (tenant_id, arrival_key, *columns.encode(source)))
 
 
 class DueSchedules(Scope):

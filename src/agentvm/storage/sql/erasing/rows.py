@@ -80,6 +80,16 @@ _TABLES_OF_USERS = (
     "schedules", "triggers",
 )  # fmt: skip
 _OF_DELETED_USER = (
+    # Before the schedules and triggers: these lead to them.
+    *(
+        f"""
+        DELETE FROM runs WHERE position IN (
+            SELECT r.position FROM runs AS r JOIN {table} AS s ON s.{key} = r.source_id
+            WHERE s.tenant_id = ?1 AND s.user_id = ?2 LIMIT ?3
+        )
+        """
+        for table, key in (("schedules", "schedule_id"), ("triggers", "trigger_id"))
+    ),
     *(
         f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE tenant_id = ?1 AND user_id = ?2 LIMIT ?3)"
         for table in _TABLES_OF_USERS
