@@ -16,7 +16,7 @@ import { neighbour, watchSessions } from "./state/sessions.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
 import { areaReader, commandOf, singleKeys } from "./ui/keys.ts";
-import { attempt, Toast, toast } from "./ui/toast.tsx";
+import { attempt, Toast } from "./ui/toast.tsx";
 import { language, words } from "./words/index.ts";
 
 const Devices = lazy(() => import("./pages/devices.tsx"));
@@ -170,7 +170,7 @@ function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
       {identity.value?.auth === "on" && (
         <>
           <span class="only-wide"><IconButton icon="devices" label={words.value.devices} onClick={() => list(true)} /></span>
-          <span class="only-wide"><IconButton icon="out" label={words.value.signOut} onClick={() => void signOut().catch((error: Error) => toast(error.message))} /></span>
+          <span class="only-wide"><IconButton icon="out" label={words.value.signOut} onClick={() => attempt(signOut())} /></span>
         </>
       )}
       {isListing && (

@@ -182,6 +182,37 @@ async def knowledge_base(page: Page, filled: Filled) -> None:
     await expect(page.locator(".table tbody tr")).to_have_count(2)
 
 
+async def skill_id(page: Page, filled: Filled) -> str:
+    """The id of a skill with files beside its instructions; made once."""
+    text = (
+        "---\nname: refunds\ndescription: Handles refunds. Use it when a customer wants money back.\nlicense: MIT\n"
+        f"---\n# Steps\n\n1. Look at `policy.md`.\n2. Say how long it takes: **5 days**.\n\n{HOSTILE}\n"
+    )
+    content = {"text": text, "files": {"policy.md": HOSTILE, "logo.png": {"data": "AAEC"}}}
+    return str(
+        (await send(page, filled, "POST", "/resources", {"type": "skills", "name": "refunds", "content": content}))["id"]
+    )
+
+
+async def skills(page: Page, filled: Filled) -> None:
+    await skill_id(page, filled)
+    await page.goto(f"{filled.server.url}/skills")
+    await expect(page.get_by_role("link", name="refunds")).to_be_visible()
+    await expect(page.locator("form")).to_be_visible()
+
+
+async def skill(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/skills/{await skill_id(page, filled)}?file=policy.md")
+    await expect(page.locator(".paper").last).to_be_visible()
+    await expect(page.locator(".table tbody tr")).to_have_count(2)
+
+
+async def portable(page: Page, filled: Filled) -> None:
+    await agent_id(page, filled)
+    await page.goto(f"{filled.server.url}/agents/portable")
+    await expect(page.get_by_role("link", name="Sales <b>", exact=True)).to_be_visible()
+
+
 BUILDER_PAGES: tuple[Visit, ...] = (
     agents,
     new_agent,
@@ -199,4 +230,7 @@ BUILDER_PAGES: tuple[Visit, ...] = (
     files,
     knowledge,
     knowledge_base,
+    skills,
+    skill,
+    portable,
 )

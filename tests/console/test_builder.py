@@ -61,7 +61,7 @@ async def test_a_prompt_is_published_compared_and_an_agent_upgraded_after_a_dry_
         await expect(page.locator(".diff-new mark").first).to_have_text("two")
 
         await page.goto(agent)
-        await page.get_by_role("button", name="Try it").click()
+        await page.get_by_role("button", name="Begin").click()
         await ask(page, "second", OLD)
         await page.get_by_role("button", name="Upgrade (1)").click()
         await expect(page.locator(".modal .diff-new")).to_contain_text(NEW)
@@ -177,7 +177,7 @@ async def test_an_agent_is_changed_stopped_and_deleted(open_page: Open) -> None:
         await expect(page.get_by_role("heading", name="Tea seller")).to_be_visible()
         await expect(page.locator(".paper").first).to_contain_text("You are a sales assistant for Tea & Co")
         await expect(page.locator(".figures").first).to_contain_text("77")
-        await page.get_by_role("button", name="Try it").click()
+        await page.get_by_role("button", name="Begin").click()
         await page.locator(".composer textarea").fill("hello")
         await page.locator(".composer textarea").press("Enter")
         await expect(page.locator(".answer")).to_contain_text("You said: hello")

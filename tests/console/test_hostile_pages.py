@@ -1,5 +1,6 @@
 """Forty hostile texts in every place where somebody else's text is shown: no element, no request, no violation, nothing run."""
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -71,6 +72,9 @@ class Planter:
         documents = [{"id": "a.md", "title": LINE[:1000], "text": ALL}]
         base = {"type": "knowledge", "name": "base", "content": {"documents": documents}, "description": PAYLOADS[0]}
         values["base"] = (await self.send("POST", "/resources", base))["id"]
+        about = json.dumps(LINE[:1000])
+        skill = {"text": f"---\nname: hostile\ndescription: {about}\n---\n{ALL}", "files": {"a.txt": ALL}}
+        values["skill"] = (await self.send("POST", "/resources", {"type": "skills", "name": "hostile", "content": skill}))["id"]
         await self.send("PUT", "/config", {"changes": {"limits.steps": 9}, "note": LINE[:400]})
         return values | {"key": "limits.steps"}
 
@@ -101,7 +105,7 @@ TOLD = {
     *("/agents", "/agents/:image", "/resources", "/resources/:id", "/files/:session", "/activity", "/activity/turns/:turn"),
     *("/activity/feedback", "/activity/logs", "/settings/history", "/settings/webhooks", "/wallet"),
     *("/people", "/people/invitations", "/people/keys"),
-    *("/people/:user", "/tenants", "/tenants/:tenant", "/shared/:share", "/knowledge/:base"),
+    *("/people/:user", "/tenants", "/tenants/:tenant", "/shared/:share", "/knowledge/:base", "/skills", "/skills/:skill"),
 }
 """The pages on which a text of the payloads must be seen, or nothing was tested there."""
 

@@ -54,9 +54,13 @@ async def parameters(page: Page, people: PeopleServer, *, may_manage: bool, may_
         documents = {"documents": [{"id": "a.md", "text": "Hello"}]}
         about = {"type": "knowledge", "name": "docs", "visibility": "public", "content": documents}
         await send("POST", "/resources", about)
+        skill = {"text": "---\nname: greet\ndescription: Greets.\n---\nSay hello."}
+        await send("POST", "/resources", {"type": "skills", "name": "greet", "visibility": "public", "content": skill})
     (base, *_) = (await send("GET", "/resources?type=knowledge"))["items"]
+    (skill, *_) = (await send("GET", "/resources?type=skills"))["items"]
     values = {
         "base": base["id"],
+        "skill": skill["id"],
         "share": share["shareId"],
         "image": image["imageId"],
         "session": image["sessionId"],
@@ -213,7 +217,7 @@ async def test_from_a_tenant_to_a_quota_that_is_reached_and_raised_by_hand(open_
         await expect(page.get_by_role("heading", name="Bolt & Söhne")).to_be_visible()
         await page.get_by_role("navigation", name="Pages of the tenant").get_by_role("link", name="People").click()
         await page.get_by_role("button", name="New user").click()
-        await page.get_by_label("Name for programs").fill("eve")
+        await page.get_by_label("Sign-in name").fill("eve")
         await page.get_by_role("dialog").get_by_role("button", name="Add").click()
         await expect(page.get_by_role("heading", name="eve")).to_be_visible()
         await page.get_by_role("button", name="New key").click()

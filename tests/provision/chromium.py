@@ -37,7 +37,9 @@ for (const name of ["al2023.tar.br", "fonts.tar.br", "swiftshader.tar.br", "chro
 
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>{fonts}</dir><dir>/usr/share/fonts</dir><cachedir>{cache}</cachedir></fontconfig>
+<fontconfig><dir>{fonts}</dir><dir>/usr/share/fonts</dir><cachedir>{cache}</cachedir>
+<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family><family>Liberation Mono</family></prefer></alias>
+</fontconfig>
 """
 
 
@@ -94,7 +96,11 @@ def unpacked(folder: Path) -> Chromium:
         if not done.exists() or done.read_text() != wanted:
             unpack(folder)
             done.write_text(wanted)
-    programs = folder / "programs"
+        programs = folder / "programs"
+        fonts = programs / "fonts"
+        conf, text = fonts / "fonts.conf", FONTS.format(fonts=fonts / "fonts", cache=fonts / "cache")
+        if not conf.exists() or conf.read_text() != text:
+            conf.write_text(text)
     libraries = (str(programs / "al2023" / "lib"), os.environ.get("LD_LIBRARY_PATH", ""))
     env = {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries)), "FONTCONFIG_PATH": str(programs / "fonts")}
     return Chromium(executable=programs / "chromium", env=env)
@@ -116,6 +122,4 @@ def unpack(folder: Path) -> None:
         raise Unavailable(f"Chromium cannot be unpacked: {error.stderr.strip()[-400:]}; {ADVICE}") from None
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"Chromium cannot be unpacked: {error}; {ADVICE}") from None
-    fonts = programs / "fonts"
-    (fonts / "fonts.conf").write_text(FONTS.format(fonts=fonts / "fonts", cache=fonts / "cache"))
     shutil.rmtree(folder / "node_modules")

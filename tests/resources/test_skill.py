@@ -73,3 +73,10 @@ async def test_a_skill_has_the_name_of_its_resource_wherever_it_comes_from() -> 
         (entry,) = await import_bundle(world.centre, world.bolt, archive)
         assert (entry.uri, entry.digest) == ("resource://skills/pdf@1.0.0", made.version.digest)
         assert (await world.resolve("resource://skills/acme/pdf", by=world.bolt)).digest == made.version.digest
+
+
+async def test_a_skill_without_another_description_has_that_of_its_front_matter() -> None:
+    async with open_world() as world:
+        assert (await world.add("skills", "pdf", skill())).resource.description == "Reads PDF."
+        other = await world.add("skills", "other", skill("other"), description="As its publisher says")
+        assert other.resource.description == "As its publisher says"

@@ -2,7 +2,6 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { ModelView } from "../link/client.ts";
-import { ApiError } from "../link/http.ts";
 import { linkState, onOpen } from "../link/socket.ts";
 import { agents, loadAgents, loadName, names, offered, readable } from "../state/agents.ts";
 import { OpenConversation } from "../state/conversation.ts";
@@ -11,7 +10,7 @@ import { lastQuestion } from "../state/fold.ts";
 import type { Attached } from "../link/upload.ts";
 import { begin, home, sessions } from "../state/sessions.ts";
 import { Button } from "../ui/button.tsx";
-import { sentence } from "../ui/problem.tsx";
+import { said } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { language, words } from "../words/index.ts";
 import { Composer } from "./composer.tsx";
@@ -42,7 +41,7 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
       go(`/c/${sessionId}`);
       return true;
     } catch (error) {
-      toast(error instanceof ApiError ? sentence(error.code, error.message) : String(error));
+      toast(said(error));
       return false;
     }
   }

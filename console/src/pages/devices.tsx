@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { type Device, listDevices, signOutDevice } from "../link/who.ts";
 import { Button } from "../ui/button.tsx";
 import { Modal } from "../ui/modal.tsx";
+import { said } from "../ui/problem.tsx";
 import { clock, when } from "../words/format.ts";
 import { deviceName } from "../words/device.ts";
 import { language, words } from "../words/index.ts";
@@ -11,13 +12,13 @@ import { language, words } from "../words/index.ts";
 export default function Devices({ onClose }: { onClose: () => void }): JSX.Element {
   const [devices, setDevices] = useState<Device[]>([]);
   const [problem, setProblem] = useState("");
-  const load = () => listDevices().then(setDevices, (error: Error) => setProblem(error.message));
+  const load = () => listDevices().then(setDevices, (error: unknown) => setProblem(said(error)));
 
   useEffect(() => void load(), []);
 
   function end(device: Device): void {
     setProblem("");
-    void signOutDevice(device).then(() => (device.current ? undefined : load()), (error: Error) => setProblem(error.message));
+    void signOutDevice(device).then(() => (device.current ? undefined : load()), (error: unknown) => setProblem(said(error)));
   }
 
   return (

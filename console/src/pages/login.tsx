@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../link/http.ts";
 import { endReason, loadMethods, offered, oidcStart, signIn } from "../link/who.ts";
+import { said } from "../ui/problem.tsx";
 import { words } from "../words/index.ts";
 
 /** The page to go on with: where the user was, but not this page. */
@@ -40,7 +41,7 @@ export default function Login(): JSX.Element {
           {(location.pathname === "/login" && oidcProblem !== null ? words.value.oidcProblems[oidcProblem] : undefined) ?? words.value.ended[endReason.value] ?? ""}
         </p>
         <label for="key">{words.value.keyLabel}</label>
-        <input ref={field} id="key" name="key" type="password" autocomplete="current-password" required aria-describedby="key-hint" />
+        <input ref={field} id="key" name="key" type="password" autocomplete="current-password" placeholder="avm_…" required aria-describedby="key-hint" />
         <p id="key-hint" class="hint">{words.value.keyHint}</p>
         <label class="check"><input name="keep" type="checkbox" checked={keep} onChange={(event) => setKeep(event.currentTarget.checked)} /> {words.value.keepSignedIn}</label>
         <p role="alert" class="problem">{problem}</p>
@@ -57,6 +58,6 @@ export default function Login(): JSX.Element {
 }
 
 function problemOf(error: unknown): string {
-  if (!(error instanceof ApiError)) return String(error);
-  return error.status === 401 ? (words.value.keyProblems[error.reason] ?? words.value.wrongKey) : error.message;
+  if (error instanceof ApiError && error.status === 401) return words.value.keyProblems[error.reason] ?? words.value.wrongKey;
+  return said(error);
 }

@@ -5,6 +5,7 @@ import { ask } from "../link/socket.ts";
 import type { ToolItem, Wait } from "../state/fold.ts";
 import { Button } from "../ui/button.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { said } from "../ui/problem.tsx";
 import { words } from "../words/index.ts";
 
 /** A call of a tool: its input, its result, and the decision that it waits for. */
@@ -58,7 +59,7 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
     try {
       await ask("tool_answer", { waitId: wait.waitId, fingerprint: wait.fingerprint, decision, ...more });
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      setProblem(said(error));
     }
   }
 
@@ -77,7 +78,7 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
   return (
     <form ref={form} class="decision" onSubmit={(event) => event.preventDefault()}>
       <p>
-        {words.value.whyAsked}: {wait.why}
+        {words.value.whyAsked}: {reasonsOf(wait.why)}
       </p>
       {edited !== undefined && (
         <textarea aria-label={words.value.input} rows={6} value={edited} onInput={(event) => setEdited(event.currentTarget.value)} />
@@ -101,6 +102,19 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
       <p role="alert" class="problem">{problem}</p>
     </form>
   );
+}
+
+const RULE = /^(\w+) rule (\d+): (.*)$/;
+
+/** The reasons of the policy in words: "default rule 1: destructive" names the rule and what the call has matched. */
+function reasonsOf(why: string): string {
+  const { ruleFacts, ruleOf } = words.value;
+  const reasons = why.split("; ").map((reason) => {
+    const [, layer, number, facts] = RULE.exec(reason) ?? [];
+    if (facts === undefined) return ruleFacts[reason] ?? reason;
+    return ruleOf(facts.split(", ").map((fact) => ruleFacts[fact] ?? fact), layer!, Number(number));
+  });
+  return reasons.join("; ");
 }
 
 const SHOWN_MAX = 20_000;

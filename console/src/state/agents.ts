@@ -59,6 +59,9 @@ export function offered(all: Agent[], language: string): Agent[] {
 /** Whether somebody has named the agent. The agent of a single conversation has the name that the server gives to all of them. */
 export const hasOwnName = ({ name }: { name: string }) => name !== UNNAMED;
 
+/** The name of an agent that was built, or else of what it was built from; undefined for the default one. */
+export const nameOf = (image: { name: string; definitionName: string }, translated: Readonly<Record<string, string>>) => (hasOwnName(image) ? image.name : readable(image.definitionName, translated));
+
 /** The name of an agent as people read it; undefined for the default one, which has none. */
 export function readable(name: string, translated: Readonly<Record<string, string>>): string | undefined {
   if (name === DEFAULT) return undefined;

@@ -1,5 +1,7 @@
 /** The documents of a knowledge base, as its content has them. */
 
+import { base64, textOf } from "./bytes.ts";
+
 export interface KnowledgeDocument {
   id: string;
   title?: string;
@@ -20,6 +22,7 @@ export async function documentOf(file: File): Promise<KnowledgeDocument> {
   const id = file.name.replaceAll(/[\s#]+/g, "-");
   const mime = TEXTS[id.split(".").at(-1)?.toLowerCase() ?? ""];
   const data = new Uint8Array(await file.arrayBuffer());
+  // A text in another encoding goes as a file: the server knows more of them.
   const text = mime === undefined ? undefined : textOf(data);
   return text === undefined ? { id, file: { data: base64(data) } } : { id, text, mime };
 }
@@ -32,20 +35,3 @@ export function withDocuments(documents: readonly KnowledgeDocument[], added: re
 
 /** How large a document is: the bytes of its file, or of its text. */
 export const sizeOf = ({ text, file }: KnowledgeDocument) => file?.size ?? new TextEncoder().encode(text ?? "").length;
-
-function textOf(data: Uint8Array): string | undefined {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(data);
-  } catch {
-    // Another encoding: the server knows more of them.
-    return undefined;
-  }
-}
-
-const SLICE_BYTES = 32_768;
-
-function base64(data: Uint8Array): string {
-  let text = "";
-  for (let at = 0; at < data.length; at += SLICE_BYTES) text += String.fromCodePoint(...data.subarray(at, at + SLICE_BYTES));
-  return btoa(text);
-}

@@ -6,12 +6,19 @@ import { words } from "../words/index.ts";
 import { Modal } from "./modal.tsx";
 import { Failure } from "./shown.tsx";
 
+/** What a label gives its control. */
+export interface Control {
+  id: string;
+  "aria-describedby": string | undefined;
+  "aria-invalid": boolean | undefined;
+}
+
 interface FieldProps {
   label: string;
   hint?: string;
   error?: string;
   /** Draws the control, which must have the id and, if there is one, the description. */
-  children: (control: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined }) => ComponentChildren;
+  children: (control: Control) => ComponentChildren;
 }
 
 /** A labelled control with its hint and its error. */

@@ -1,10 +1,17 @@
 import type { ComponentChildren, JSX } from "preact";
+import { ApiError } from "../link/http.ts";
 import { may } from "../routes.ts";
-import { words } from "../words/index.ts";
+import { language, words } from "../words/index.ts";
 
 /** The sentence of an error in the language in use; what the server says if there is none. */
 export function sentence(code: string, text: string): string {
   return words.value.problems[code] ?? text;
+}
+
+/** A failure in one sentence. The server speaks English, and says more than the sentence of a code. */
+export function said(error: unknown): string {
+  if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
+  return language.value === "en" ? error.message : sentence(error.code, error.message);
 }
 
 /** The place where an error can be mended, for those who may. */

@@ -2,9 +2,9 @@ import type { ComponentChildren, JSX } from "preact";
 import type { ApiError } from "../link/http.ts";
 import { may } from "../routes.ts";
 import type { Loaded } from "../state/data.ts";
-import { language, words } from "../words/index.ts";
+import { words } from "../words/index.ts";
 import { Button } from "./button.tsx";
-import { remedy, sentence } from "./problem.tsx";
+import { remedy, said } from "./problem.tsx";
 
 /** What was read: bones while it is not there, the failure if it could not be read, else the content. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }): JSX.Element {
@@ -29,15 +29,14 @@ export function Bones(): JSX.Element {
 /** What failed, its code, what to do, and the number by which it is found in the logs. */
 export function Failure({ error, onRetry }: { error: ApiError; onRetry?: () => void }): JSX.Element {
   const isMissing = error.status === 404;
-  // The server speaks English, and says more than the sentence of a code.
-  const said = language.value === "en" ? error.message : sentence(error.code, error.message);
+  const text = said(error);
   const place = remedy(error.code);
   return (
     <div class="failure" role="alert">
-      <p class="problem" dir="auto">{isMissing ? words.value.notThere : said}</p>
+      <p class="problem" dir="auto">{isMissing ? words.value.notThere : text}</p>
       <p class="hint" dir="auto">
         <code>{error.code}</code>
-        {!isMissing && said !== error.message && <> · {error.message}</>}
+        {!isMissing && text !== error.message && <> · {error.message}</>}
         {error.requestId !== "" && <> · <code>{error.requestId}</code></>}
         {error.requestId !== "" && may("logs:read") && <> · <a href={`/activity/logs?request=${encodeURIComponent(error.requestId)}`}>{words.value.showInLogs}</a></>}
       </p>

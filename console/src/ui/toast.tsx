@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
+import { said } from "./problem.tsx";
 
 interface Notice {
   text: string;
@@ -43,5 +44,5 @@ export function Toast(): JSX.Element {
 
 /** Says why something failed, if it does. */
 export function attempt(work: Promise<unknown>): void {
-  work.catch((error: unknown) => toast(error instanceof Error ? error.message : String(error)));
+  work.catch((error: unknown) => toast(said(error)));
 }

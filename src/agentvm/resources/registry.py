@@ -33,7 +33,7 @@ from agentvm.model.semver import Bump, Version, parse_version
 from agentvm.resources.kind import Content, ResourceKind, accept, binaries, check_description, check_words, detach, encode
 from agentvm.resources.resolver import Resolver, VersionClosure, check_size
 from agentvm.resources.schema import check_schema
-from agentvm.resources.skill import SkillContent, check_named
+from agentvm.resources.skill import SkillContent, check_named, description_of
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Registry:
             schema=draft.schema,
             dependencies=dependencies,
             text=read.text,
-            description=check_description(draft.description),
+            description=check_description(description_of(draft.description, read.content)),
             tags=check_words(draft.tags),
             visibility=draft.visibility,
             deprecated=check_description(draft.deprecated),

@@ -17,7 +17,7 @@ from agentvm.server.router import HttpRoute
 
 DIRECTORY: Final = Path(__file__).parent / "_console"
 AREAS: Final = (
-    *("agents", "resources", "knowledge", "files", "activity", "usage", "wallet"),
+    *("agents", "resources", "knowledge", "skills", "files", "activity", "usage", "wallet"),
     *("tenants", "people", "settings", "me", "diagnose", "login", "invitations", "shared"),
 )
 """The first words of addresses outside the conversations. The script knows the rest, and says what is not there."""

@@ -125,10 +125,9 @@ function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
         {isOpen && (
           <div class="entry-facts">
             <p class="links">
-              <span class="hint">{entry.number}</span>
               {entry.turnId !== undefined && may("sessions:read") && <a href={withQuery(`/activity/turns/${entry.turnId}`, { tenant: new URL(location.href).searchParams.get("tenant") ?? undefined })}>{text.turn} {entry.turnId}</a>}
-              {entry.turnId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, turn: entry.turnId })}>{text.entries}: {text.turn}</a>}
-              {entry.requestId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, request: entry.requestId })}>{text.entries}: {entry.requestId}</a>}
+              {entry.turnId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, turn: entry.turnId })}>{text.entriesOfTurn}</a>}
+              {entry.requestId !== undefined && <a href={here({ ...NO_FILTERS, level: undefined, request: entry.requestId })}>{text.entriesOfRequest} {entry.requestId}</a>}
             </p>
             {entry.facts !== undefined && <JsonTree name={text.facts} value={entry.facts} isOpen />}
             <JsonTree name="ids" value={idsOf(entry)} />

@@ -72,10 +72,10 @@ export default function Overview({ query, go }: PageProps): JSX.Element {
   );
 }
 
-/** The server's sentence; in another language a sentence of that language before it. */
+/** The server's sentence; in another language a sentence of that language, before the details of what is not well. */
 function CheckText({ name, status, message }: Status["checks"][number]): JSX.Element {
   const own = activityWords.value.checkTexts[`${name.split(":")[0]}.${status}`];
-  return own === undefined ? <span lang="en">{message}</span> : <>{own} <span class="hint" lang="en">{message}</span></>;
+  return own === undefined ? <span lang="en">{message}</span> : <>{own} {status !== "ok" && <span class="hint" lang="en">{message}</span>}</>;
 }
 
 /** The sentences of the server's own checks: the worst first. */

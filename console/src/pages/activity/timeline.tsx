@@ -106,7 +106,7 @@ export function Moments({ turn }: { turn: Timeline }): JSX.Element {
           {what === "fallback" && details !== undefined ? (
             <span class="hint">{text.fallback(String(details["from"]), String(details["to"]), String(details["reason"]))}</span>
           ) : (
-            Object.entries(details ?? {}).map(([name, value]) => <span key={name} class="hint" dir="auto">{name} {String(value)}</span>)
+            Object.entries(details ?? {}).map(([name, value]) => <span key={name} class="hint" dir="auto">{name === "outcome" ? (text.outcomes[String(value)] ?? String(value)) : `${name} ${String(value)}`}</span>)
           )}
         </li>
       ))}

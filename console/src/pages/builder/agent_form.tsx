@@ -1,7 +1,7 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
-import { type BuiltinTool, type Definition, type Lock, type Model, splitUri, valueOf } from "../../state/builder.ts";
+import { type BuiltinTool, type Definition, type Lock, type Model, type Resource, splitUri, valueOf } from "../../state/builder.ts";
 import { apiError, useData, useList, withQuery } from "../../state/data.ts";
 import { Field } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
@@ -110,8 +110,8 @@ export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.
       <ModelField draft={draft} tenant={tenant} onModel={(model) => set({ model })} />
       <ToolTicks draft={draft} tenant={tenant} onTools={(tools) => set({ tools })} />
       {lines("moreTools", t.moreTools, t.moreToolsHint)}
-      {lines("knowledge", t.knowledge, t.knowledgeHint)}
-      {lines("skills", t.skills, t.skillsHint)}
+      <Offered type="knowledge" label={t.knowledge} written={draft.knowledge} tenant={tenant} onChange={(knowledge) => set({ knowledge })}>{lines("knowledge", t.knowledgeMore, t.knowledgeHint)}</Offered>
+      <Offered type="skills" label={t.skills} written={draft.skills} tenant={tenant} onChange={(skills) => set({ skills })}>{lines("skills", t.skillsMore, t.skillsHint)}</Offered>
       <Section title={t.limits}>
         <div class="pair">
           {figure("maxTokens", t.maxTokens, "1")}
@@ -189,6 +189,44 @@ function ModelField({ draft, tenant, onModel }: { draft: Draft; tenant: string |
         </>
       )}
     </Field>
+  );
+}
+
+interface OfferedProps {
+  type: "knowledge" | "skills";
+  label: string;
+  /** The references, each in a line. */
+  written: string;
+  tenant: string | undefined;
+  onChange: (written: string) => void;
+  /** The field of those that are not in the list, or of another version. */
+  children: ComponentChildren;
+}
+
+/** The resources of a type that can be chosen; any other reference is written. */
+function Offered({ type, label, written, tenant, onChange, children }: OfferedProps): JSX.Element {
+  const found = useList<Resource>(withQuery("/v1/resources", { tenant, type, limit: 50 })).data ?? [];
+  const lines = written.split("\n").map((line) => line.trim()).filter(Boolean);
+  const isChosen = (uri: string) => lines.some((line) => splitUri(line)[0] === uri);
+  return (
+    <>
+      {found.length > 0 && (
+        <fieldset class="ticks">
+          <legend>{label}</legend>
+          {found.map(({ uri, name, description }) => (
+            <label key={uri} title={description}>
+              <input
+                type="checkbox"
+                checked={isChosen(uri)}
+                onChange={(event) => onChange((event.currentTarget.checked ? [...lines, uri] : lines.filter((line) => splitUri(line)[0] !== uri)).join("\n"))}
+              />
+              <bdi>{name}</bdi>
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {children}
+    </>
   );
 }
 

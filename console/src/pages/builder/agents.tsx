@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
-import { hasOwnName, readable } from "../../state/agents.ts";
+import { nameOf } from "../../state/agents.ts";
 import type { Definition, Image } from "../../state/builder.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
@@ -14,9 +14,6 @@ import { builderWords } from "../../words/builder/index.ts";
 import { when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { LoadDialog } from "./load_dialog.tsx";
-
-/** The agent of a single conversation has no name of its own. */
-const nameOf = (image: Image) => (hasOwnName(image) ? image.name : (readable(image.definitionName, words.value.agentNames) ?? words.value.agent));
 
 const SHIPPED = "resource://agents/system/";
 
@@ -48,7 +45,7 @@ export default function Agents({ query, go }: PageProps): JSX.Element {
                   rows={rows}
                   keyOf={(image) => image.imageId}
                   columns={[
-                    { head: t.name, cell: (image) => <a href={withQuery(`/agents/${image.imageId}`, { tenant })} dir="auto">{nameOf(image)}</a> },
+                    { head: t.name, cell: (image) => <a href={withQuery(`/agents/${image.imageId}`, { tenant })} dir="auto">{nameOf(image, words.value.agentNames) ?? words.value.agent}</a> },
                     { head: t.origin, cell: (image) => <span dir="auto">{image.definitionName}</span> },
                     { head: t.container, cell: (image) => image.containerId },
                     { head: t.state, cell: (image) => (image.online ? <span class="state"><span class="dot" />{t.online}</span> : <span class="hint">{t.asleep}</span>) },

@@ -4,6 +4,7 @@ import type { ImportedEntry as Entry } from "../../link/client.ts";
 import { withQuery } from "../../state/data.ts";
 import { sendFile } from "../../link/files.ts";
 import { Button } from "../../ui/button.tsx";
+import { FileInput } from "../../ui/file_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -44,11 +45,10 @@ export function ImportDialog({ tenant, onDone, onClose }: { tenant: string | und
           >
             <Field label={t.importFile}>
               {(control) => (
-                <input
-                  {...control}
-                  type="file"
-                  onChange={(event) => {
-                    setFile(event.currentTarget.files?.[0]);
+                <FileInput
+                  control={control}
+                  onFiles={([first]) => {
+                    setFile(first);
                     setPlanned(undefined);
                   }}
                 />

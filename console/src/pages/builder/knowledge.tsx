@@ -6,6 +6,7 @@ import type { Resource } from "../../state/builder.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import { documentOf } from "../../state/knowledge.ts";
 import "../../style/builder.css";
+import { FileInput } from "../../ui/file_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
@@ -60,7 +61,7 @@ export default function Knowledge({ query, go }: PageProps): JSX.Element {
               {(control) => <input {...control} type="text" dir="auto" autocomplete="off" spellcheck={false} value={name} onInput={(event) => setName(event.currentTarget.value)} />}
             </Field>
             <Field label={t.knowledgeFiles} hint={t.knowledgeFilesHint}>
-              {(control) => <input {...control} type="file" multiple onChange={(event) => setFiles([...(event.currentTarget.files ?? [])])} />}
+              {(control) => <FileInput control={control} multiple onFiles={setFiles} />}
             </Field>
           </Form>
         </Section>

@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import { Fragment, type JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { FoundView, PassageView } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
@@ -9,6 +9,7 @@ import { useData, withQuery } from "../../state/data.ts";
 import { documentOf, type KnowledgeContent, type KnowledgeDocument, sizeOf, withDocuments } from "../../state/knowledge.ts";
 import "../../style/builder.css";
 import { Button } from "../../ui/button.tsx";
+import { FileInput } from "../../ui/file_input.tsx";
 import { Confirm, Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
@@ -116,7 +117,9 @@ function Cited({ cite, tenant, close }: { cite: string; tenant: string | undefin
 function Place({ of }: { of: PassageView }): JSX.Element {
   const t = builderWords.value;
   const parts = [of.title ?? of.document, of.heading, of.page === undefined ? undefined : t.knowledgePage(of.page)];
-  return <bdi>{parts.filter((part) => part !== undefined && part !== "").join(" · ")}</bdi>;
+  const shown = parts.filter((part) => part !== undefined && part !== "");
+  // Each by itself: a title in another direction turns nothing around it.
+  return <>{shown.map((part, index) => <Fragment key={index}>{index > 0 && " · "}<bdi>{part}</bdi></Fragment>)}</>;
 }
 
 /** The documents, and the files that become documents of the next version. */
@@ -156,7 +159,7 @@ function Documents({ of, path, onChange }: { of: Content; path: string; onChange
           }}
         >
           <Field label={t.knowledgeFiles} hint={t.knowledgeFilesHint}>
-            {(control) => <input {...control} type="file" multiple onChange={(event) => setFiles([...(event.currentTarget.files ?? [])])} />}
+            {(control) => <FileInput control={control} multiple onFiles={setFiles} />}
           </Field>
         </Form>
       )}

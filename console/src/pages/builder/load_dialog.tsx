@@ -1,53 +1,26 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { sendFile } from "../../link/files.ts";
 import type { Image } from "../../state/builder.ts";
-import { withQuery } from "../../state/data.ts";
-import { Field, Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
-import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
+import { LoadForm } from "./load_form.tsx";
 
-type Conflict = "fail" | "newVersion";
-
-/** Builds an agent from the file of one. */
+/** The form that builds an agent from the file of one, over the list of agents. */
 export function LoadDialog({ tenant, onDone, onClose }: { tenant: string | undefined; onDone: (image: Image) => void; onClose: () => void }): JSX.Element {
   const t = builderWords.value;
-  const [file, setFile] = useState<File | undefined>(undefined);
-  const [container, setContainer] = useState("");
-  const [conflict, setConflict] = useState<Conflict>("fail");
   return (
     <Modal label={t.imageLoadTitle} onClose={onClose}>
       {(close) => (
         <>
           <h2>{t.imageLoadTitle}</h2>
           <p class="hint">{t.imageFileAbout}</p>
-          <Form
-            submit={t.imageLoad}
-            disabled={file === undefined}
+          <LoadForm
+            tenant={tenant}
             onCancel={close}
-            onSubmit={async () => {
-              const path = withQuery("/v1/images/load", { tenant, container: container.trim() || undefined, onConflict: conflict });
-              const { image, warnings } = await sendFile<{ image: Image; warnings?: string[] }>("POST", path, file!);
-              toast([t.imageLoaded(image.name), ...(warnings ?? [])].join(" "));
+            onDone={(image) => {
               close();
               onDone(image);
             }}
-          >
-            <Field label={t.imageFile}>
-              {(control) => <input {...control} type="file" onChange={(event) => setFile(event.currentTarget.files?.[0])} />}
-            </Field>
-            <Field label={t.container}>
-              {(control) => <input {...control} type="text" dir="auto" value={container} onInput={(event) => setContainer(event.currentTarget.value)} />}
-            </Field>
-            <Field label={t.importConflict}>
-              {(control) => (
-                <select {...control} value={conflict} onChange={(event) => setConflict(event.currentTarget.value as Conflict)}>
-                  {(["fail", "newVersion"] as const).map((each) => <option key={each} value={each}>{t.conflicts[each]}</option>)}
-                </select>
-              )}
-            </Field>
-          </Form>
+          />
         </>
       )}
     </Modal>

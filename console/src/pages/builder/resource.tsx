@@ -45,13 +45,14 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
   const here = (more: Record<string, string | undefined>) => resourcePage(id, { tenant, v, ...more });
   const tabs: Tab[] = ["content", "rendered", "compare", "versions", "used", ...(isTool && may("tools:invoke") ? (["try"] as const) : [])];
   const strip = useRef<HTMLElement>(null);
-  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab, shown.data === undefined]);
+  useEffect(() => strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab, shown.data === undefined, versions.data === undefined, words.value]);
   function reload(): void {
     void shown.reload();
     void versions.reload();
   }
   const tools = shown.data !== undefined && (
     <div class="bars">
+      {resource?.type === "skills" && <a class="btn" href={withQuery(`/skills/${encodeURIComponent(id)}`, { tenant })}>{words.value.pages.skill}</a>}
       {resource?.type === "knowledge" && <a class="btn" href={withQuery(`/knowledge/${encodeURIComponent(id)}`, { tenant })}>{t.knowledgeDocuments}</a>}
       {mayWrite && query["edit"] === undefined && <a class="btn btn-ink" href={here({ edit: "1", tab: undefined, with: undefined, v: undefined })}>{t.editContent}</a>}
       {may("resources:write") && <a class="btn" href={withQuery("/resources/new", { tenant, copy: id })}>{t.copyResource}</a>}

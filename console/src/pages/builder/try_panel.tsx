@@ -23,7 +23,7 @@ export function TryPanel({ sessionId, containerId, name, isClosed = false, go }:
     <section class={sessionId !== undefined && isOpen ? "try" : "try try-closed"} aria-label={t.tryIt}>
       <header>
         <h2>{t.tryIt}</h2>
-        {sessionId !== undefined && (isOpen ? <a href={`/c/${sessionId}`}>{t.openChat}</a> : <Button onClick={() => setOpen(true)}>{t.tryIt}</Button>)}
+        {sessionId !== undefined && (isOpen ? <a href={`/c/${sessionId}`}>{t.openChat}</a> : <Button onClick={() => setOpen(true)}>{t.tryBegin}</Button>)}
       </header>
       {sessionId === undefined ? <p class="hint">{t.tryHint}</p> : isOpen && <Talk key={sessionId} sessionId={sessionId} containerId={containerId} name={name} go={go} />}
     </section>

@@ -26,7 +26,7 @@ export default function Cost({ query, go }: PageProps): JSX.Element {
   return (
     <Page title={words.value.pages.cost}>
       <p class="hint">{text.about}</p>
-      <label class="filters">
+      <label class="bars">
         {text.shape}{" "}
         <select value={shape} onChange={(event) => go(withQuery("/usage/cost", { ...asked, shape: event.currentTarget.value }))}>
           {SHAPES.map((name) => <option key={name} value={name}>{text.shapes[name]}</option>)}

@@ -6,6 +6,7 @@ import { identity } from "../../link/who.ts";
 import type { PageProps } from "../../routes.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import "../../style/people.css";
+import { FileInput } from "../../ui/file_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Money } from "../../ui/money.tsx";
 import { Page } from "../../ui/page.tsx";
@@ -87,7 +88,7 @@ function Bill({ tenant }: { tenant: string | undefined }): JSX.Element {
     <Section title={text.bill}>
       <Form submit={text.check} disabled={file === undefined} onSubmit={compare}>
         <Field label={text.file} hint={text.billHint}>
-          {(control) => <input {...control} type="file" accept=".csv,.json,text/csv,application/json" onChange={(event) => setFile(event.currentTarget.files?.[0])} />}
+          {(control) => <FileInput control={control} accept=".csv,.json,text/csv,application/json" onFiles={([first]) => setFile(first)} />}
         </Field>
       </Form>
       {report !== undefined && (

@@ -60,7 +60,7 @@ export default function WalletPage({ query, go }: PageProps): JSX.Element {
                   { head: text.dayUtc, cell: ({ at }) => <time>{new Date(at).toISOString().slice(0, 10)}</time> },
                   { head: text.reference, cell: (line) => (line.kind === "usage" ? words.value.pages.usage : <bdi>{line.reference}</bdi>) },
                   { head: text.note, cell: ({ note }) => <bdi>{note ?? ""}</bdi> },
-                  { head: text.price, isFigure: true, cell: ({ amount }) => <Money nano={amount} /> },
+                  { head: text.amountOf, isFigure: true, cell: ({ amount }) => <Money nano={amount} /> },
                 ]}
               />
             )

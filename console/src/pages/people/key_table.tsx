@@ -51,7 +51,7 @@ export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Eleme
               columns={[
                 { head: text.name, cell: ({ name, keyId }) => <><bdi>{name}</bdi> <code class="hint">avm_{keyId.slice(0, 4)}…</code></> },
                 ...(names === undefined ? [] : [{ head: text.owner, cell: (key: Key) => (key.userId === undefined ? <span class="hint">—</span> : <bdi>{names.get(key.userId) ?? key.userId}</bdi>) }]),
-                { head: text.lastUse, cell: ({ lastUsedAt }) => (lastUsedAt === undefined ? text.never : distance(lastUsedAt, language.value, now)) },
+                { head: text.lastUse, cell: ({ lastUsedAt }) => (lastUsedAt === undefined ? text.notYet : distance(lastUsedAt, language.value, now)) },
                 {
                   head: text.expires,
                   cell: (key) => (key.revokedAt !== undefined ? <span class="warn">{text.revoked}</span> : key.expiresAt === undefined ? text.never : isOver(key) ? <span class="warn">{text.expired}</span> : moment(key.expiresAt, language.value)),

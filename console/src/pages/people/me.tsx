@@ -32,7 +32,7 @@ export default function Me(): JSX.Element {
       {who?.auth === "off" ? (
         <p class="warn">{text.authOff}</p>
       ) : (
-        <p><bdi>{who?.user ?? who?.keyId}</bdi> · <bdi>{who?.tenant}</bdi>{who?.role !== undefined && <> · {text.roles[who.role] ?? who.role}</>}</p>
+        <p>{text.signedInAs} <bdi>{who?.user ?? `${text.keyNamed} ${who?.keyId}`}</bdi> · <bdi>{who?.tenant}</bdi>{who?.role !== undefined && <> · {text.roles[who.role] ?? who.role}</>}</p>
       )}
       <Looks />
       {sum !== undefined && (

@@ -85,7 +85,7 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
                 attempt(bind(container, "PUT").then(() => setContainer("")));
               }}
             >
-              <input type="text" aria-label={text.container} required maxLength={128} value={container} onInput={(event) => setContainer(event.currentTarget.value)} />
+              <input type="text" aria-label={text.container} placeholder={text.container} required maxLength={128} value={container} onInput={(event) => setContainer(event.currentTarget.value)} />
               <button type="submit" class="btn">{text.add}</button>
             </form>
           </Section>

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { ScheduleView, TriggerView } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
+import { AgentInput } from "../../ui/agent_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { peopleWords } from "../../words/people/index.ts";
@@ -48,7 +49,7 @@ export function ScheduleForm({ of, onDone, onCancel }: Props): JSX.Element {
     }
     return onDone();
   }
-  const line = (name: "agent" | "name" | "cron" | "zone", label: string, hint?: string) => (
+  const line = (name: "name" | "cron" | "zone", label: string, hint?: string) => (
     <Field label={label} hint={hint}>
       {(control) => <input {...control} type="text" dir={name === "name" ? "auto" : "ltr"} autocomplete="off" spellcheck={false} value={fields[name]} onInput={(event) => set({ [name]: event.currentTarget.value })} />}
     </Field>
@@ -75,7 +76,11 @@ export function ScheduleForm({ of, onDone, onCancel }: Props): JSX.Element {
             )}
           </Field>
         )}
-        {of === undefined && line("agent", text.scheduleAgent, text.scheduleAgentHint)}
+        {of === undefined && (
+          <Field label={text.scheduleAgent} hint={text.scheduleAgentHint}>
+            {(control) => <AgentInput control={control} value={fields.agent} onInput={(agent) => set({ agent })} />}
+          </Field>
+        )}
         {line("name", text.name, of === undefined ? text.scheduleNameHint : undefined)}
         <Field label={text.scheduleMessage}>
           {(control) => <textarea {...control} dir="auto" rows={3} value={fields.message} onInput={(event) => set({ message: event.currentTarget.value })} />}

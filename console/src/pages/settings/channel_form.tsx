@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { ChannelKind } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
 import { withQuery } from "../../state/data.ts";
+import { AgentInput } from "../../ui/agent_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { toast } from "../../ui/toast.tsx";
@@ -63,7 +64,7 @@ export function ChannelForm({ kinds, tenant, onMade }: Props): JSX.Element {
           {(control) => <input {...control} type="text" autocomplete="off" spellcheck={false} value={name} onInput={(event) => setName(event.currentTarget.value)} />}
         </Field>
         <Field label={text.channelAgent} hint={text.channelAgentHint}>
-          {(control) => <input {...control} type="text" autocomplete="off" spellcheck={false} value={agent} onInput={(event) => setAgent(event.currentTarget.value)} />}
+          {(control) => <AgentInput control={control} tenant={tenant} value={agent} onInput={setAgent} />}
         </Field>
         {fields.map((field) => (
           <Field key={`${kindName}.${field.name}`} label={field.name} hint={hintOf(kindName, field)}>

@@ -5,6 +5,7 @@ import { may, type PageProps } from "../../routes.ts";
 import { sendFile } from "../../link/files.ts";
 import { withQuery } from "../../state/data.ts";
 import "../../style/activity.css";
+import { FileInput } from "../../ui/file_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Figures, JsonTree, Section } from "../../ui/parts.tsx";
@@ -46,12 +47,11 @@ function Import({ tenant }: { tenant: string | undefined }): JSX.Element {
       >
         <Field label={text.chooseFile} hint={text.chooseFileHint}>
           {(control) => (
-            <input
-              {...control}
-              type="file"
+            <FileInput
+              control={control}
               accept=".zip,.json,application/zip,application/json"
-              onChange={(event) => {
-                setFile(event.currentTarget.files?.[0]);
+              onFiles={([first]) => {
+                setFile(first);
                 setReport(undefined);
               }}
             />

@@ -40,6 +40,8 @@ export const en = {
   databaseLog: "Write-ahead log",
   duration: "Duration",
   entries: "Log entries",
+  entriesOfRequest: "Log entries of the request",
+  entriesOfTurn: "Log entries of the turn",
   entriesLost: (count: unknown) => `${String(count)} entries were lost here`,
   errorsNone: "No errors in the last 24 hours.",
   errorsOfDay: "Errors of the last 24 hours",

@@ -50,6 +50,8 @@ export const zh: ActivityWords = {
   databaseLog: "预写日志",
   duration: "用时",
   entries: "日志条目",
+  entriesOfRequest: "该请求的日志：",
+  entriesOfTurn: "该轮次的日志",
   entriesLost: (count: unknown) => `此处丢失了 ${String(count)} 条日志`,
   errorsNone: "最近 24 小时没有错误。",
   errorsOfDay: "最近 24 小时的错误",
