@@ -29,6 +29,7 @@ class FakeTelegram:
         self._updates: list[dict[str, Any]] = []
         self._more = anyio.Event()
         self._ids = itertools.count(1)
+        self.webhook: dict[str, Any] | None = None
 
     def say(
         self, text: str, *, chat: int = 7, kind: str = "private", sender: dict[str, Any] | None = None, **more: Any
@@ -78,7 +79,14 @@ class FakeTelegram:
         match method:
             case "getMe":
                 return BOT
+            case "setWebhook":
+                self.webhook = body
+                return True
+            case "deleteWebhook":
+                self.webhook = None
+                return True
             case "getUpdates":
+                assert self.webhook is None
                 return await self._poll(body["offset"])
             case "sendMessage":
                 number = next(self._ids)

@@ -1,10 +1,11 @@
 """A server with a channel, and what every fake platform of the tests does."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -39,6 +40,11 @@ class Office:
             "POST", "/channels", {"name": "bot", "kind": kind, "agent": "default", "settings": named, **about}
         )
 
+    async def hook(self, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
+        """Calls the channel as its platform does."""
+        path = urlsplit((await self.channel())["status"]["hook"]).path
+        return await self.http.post(path, content=body, headers=dict(headers))
+
     async def channel(self) -> Any:
         return (await self.call("GET", "/channels"))["items"][0]
 
@@ -58,8 +64,10 @@ async def office(
     data_dir: Path | None = None,
     tools: ToolSettings = LOOPBACK,
     definitions: Sequence[Definition] = (),
+    public_url: str | None = None,
 ) -> AsyncIterator[Office]:
-    async with serving(script or Play(), data_dir=data_dir, tools=tools, definitions=definitions) as served:
+    about: dict[str, Any] = {"data_dir": data_dir, "tools": tools, "definitions": definitions, "public_url": public_url}
+    async with serving(script or Play(), **about) as served:
         async with httpx2.AsyncClient(base_url=served.http, timeout=SECONDS) as http:
             yield Office(served, http)
 

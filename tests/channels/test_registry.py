@@ -12,6 +12,7 @@ def test_kinds_have_fields_for_a_form_and_settings_are_checked() -> None:
     assert [(field.name, field.is_secret, field.required) for field in kind.fields] == [
         ("token", True, True),
         ("address", False, False),
+        ("webhookSecret", True, False),
     ]
     checked = registry.check_settings("telegram", {"token": "t"})
     assert checked == {"token": "t", "address": "https://api.telegram.org"}

@@ -1,9 +1,10 @@
+import json
 from typing import Any
 
 from tests.channels.fake_telegram import TOKEN, FakeTelegram, telegram
 from tests.channels.fixtures import Office, office
 
-from agentvm.channels.telegram import Telegram, to_html
+from agentvm.channels.telegram import SECRET_HEADER, Telegram, to_html
 
 
 async def connect(desk: Office, fake: FakeTelegram, **about: Any) -> Any:
@@ -24,3 +25,40 @@ def test_markdown_becomes_the_html_that_telegram_reads() -> None:
     )
     assert to_html("x\n```py\na < b\n```\ny") == "x\n<pre>a &lt; b\n</pre>\ny"
     assert Telegram.measure("a😀") == 3
+
+
+PUBLIC = "https://agents.example"
+
+
+async def test_a_webhook_takes_what_has_its_secret_and_nothing_else() -> None:
+    async with telegram() as fake, office(public_url=PUBLIC) as desk:
+        await desk.connect("telegram", {"token": TOKEN, "webhookSecret": "s3cret-_"}, {"address": fake.url})
+        channel = await desk.until(lambda channel: channel["status"]["state"] == "connected")
+        hook = f"{PUBLIC}/hooks/telegram/{channel['channelId']}"
+        assert channel["status"]["hook"] == hook
+        assert fake.webhook == {"url": hook, "secret_token": "s3cret-_", "allowed_updates": ["message"]}
+        update = json.dumps(fake.say("by webhook")).encode()
+        absent = await desk.http.post("/hooks/telegram/chn_nothing", content=update, headers={SECRET_HEADER: "s3cret-_"})
+        other = await desk.http.post(f"/hooks/feishu/{channel['channelId']}", content=update)
+        forged = [await desk.hook(headers, update) for headers in ({}, {SECRET_HEADER: "wrong"})]
+        for reply in (absent, other, *forged):
+            assert (reply.status_code, reply.json()["error"]["message"]) == (404, "There is no such hook")
+        assert fake.messages == {}
+        for body in (update, update, b"{", b"[]", b'{"message": 5}'):
+            assert (await desk.hook({SECRET_HEADER: "s3cret-_"}, body)).status_code == 200
+        await fake.shown("by webhook")
+        giant = await desk.hook({SECRET_HEADER: "s3cret-_"}, b" " * 1_100_000)
+        assert giant.status_code == 413
+        await desk.call(
+            "PUT", f"/channels/{channel['channelId']}", {"settings": {"token": "telegram.token", "address": fake.url}}
+        )
+        await fake.shown("by webhook")
+        await fake.calls.wait(lambda calls: [name for name, _ in calls].count("deleteWebhook"))
+        assert list(fake.messages.values()) == ["by webhook"]
+
+
+async def test_a_webhook_needs_an_address_of_the_server() -> None:
+    async with telegram() as fake, office() as desk:
+        await desk.connect("telegram", {"token": TOKEN, "webhookSecret": "s"}, {"address": fake.url})
+        channel = await desk.until(lambda channel: channel["status"]["state"] == "refused")
+        assert "system.publicUrl" in channel["status"]["remedy"]

@@ -44,11 +44,12 @@ async def serving(
     port: int = 0,
     titles: TitleSource = "off",
     tools: ToolSettings | None = None,
+    public_url: str | None = None,
 ) -> AsyncIterator[Served]:
     """Without titles, so that a test hears what it asked for; with `DEFAULT_TITLES` it hears what everybody hears."""
     model = ScriptedDriver(script)
     config = ServerConfig(
-        system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0),
+        system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0, public_url=public_url),
         sessions=SessionSettings(titles=titles),
         limits=limits or Limits(),
         tools=tools or ToolSettings(),

@@ -3153,6 +3153,7 @@ export interface ChannelStatus {
   lastError?: string;
   lastErrorAt?: number;
   remedy?: string;
+  hook?: string;
 }
 
 /** One health check. `message` is for people. */

@@ -11,6 +11,7 @@ import msgspec
 
 from agentvm.errors.channel import PlatformFailed
 from agentvm.model.base import Record
+from agentvm.model.channel import HookAnswer, PlatformHook
 from agentvm.model.ids import Clock
 from agentvm.tools.safe_http import SafeHttp
 
@@ -21,6 +22,10 @@ FILE_MAX_BYTES = 20 * 1024 * 1024
 def setting(description: str) -> msgspec.Meta:
     """Declares a setting of an adapter, for forms and the documentation."""
     return msgspec.Meta(description=description, min_length=1)
+
+
+NO_HOOK = "The platform cannot call this channel: the server does not know its own address"
+HOOK_REMEDY = "Set system.publicUrl to the address at which the platform reaches this server, with https"
 
 
 def secret(description: str) -> msgspec.Meta:
@@ -88,12 +93,14 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterParts:
-    """The parts that an adapter is made of. `secrets` are values, by the names of the settings."""
+    """The parts that an adapter is made of. `secrets` are values, by the names of the settings that have one."""
 
     settings: Any
     secrets: Mapping[str, str] = field(repr=False)
     http: SafeHttp
     clock: Clock
+    hook: str | None = None
+    """The public address at which the platform can call this channel; None when the server knows none of its own."""
 
 
 class MessageListener(Protocol):
@@ -122,6 +129,11 @@ class ChannelAdapter(Protocol):
 
     def __init__(self, parts: AdapterParts) -> None: ...
 
+    @property
+    def hook(self) -> str | None:
+        """The address that the platform calls to tell its messages; None for an adapter that connects by itself."""
+        return None
+
     @staticmethod
     def measure(text: str) -> int:
         """Returns the size of a text as the platform counts it."""
@@ -130,6 +142,10 @@ class ChannelAdapter(Protocol):
     async def run(self, host: MessageListener) -> None:
         """Stays connected. `PlatformFailed` when that is over, `PlatformRefused` when somebody has to change something."""
         ...
+
+    async def take_hook(self, hook: PlatformHook, host: MessageListener) -> HookAnswer | None:
+        """Hears the messages in a request of the platform; None unless the request proves that it is the platform's."""
+        return None
 
     async def begin(self, reply: ChatReply) -> None:
         """Shows that the agent is at work, if the platform can."""

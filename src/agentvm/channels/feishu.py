@@ -1,4 +1,4 @@
-"""Feishu — a bot of Feishu or Lark (飞书) over its long connection. Answers are cards whose text grows (CardKit)."""
+"""Feishu — a bot of Feishu or Lark (飞书) over its long connection or by requests. Answers are cards that grow (CardKit)."""
 
 import re
 from dataclasses import replace
@@ -12,6 +12,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
 from agentvm.channels.base import (
+    HOOK_REMEDY,
+    NO_HOOK,
     AdapterParts,
     ChannelAdapter,
     ChatReply,
@@ -26,8 +28,10 @@ from agentvm.channels.base import (
 )
 from agentvm.channels.calls import call_json, download, open_socket, read_object, text_of
 from agentvm.channels.feishu_frame import CONTROL_CODE, DATA_CODE, FeishuFrame, decode_frame, encode_frame
+from agentvm.channels.feishu_hook import challenge_of, read_hook
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
+from agentvm.model.channel import HookAnswer, PlatformHook
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sharing.cache import Cache
 
@@ -54,6 +58,9 @@ class FeishuSettings(Record):
     address: Annotated[str, setting("https://open.feishu.cn, or https://open.larksuite.com for Lark.")] = (
         "https://open.feishu.cn"
     )
+    encrypt_key: (
+        Annotated[str, secret("Makes Feishu call this server instead: the Encrypt Key of the app's events.")] | None
+    ) = None
 
 
 class Feishu(ChannelAdapter):
@@ -61,7 +68,7 @@ class Feishu(ChannelAdapter):
 
     name: ClassVar[str] = "feishu"
     title: ClassVar[str] = "Feishu · 飞书"
-    description: ClassVar[str] = "A bot of Feishu or Lark, over its long connection."
+    description: ClassVar[str] = "A bot of Feishu or Lark, over its long connection or requests."
     settings: ClassVar[type[Record]] = FeishuSettings
     text_max: ClassVar[int] = 20_000
     update_seconds: ClassVar[float | None] = 0.5
@@ -69,15 +76,25 @@ class Feishu(ChannelAdapter):
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._clock, self._secret = parts.http, parts.clock, parts.secrets["appSecret"]
         self._app_id, self._address = parts.settings.app_id, parts.settings.address.rstrip("/")
+        self._address_here, self._encrypt_key = parts.hook, parts.secrets.get("encryptKey")
         self._token: tuple[str, int] = ("", 0)
         self._own_id = ""
         self._split: Cache[str, list[bytes | None]] = Cache(SPLIT_EVENTS_MAX, age_ms=SPLIT_EVENTS_MS)
         self._sequences: Cache[str, int] = Cache(1_000)
 
+    @property
+    def hook(self) -> str | None:
+        return None if self._encrypt_key is None else self._address_here
+
     async def run(self, host: MessageListener) -> None:
+        if self._encrypt_key is not None:
+            if self._address_here is None:
+                raise PlatformRefused(NO_HOOK, HOOK_REMEDY)
+            await self._learn_name()
+            host.connected()
+            await anyio.sleep_forever()
         url = await self._endpoint()
-        bot = await self._call("GET", "/open-apis/bot/v3/info")
-        self._own_id = text_of(bot, "bot", "open_id")
+        await self._learn_name()
         async with open_socket(self._http, url) as socket:
             host.connected()
             service = text_of({"id": (parse_qs(urlsplit(url).query).get("service_id") or [""])[0]}, "id")
@@ -88,6 +105,20 @@ class Feishu(ChannelAdapter):
                     if frame is not None and frame.method == DATA_CODE:
                         await self._receive(socket, frame, host)
                 tasks.cancel_scope.cancel()
+
+    async def take_hook(self, hook: PlatformHook, host: MessageListener) -> HookAnswer | None:
+        event = None if self._encrypt_key is None else read_hook(hook, self._encrypt_key, self._clock() // 1000)
+        if event is None:
+            return None
+        if challenge := challenge_of(event):
+            return HookAnswer(content={"challenge": challenge})
+        if (heard := self._parse(event)) is not None:
+            await host.hear(heard)
+        return HookAnswer()
+
+    async def _learn_name(self) -> None:
+        """Learns by which id people mean the bot."""
+        self._own_id = text_of(await self._call("GET", "/open-apis/bot/v3/info"), "bot", "open_id")
 
     async def _endpoint(self) -> str:
         body = {"AppID": self._app_id, "AppSecret": self._secret}

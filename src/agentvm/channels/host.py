@@ -16,7 +16,15 @@ from agentvm.cluster.membership import while_leading
 from agentvm.errors import AgentVMError
 from agentvm.errors.channel import PlatformRefused
 from agentvm.log import get_logger
-from agentvm.model.channel import ChannelId, ChannelKind, ChannelSettings, ChannelStatus, ChatChannel
+from agentvm.model.channel import (
+    ChannelId,
+    ChannelKind,
+    ChannelSettings,
+    ChannelStatus,
+    ChatChannel,
+    HookAnswer,
+    PlatformHook,
+)
 from agentvm.model.public_address import AddressRules
 from agentvm.runtime.tasks import open_tasks
 from agentvm.tools.safe_http import SafeHttp
@@ -26,6 +34,8 @@ logger = get_logger(__name__)
 
 CLUSTER_SECONDS = 5.0
 """Time between two looks at the channels in a cluster."""
+HOOKS_PATH = "/hooks"
+"""What platforms call: below it the kind and the id of a channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,12 @@ class ChannelHost:
         if not channel.enabled:
             return ChannelStatus(state="off")
         return ChannelStatus(state="connecting") if started is None else started.running.status
+
+    async def take_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
+        started = self._started.get(ChannelId(channel_id))
+        if started is None or started.running.channel.kind != kind:
+            return None
+        return await started.running.take_hook(hook)
 
     def changed(self) -> None:
         self._changed.set()
@@ -109,11 +125,13 @@ class ChannelHost:
     def _make(self, channel: ChatChannel, secrets: Mapping[str, str]) -> ChannelAdapter:
         adapter = find_adapter(channel.kind)
         for field in describe(adapter).fields:
-            if field.is_secret and field.name not in secrets:
-                name = channel.settings.get(field.name)
+            name = channel.settings.get(field.name)
+            if field.is_secret and field.name not in secrets and (field.required or name):
                 raise PlatformRefused(f"The secret {name} is missing", f"Store it: avm secret set {name}")
         settings = msgspec.convert(channel.settings, adapter.settings)
-        return adapter(AdapterParts(settings=settings, secrets=secrets, http=self._http, clock=self._vm.clock))
+        base = self._vm.config.system.public_url
+        hook = None if base is None else f"{base.rstrip('/')}{HOOKS_PATH}/{channel.kind}/{channel.channel_id}"
+        return adapter(AdapterParts(settings=settings, secrets=secrets, http=self._http, clock=self._vm.clock, hook=hook))
 
 
 async def _run(running: RunningChannel, scope: anyio.CancelScope) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import msgspec
 
@@ -64,7 +64,9 @@ def describe(adapter: type[ChannelAdapter]) -> ChannelKind:
 def _fields(settings: type[Record]) -> Iterator[SettingField]:
     hints = get_type_hints(settings, include_extras=True)
     for field in msgspec.structs.fields(settings):
-        meta = next(iter(getattr(hints[field.name], "__metadata__", ())), None)
+        # One that can be left out is a union with None.
+        kinds = (hints[field.name], *get_args(hints[field.name]))
+        meta = next(about for kind in kinds for about in getattr(kind, "__metadata__", ()))
         assert isinstance(meta, msgspec.Meta)
         yield SettingField(
             name=field.encode_name,
@@ -85,4 +87,5 @@ def check_settings(kind: str, settings: Mapping[str, str]) -> ChannelSettings:
         read = msgspec.convert(dict(settings), adapter.settings)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"settings of {adapter.title}: {error}") from None
-    return {field.encode_name: getattr(read, field.name) for field in msgspec.structs.fields(adapter.settings)}
+    values = {field.encode_name: getattr(read, field.name) for field in msgspec.structs.fields(adapter.settings)}
+    return {name: value for name, value in values.items() if value is not None}

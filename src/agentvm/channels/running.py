@@ -18,7 +18,7 @@ from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.gateways.talk import Talk
 from agentvm.log import get_logger
-from agentvm.model.channel import ChannelMessage, ChannelState, ChannelStatus, ChatChannel
+from agentvm.model.channel import ChannelMessage, ChannelState, ChannelStatus, ChatChannel, HookAnswer, PlatformHook
 from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.model.principal import Principal
 from agentvm.runtime.tasks import open_tasks
@@ -117,6 +117,8 @@ class RunningChannel:
     def connected(self) -> None:
         self._connected_at = self._vm.clock()
         self._set("connected")
+        hook = None if self._adapter is None else self._adapter.hook
+        self.status = msgspec.structs.replace(self.status, hook=hook)
         logger.info("channel_connected", channel=self.channel.name, kind=self.channel.kind)
         self._wake.set()
 
@@ -135,6 +137,19 @@ class RunningChannel:
         logger.info("channel_disconnected", channel=self.channel.name, kind=self.channel.kind, error=str(error))
 
     # Messages
+
+    async def take_hook(self, hook: PlatformHook) -> HookAnswer | None:
+        """Returns the answer to a request of the platform; None for one of somebody else, or while nothing is taken."""
+        if self._adapter is None or self.status.state != "connected":
+            return None
+        try:
+            return await self._adapter.take_hook(hook, self)
+        except AgentVMError:
+            raise
+        except Exception:
+            # Protects the server from a broken adapter.
+            logger.exception("channel_adapter_failed", channel=self.channel.name, kind=self.channel.kind)
+            return None
 
     async def hear(self, heard: HeardMessage) -> None:
         """Stores a message for delivery, unless it was heard before, is empty, or is one too many."""

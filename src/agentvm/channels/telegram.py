@@ -1,10 +1,15 @@
-"""Telegram — a bot over long polling: getUpdates, sendMessage, editMessageText. No address of one's own is needed."""
+"""Telegram — a bot over long polling, which needs no address of one's own, or over a webhook."""
 
+import hmac
 import html
 import re
 from typing import Annotated, Any, ClassVar
 
+import anyio
+
 from agentvm.channels.base import (
+    HOOK_REMEDY,
+    NO_HOOK,
     AdapterParts,
     ChannelAdapter,
     ChatReply,
@@ -17,12 +22,15 @@ from agentvm.channels.base import (
     secret,
     setting,
 )
-from agentvm.channels.calls import CALL_SECONDS, call_json, download, text_of
+from agentvm.channels.calls import CALL_SECONDS, call_json, download, read_object, text_of
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
+from agentvm.model.channel import HookAnswer, PlatformHook
 
 POLL_SECONDS = 50
 UPDATES_MAX = 50
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+_ALLOWED = {"allowed_updates": ["message"]}
 
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
 _INLINE = (
@@ -39,6 +47,9 @@ class TelegramSettings(Record):
     address: Annotated[str, setting("The address of the Bot API, if you run a server of your own.")] = (
         "https://api.telegram.org"
     )
+    webhook_secret: (
+        Annotated[str, secret("Makes Telegram call this server instead: any text of letters, digits, _ and -.")] | None
+    ) = None
 
 
 class Telegram(ChannelAdapter):
@@ -46,7 +57,7 @@ class Telegram(ChannelAdapter):
 
     name: ClassVar[str] = "telegram"
     title: ClassVar[str] = "Telegram"
-    description: ClassVar[str] = "A bot of Telegram, over long polling."
+    description: ClassVar[str] = "A bot of Telegram, over long polling or a webhook."
     settings: ClassVar[type[Record]] = TelegramSettings
     text_max: ClassVar[int] = 4096
     update_seconds: ClassVar[float | None] = 1.5
@@ -54,7 +65,12 @@ class Telegram(ChannelAdapter):
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._token = parts.http, parts.secrets["token"]
         self._address = parts.settings.address.rstrip("/")
+        self._address_here, self._hook_secret = parts.hook, parts.secrets.get("webhookSecret")
         self._own_id, self._own_name = 0, ""
+
+    @property
+    def hook(self) -> str | None:
+        return None if self._hook_secret is None else self._address_here
 
     @staticmethod
     def measure(text: str) -> int:
@@ -64,12 +80,31 @@ class Telegram(ChannelAdapter):
     async def run(self, host: MessageListener) -> None:
         me = await self._call("getMe")
         self._own_id, self._own_name = int(me.get("id", 0)), str(me.get("username", "")).lower()
+        if self._hook_secret is not None:
+            if self._address_here is None:
+                raise PlatformRefused(NO_HOOK, HOOK_REMEDY)
+            await self._call("setWebhook", {"url": self._address_here, "secret_token": self._hook_secret, **_ALLOWED})
+            host.connected()
+            await anyio.sleep_forever()
+        # Nothing can be polled while a webhook is set.
+        await self._call("deleteWebhook")
         host.connected()
+        await self._poll(host)
+
+    async def take_hook(self, hook: PlatformHook, host: MessageListener) -> HookAnswer | None:
+        given, known = hook.headers.get(SECRET_HEADER, ""), self._hook_secret
+        if known is None or not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode()):
+            return None
+        if (heard := self._parse(read_object(hook.body) or {})) is not None:
+            await host.hear(heard)
+        return HookAnswer()
+
+    async def _poll(self, host: MessageListener) -> None:
         offset = 0
         while True:
             polled = await self._call(
                 "getUpdates",
-                {"offset": offset, "timeout": POLL_SECONDS, "limit": UPDATES_MAX, "allowed_updates": ["message"]},
+                {"offset": offset, "timeout": POLL_SECONDS, "limit": UPDATES_MAX, **_ALLOWED},
                 timeout_seconds=POLL_SECONDS + CALL_SECONDS,
             )
             for update in polled if isinstance(polled, list) else ():

@@ -91,6 +91,21 @@ class ChannelStatus(Record):
     last_error: str | None = None
     last_error_at: int | None = None
     remedy: str | None = None
+    hook: str | None = None
+    """The address that the platform calls, of a channel that does not connect by itself."""
+
+
+class PlatformHook(Record):
+    """A request of a platform that tells something. Names of headers are in lower case."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HookAnswer(Record):
+    """The response to such a request: an object as JSON."""
+
+    content: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ChannelPort(Protocol):
@@ -106,6 +121,10 @@ class ChannelPort(Protocol):
 
     def status(self, channel: ChatChannel) -> ChannelStatus:
         """Returns how a channel is doing."""
+        ...
+
+    async def take_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
+        """Stores what a platform tells, once however often it comes. None for a request that is not the platform's."""
         ...
 
     def changed(self) -> None:

@@ -227,8 +227,8 @@ async def _checked(context: Context, kind: str, settings: ChannelSettings) -> Ch
     checked = host.check(kind, settings)
     stored = {name for name, _ in await context.tenancy.vault.names(tenant_id)}
     for each in next(each for each in host.kinds() if each.name == kind).fields:
-        if each.is_secret and checked.get(each.name) not in stored:
-            name = checked.get(each.name)
+        name = checked.get(each.name)
+        if each.is_secret and name not in stored and (each.required or name is not None):
             raise InvalidInput(f"{each.name} must be the name of a stored secret; store it first: avm secret set {name}")
     return checked
 

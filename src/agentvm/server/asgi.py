@@ -24,6 +24,7 @@ from agentvm.server.http.api import ManagementApi
 from agentvm.server.http.gate import ENDLESS, HttpGate
 from agentvm.server.http.gateway_sockets import GatewaySockets
 from agentvm.server.http.gateways import GatewayRoutes, served_gateways
+from agentvm.server.http.hooks import hook_routes
 from agentvm.server.http.mcp_callback import callback_routes
 from agentvm.server.http.openapi import AuthMethods, ServedGateway
 from agentvm.server.http.protected_resource import metadata_routes
@@ -58,9 +59,11 @@ class Application:
         self.gate = HttpGate(vm, lambda: self.bound_to)
         gated = (route for face in FACES for route in self.gate.routes(face))
         pages = (*callback_routes(vm), *answer_routes(vm), *metadata_routes(vm), *documents(), *console_routes())
+        hooks = hook_routes(vm)
         served = [
             *public_routes(vm),
             *pages,
+            *hooks,
             *gated,
             *GatewayRoutes(self.gate).routes(),
             *HttpSockets(self.gate, self._sockets).routes(),

@@ -15,7 +15,7 @@ from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Empty, Http
 from agentvm.protocol.requests import Request
 from agentvm.server.http import FACES
-from agentvm.server.http.api import FORMS, PUBLIC, ManagementApi
+from agentvm.server.http.api import CALLED, FORMS, PUBLIC, ManagementApi
 from agentvm.server.http.body import BODY_MAX_BYTES
 from agentvm.server.http.gateways import GATEWAYS
 from agentvm.server.http.protected_resource import METADATA_PATHS
@@ -34,11 +34,12 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
         sockets = {"POST /ws", "POST /ws/{link}"}
         assert served == {one.name for one in FACES} | gateways | sockets
         public = {"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods"}
-        assert public | FORMS | {*METADATA_PATHS} == PUBLIC
+        assert public | FORMS | CALLED | {*METADATA_PATHS} == PUBLIC
         # A callback without a state, and a link that nobody made.
         assert (await world.ask("GET", CALLBACK, key="")).status == 400
         assert (await world.ask("GET", "/answer/nothing", key="")).status == 410
-        for path in PUBLIC - FORMS:
+        assert (await world.ask("POST", "/hooks/telegram/nothing", {}, key="")).status == 404
+        for path in PUBLIC - FORMS - CALLED:
             assert (await world.ask("GET", path.replace("{agent:path}", "a"), key="")).status in (200, 426)
 
 

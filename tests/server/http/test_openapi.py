@@ -17,7 +17,7 @@ from agentvm.operations.pages import Page
 from agentvm.protocol.requests import Request
 from agentvm.server.errors import status_of
 from agentvm.server.http import FACES, described
-from agentvm.server.http.api import FORMS, PUBLIC
+from agentvm.server.http.api import CALLED, FORMS, PUBLIC
 from agentvm.server.http.openapi import document, readable
 from agentvm.server.http.protected_resource import METADATA_PATHS
 from agentvm.version import VERSION
@@ -83,7 +83,7 @@ def test_the_document_is_openapi_3_1() -> None:
 def test_every_route_is_in_it_and_no_other() -> None:
     wanted = {served.name for served in FACES if not served.http.hidden}
     # A socket, pages for people who were sent their address, and what MCP clients look for.
-    public = {f"GET {path}" for path in PUBLIC - FORMS - {"/ws", *METADATA_PATHS}}
+    public = {f"GET {path}" for path in PUBLIC - FORMS - CALLED - {"/ws", *METADATA_PATHS}}
     assert set(operations(described())) == wanted | public
 
 

@@ -87,13 +87,14 @@ export default function Channels({ query, go }: PageProps): JSX.Element {
 
 function State({ status }: { status: ChannelRow["status"] }): JSX.Element {
   const text = settingsWords.value;
-  const { state, since, lastError, remedy } = status;
+  const { state, since, lastError, remedy, hook } = status;
   return (
     <>
       {text.channelStates[state] ?? state}
       {since !== undefined && <> · <time>{stamp(since, language.value)}</time></>}
       {lastError !== undefined && state !== "connected" && <p class="problem" dir="auto">{lastError}</p>}
       {remedy !== undefined && <p class="hint" dir="auto">{remedy}</p>}
+      {hook !== undefined && <p class="hint">{text.channelHook} <code dir="ltr">{hook}</code></p>}
     </>
   );
 }

@@ -27,6 +27,7 @@ export const en = {
   channelNameHint: "Small letters, digits and hyphens.",
   channelNew: "Connect a bot",
   channelState: "State",
+  channelHook: "The platform calls",
   channelStates: { off: "Disabled", connecting: "Connecting", connected: "Connected", waiting: "Connecting again", refused: "Refused" } as Record<string, string>,
   channelsHint: "A bot on a chat platform, whose messages one agent answers. The server connects to the platform, so no public address is needed.",
   channelsNothing: "No channels yet. Connect a bot below.",

@@ -9,13 +9,17 @@ from agentvm.server.cors import cors_headers, preflight_headers
 from agentvm.server.errors import explain, request_id_of
 from agentvm.server.exchange import GONE, HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
 from agentvm.server.http.gateways import gateway_of
+from agentvm.server.http.hooks import PATH as HOOK
 from agentvm.server.http.protected_resource import METADATA_PATHS, challenge
 from agentvm.server.router import HttpRoute, Router
 from agentvm.tools.mcp.consent import CALLBACK
 
 FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
 """Pages with a form, for browsers: no part of the document of the API."""
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods", *METADATA_PATHS}) | FORMS
+CALLED: Final = frozenset({HOOK})
+"""What chat platforms call: no part of it either, and every request shows by a secret whose it is."""
+_OPEN: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods", *METADATA_PATHS})
+PUBLIC: Final = _OPEN | FORMS | CALLED
 """Paths of the API that are served without the gate; so are the pages of the console."""
 
 Before = Callable[[HttpRequest], None]
