@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 CLUSTER_SECONDS = 5.0
 """Time between two looks at the channels in a cluster."""
 HOOKS_PATH = "/hooks"
-"""What platforms call: below it the kind and the id of a channel."""
+"""The path that platforms call; below it are the kind and the id of a channel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from agentvm.tools.mcp.consent import CALLBACK
 FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
 """Pages with a form, for browsers: no part of the document of the API."""
 CALLED: Final = frozenset({HOOK})
-"""What chat platforms call: no part of it either, and every request shows by a secret whose it is."""
+"""Paths that chat platforms call: no part of it either, and every request shows by a secret whose it is."""
 _OPEN: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods", *METADATA_PATHS})
 PUBLIC: Final = _OPEN | FORMS | CALLED
 """Paths of the API that are served without the gate; so are the pages of the console."""
