@@ -8,15 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+import anyio
 import anyio.abc
 
 from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
 from agentvm.cluster.adoption import Adopter
 from agentvm.cluster.bus import Hearing, Seal
-from agentvm.cluster.mailbox import Mailbox
+from agentvm.cluster.mailbox import OPERATION, Mailbox
 from agentvm.cluster.membership import Membership, open_membership, while_leading
 from agentvm.cluster.notices import NoticeBoard
+from agentvm.cluster.quota_parts import PartExchange
 from agentvm.cluster.relay import EventRelay
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
@@ -24,7 +26,7 @@ from agentvm.config.centre import ConfigCentre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
-from agentvm.errors import ConfigInvalid
+from agentvm.errors import AgentVMError, ConfigInvalid
 from agentvm.knowledge.embed import open_embedder
 from agentvm.knowledge.library import KnowledgeLibrary, make_library
 from agentvm.log import get_logger
@@ -75,6 +77,9 @@ from agentvm.wiring import (
 )
 
 logger = get_logger(__name__)
+
+GIVE_BACK_SECONDS = 2.0
+"""A node that ends waits so long for the database to take back what it has not used of limits."""
 
 
 @asynccontextmanager
@@ -238,6 +243,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     if vm.membership is not None:
         vm.hearing = await _open_hearing(vm, vm.membership, stack)
         ended.append(_start_node(vm, vm.membership, tasks).shout)
+        stack.push_async_callback(_give_back, vm.tenancy.quotas)
     stack.callback(tasks.cancel_scope.cancel)
 
 
@@ -250,7 +256,8 @@ def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup)
     assert vm.runtime.ecosystem is not None
     vm.runtime.ecosystem.elsewhere = relay.announce
     vm.mailbox = Mailbox(membership, vm.clock, hearing)
-    vm.mailbox.serve = partial(serve, vm)
+    vm.mailbox.serving[OPERATION] = partial(serve, vm)
+    PartExchange(vm.mailbox, vm.tenancy.quotas)
     for task in (hearing.run,) if hearing is not None else ():
         tasks.start_soon(task)
     for task in (membership.watch, Adopter(membership, vm.runtime).run, relay.run, vm.mailbox.run):
@@ -260,6 +267,7 @@ def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup)
         vm.store,
         access=vm.tenancy.access,
         people=vm.tenancy.people,
+        quotas=vm.tenancy.quotas,
         quarantine=vm.runtime.quarantine,
         settings=vm.settings,
         close=vm.dismiss,
@@ -267,6 +275,15 @@ def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup)
     )
     tasks.start_soon(board.run)
     return board
+
+
+async def _give_back(quotas: Quotas) -> None:
+    """A node that ends lets the others have what it has not used of limits; else they have it when windows end."""
+    try:
+        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+            await quotas.give_back()
+    except AgentVMError as error:
+        logger.warning("quota_not_given_back", code=error.code, error=str(error))
 
 
 async def _open_hearing(vm: AgentVM, membership: Membership, stack: AsyncExitStack) -> Hearing | None:

@@ -204,6 +204,11 @@ class AgentVM:
     def __post_init__(self) -> None:
         self.schedules = ScheduleClock(self.store, self.clock)
         self.triggers = Triggers(self.store, self.tenancy.vault, self.clock)
+        if (parts := self.tenancy.quotas.parts) is not None:
+            roster = self.runtime.roster
+            parts.gauges["connections"] = self.count_connected
+            parts.gauges["running_agents"] = lambda tenant_id, _user_id: roster.count_running(tenant_id)
+            parts.gauges["queued_messages"] = lambda tenant_id, _user_id: roster.count_waiting(tenant_id)
 
     @property
     def config(self) -> ServerConfig:
@@ -245,9 +250,8 @@ class AgentVM:
 
     async def admit(self, principal: Principal) -> None:
         """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
-        tenant_id, user_id = principal.tenant_id, principal.user_id
-        book, own = await self.tenancy.quotas.book(tenant_id, user_id), self._connected[tenant_id, user_id]
-        release(book.reserve(user_id, {"connections": self.count_connected(tenant_id)}, self.clock(), own=own))
+        reserved = self.tenancy.quotas.reserve(principal.tenant_id, principal.user_id, "connections", self.count_connected)
+        release(await reserved)
 
     def invoker(self, tenant_id: TenantId, user_id: UserId | None, approve: Approve) -> Invoker:
         """Calls tools for a tenant outside conversations, by the rules of the operator and the tenant."""
@@ -261,7 +265,10 @@ class AgentVM:
             meter=self.runtime.tool_meter,
         )
 
-    def count_connected(self, tenant_id: TenantId) -> int:
+    def count_connected(self, tenant_id: TenantId, user_id: UserId | None = None) -> int:
+        """The connections of a tenant, or of one of its users."""
+        if user_id is not None:
+            return self._connected[tenant_id, user_id]
         return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:

@@ -33,6 +33,7 @@ async def test_a_turn_on_sqlite_runs_no_code_of_the_cluster(gate: Gate) -> None:
             await talker.until("turn_response")
             assert vm.runtime.journal.publish is None
             assert vm.runtime.broadcaster.interest is None
+            assert vm.tenancy.quotas.parts is None
     finally:
         sys.setprofile(None)
     assert ran <= JUST_RUNS_THE_TASK

@@ -7,7 +7,6 @@ from agentvm.errors import QuotaExceeded, WalletEmpty
 from agentvm.model.account import EACH_USER, Quota
 from agentvm.model.ids import UserId
 from agentvm.model.ledger import Credit
-from agentvm.tenants import quota
 from agentvm.tenants.book import release
 from agentvm.tenants.quota import QuotaRemaining, Quotas
 
@@ -81,15 +80,6 @@ async def test_a_limit_of_each_user_is_counted_for_each_and_knows_what_they_used
         await store.accounts(ACME).quotas.put(Quota(metric="tokens_per_day", hard=150, user_id=EACH_USER), NOON)
         await quotas.reread(ACME)
         assert (await quotas.remaining(ACME, ALICE)).tokens == 50
-
-
-async def test_users_who_have_not_come_for_long_are_forgotten_and_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "USERS_MAX", 2)
-    async with opened(Quota(metric="requests_per_minute", hard=5, user_id=EACH_USER)) as (quotas, _, _):
-        for number in range(6):
-            await quotas.hit(ACME, UserId(f"u{number}"))
-        book = await quotas.book(ACME)
-        assert (list(book.users), len(book.counters)) == (["u4", "u5"], 2)
 
 
 async def test_what_a_user_stores_in_a_day_has_a_limit() -> None:

@@ -36,6 +36,9 @@ QUESTION_MS = 60_000
 KEPT_SECONDS = 2 * QUESTION_MS / 1000 + ASK_SECONDS
 """Answers are kept so long, for a question that is asked again."""
 
+OPERATION = "operation"
+"""The kind of questions that are operations; see `agentvm.operations.forwarded`."""
+
 Answered = tuple[bytes, Callable[[], None]]
 """An answer, and what is to be done once it is on its way."""
 
@@ -47,6 +50,7 @@ class NodeQuestion(msgspec.Struct, frozen=True, tag=True):
     from_node: int
     asked_at: int
     body: bytes
+    kind: str = OPERATION
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, tag=True):
@@ -98,14 +102,16 @@ class Mailbox:
         self._serving = anyio.Semaphore(SERVED_MAX)
         self._letters: list[NodeQuestion] = []
         self._lettered = anyio.Event()
-        self.serve: Callable[[bytes], Awaitable[Answered]] | None = None
+        self.serving: dict[str, Callable[[bytes], Awaitable[Answered]]] = {}
+        """Functions that answer, by the kind of question."""
         if hearing is not None:
             hearing.bus.listen(_topic(membership.node_id), self._hear)
 
-    async def ask(self, node_id: int, body: bytes) -> bytes:
+    async def ask(self, node_id: int, body: bytes, kind: str = OPERATION) -> bytes:
         """The answer of a node. `NodeSilent` when it has ended, or does not answer: then it may have done what it was asked."""
         self._last += 1
-        question = NodeQuestion(f"{self.membership.node_id}.{self._last}", self.membership.node_id, self._clock(), body)
+        own = self.membership.node_id
+        question = NodeQuestion(f"{own}.{self._last}", own, self._clock(), body, kind)
         awaited = self._awaited[question.name] = _Awaited()
         try:
             with anyio.move_on_after(ASK_SECONDS):
@@ -203,10 +209,11 @@ class Mailbox:
         """Carries out what is asked, once, however often and in whatever way it is asked."""
         served = self._served.get(question.name)
         if served is None:
-            assert self.serve is not None
             served = self._served[question.name] = _Served(anyio.current_time() + KEPT_SECONDS)
             async with self._serving:
-                served.body, served.after = await self.serve(question.body)
+                # A kind that is not known is of another version: not understood as an operation either, and answered so.
+                serve = self.serving.get(question.kind) or self.serving[OPERATION]
+                served.body, served.after = await serve(question.body)
             served.done.set()
         await served.done.wait()
         return served

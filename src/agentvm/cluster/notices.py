@@ -1,4 +1,4 @@
-"""Notices — follows what was changed on other nodes: ended rights, settings, webhooks, sessions that are set aside.
+"""Notices — follows what was changed on other nodes: ended rights, settings, quotas, webhooks, quarantined sessions.
 
 Each node reads the notices after every beat, and at once when another shouts over the bus. A notice only says what has changed;
 how it is now is read from the database. So it does no harm to read one twice, or late. Connections that were opened after a
@@ -21,6 +21,7 @@ from agentvm.storage.sql.notices import ClusterNotice, NoticeStore
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.authentication import Authentication, Named, Why, of_browser_session, of_key
 from agentvm.tenants.people import People, of_tenant, of_user
+from agentvm.tenants.quota import Quotas
 
 logger = get_logger(__name__)
 
@@ -53,6 +54,7 @@ class NoticeBoard:
         *,
         access: Authentication,
         people: People,
+        quotas: Quotas,
         quarantine: Quarantine,
         settings: SettingsFollower,
         close: Close,
@@ -60,7 +62,7 @@ class NoticeBoard:
     ) -> None:
         self._membership, self._store, self._hearing = membership, store, hearing
         self._notices: NoticeStore = membership.nodes.notices
-        self._access, self._people, self._quarantine = access, people, quarantine
+        self._access, self._people, self._quotas, self._quarantine = access, people, quotas, quarantine
         self._settings, self._close = settings, close
         self._since: int | None = None
         self._seen: dict[int, int] = {}
@@ -112,6 +114,7 @@ class NoticeBoard:
             "signed_out": self._follow_sign_out,
             "webhook": self._follow_webhook,
             "quarantine": self._follow_quarantine,
+            "quota": self._follow_quota,
         }
         latest = {_subject(notice): notice for notice in new}
         failed: set[Subject] = set()
@@ -185,6 +188,9 @@ class NoticeBoard:
 
     async def _follow_quarantine(self, notice: ClusterNotice) -> None:
         await self._quarantine.look(TenantId(notice.tenant_id), SessionId(notice.subject))
+
+    async def _follow_quota(self, notice: ClusterNotice) -> None:
+        await self._quotas.reread(TenantId(notice.tenant_id))
 
     async def _follow_settings(self) -> None:
         why = ""

@@ -158,12 +158,15 @@ class MessageSender:
     async def _within_quotas(self, agent: Agent, size: int, receive: Callable[[], Awaitable[T]]) -> T:
         """Receives a message that is counted as running, or waiting, from before it is in the agent's inbox."""
         tenant_id, user_id, runtime = self.workspace.tenant_id, self.workspace.user_id, self.workspace.runtime
-        book = await self.workspace.tenancy.quotas.book(tenant_id, user_id)
+        # Read first: whether the agent is busy is looked at when the limits are known.
+        await self.workspace.tenancy.quotas.book(tenant_id, user_id)
         roster = runtime.roster
         # A running agent is not one more.
         waiting, running = ("queued_messages", roster.count_waiting), ("running_agents", roster.count_running)
         metric, count = waiting if agent.busy else running
-        reserved = book.reserve(user_id, {metric: count(tenant_id)}, self.workspace.clock())
+        reserved = await self.workspace.tenancy.quotas.reserve(
+            tenant_id, user_id, metric, lambda tenant_id, _user_id: count(tenant_id)
+        )
         try:
             await self.workspace.check_storage(size)
             return await receive()

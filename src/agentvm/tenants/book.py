@@ -34,6 +34,24 @@ class Counter:
     """Time of jobs in sandboxes that is not yet a whole second."""
     past: dict[int, int] = field(default_factory=dict)
     """The amounts used in other windows, by the start of each: a clock may be set back, and forward again."""
+    part: int | None = None
+    """In a cluster: how much of the limit this node may use, which counts only its own use; None for all of it."""
+    elsewhere: int = 0
+    """In a cluster: how much of the limit was used or taken by other nodes, when the part was taken."""
+    is_shared: bool = False
+    """In a cluster: whether the part is that of the current window."""
+
+    @property
+    def limit(self) -> int | None:
+        """The most that may be used here; None without a limit."""
+        hard = self.quota.hard
+        return hard if hard is None or self.part is None else min(hard, self.part)
+
+    @property
+    def room(self) -> int | None:
+        """How much more may be used, perhaps below zero; None without a limit."""
+        limit = self.limit
+        return None if limit is None else limit - self.used - self.held
 
 
 @dataclass(slots=True)
@@ -75,6 +93,8 @@ class QuotaBook:
     held: int = 0
     """Money set aside."""
     settled_at: int | None = None
+    purse: Counter | None = None
+    """In a cluster: the part of the wallet that this node may spend."""
 
     @property
     def limited(self) -> bool:
@@ -83,6 +103,23 @@ class QuotaBook:
     @property
     def balance(self) -> int:
         return self.wallet.balance - self.spent
+
+    @property
+    def money_left(self) -> int:
+        """The money of the wallet that is neither spent nor set aside; in a cluster, that of this node."""
+        purse = self.purse
+        return self.balance - self.held if purse is None else (purse.part or 0) - purse.used - purse.held
+
+    def shared(self) -> list[Counter]:
+        """In a cluster: the limits of which this node has a part."""
+        counters = [counter for counter in self.counters.values() if counter.part is not None]
+        return counters if self.purse is None else [*counters, self.purse]
+
+    def set_aside(self, money: int) -> None:
+        """Sets money of the wallet aside, or no longer if negative."""
+        self.held += money
+        if self.purse is not None:
+            self.purse.held += money
 
     def applying(self, user_id: UserId | None, metrics: Iterable[str]) -> list[Counter]:
         """The tenant's own limits, and the user's."""
@@ -110,11 +147,10 @@ class QuotaBook:
     def remaining(self, user_id: UserId | None, now: int) -> QuotaRemaining:
         """Returns how much a call of the user may reserve."""
         tokens: list[int] = []
-        money = [self.balance - self.held] if self.wallet.prepaid else []
+        money = [self.money_left] if self.wallet.prepaid else []
         for counter in self.applying(user_id, SPENT):
             renew(counter, now)
-            if counter.quota.hard is not None:
-                left = counter.quota.hard - counter.used - counter.held
+            if (left := counter.room) is not None:
                 (money if counter.quota.metric == MONEY else tokens).append(left)
         return QuotaRemaining(min(tokens, default=None), min(money, default=None))
 
@@ -126,6 +162,8 @@ class QuotaBook:
 
     def settle(self, user_id: UserId | None, tokens: int, money: int, now: int) -> None:
         self.spent += money
+        if self.purse is not None:
+            self.purse.used += money
         self.settled_at = now
         for metric in SPENT:
             begins, amount = window_of(METRICS[metric], now)[0], money if metric == MONEY else tokens
@@ -171,7 +209,7 @@ class QuotaHold:
     def take(self) -> None:
         for counter in self.counters:
             counter.held += self.amount(counter)
-        self._book.held += self.money
+        self._book.set_aside(self.money)
         self._book.holds.add(self)
 
     def settle(self, tokens: int, money: int) -> None:
@@ -182,7 +220,7 @@ class QuotaHold:
     def release(self) -> None:
         for counter in self.counters:
             counter.held -= self.amount(counter)
-        self._book.held -= self.money
+        self._book.set_aside(-self.money)
         self._book.holds.discard(self)
 
 
@@ -231,8 +269,11 @@ def release(reserved: Iterable[Counter]) -> None:
 
 
 def renew(counter: Counter, now: int) -> None:
+    before = counter.begins
     if _turn_to(counter, window_of(METRICS[counter.quota.metric], now)[0]):
         counter.warned = False
+    if counter.part is not None and counter.begins != before:
+        counter.part, counter.elsewhere, counter.is_shared = 0, 0, False
 
 
 def amount_of(metric: str, row: UsageRow) -> int:
@@ -265,14 +306,15 @@ def _turn_to(count: Counter | _Settled, begins: int) -> bool:
 
 
 def refuse_beyond(counter: Counter, adding: int, now: int) -> None:
-    quota, total = counter.quota, counter.used + counter.held
-    if quota.hard is not None and total + adding > quota.hard:
+    quota, room = counter.quota, counter.room
+    if quota.hard is not None and room is not None and adding > room:
+        total = counter.used + counter.held + counter.elsewhere
         reset_at = window_of(METRICS[quota.metric], now)[1]
         raise QuotaExceeded(quota.metric, limit=quota.hard, used=total, adding=adding, reset_at=reset_at)
 
 
 def warn(counter: Counter, adding: int, now: int) -> list[QuotaWarning]:
-    quota, total = counter.quota, counter.used + counter.held
+    quota, total = counter.quota, counter.used + counter.held + counter.elsewhere
     if quota.soft is None or counter.warned or total + adding <= quota.soft:
         return []
     counter.warned = True

@@ -10,6 +10,11 @@ SLACK_SHARE = 4
 """The reservation exceeds the measured size by one part in this many, within the limit: only messages are measured."""
 
 
+def reserved_bytes(size: int) -> int:
+    """The bytes that are set aside for an export of that measured size, if there are as many."""
+    return size + size // SLACK_SHARE + SLACK_BYTES
+
+
 class ExportHold:
     """Reserves the measured size of an export, replaces it by the bytes sent, and releases the rest at the end.
 
@@ -24,12 +29,12 @@ class ExportHold:
         self._held = counters()
         self._left = 0
         self.sent = 0
-        now, room = clock(), size + size // SLACK_SHARE + SLACK_BYTES
+        now, room = clock(), reserved_bytes(size)
         for counter in self._held:
             renew(counter, now)
             refuse_beyond(counter, size, now)
-            if counter.quota.hard is not None:
-                room = min(room, counter.quota.hard - counter.used - counter.held)
+            if (left := counter.room) is not None:
+                room = min(room, left)
         self._left = room
         for counter in self._held:
             counter.held += room

@@ -47,7 +47,8 @@ class Metering:
             )
         output = planned.most_output
         if not force and planned.least_output is not None:
-            room = await self._quotas.remaining(planned.tenant_id, planned.user_id)
+            most = planned.most_input + output
+            room = await self._quotas.remaining(planned.tenant_id, planned.user_id, most, price or 0)
             output = max(min(planned.least_output, output), _affordable(terms, planned, room, at))
             price = price if output == planned.most_output else terms.most(planned, output, at)
         tokens = planned.most_input + output

@@ -8,10 +8,12 @@ same time cannot share the same last token. A tenant without limits and without 
 A settled amount reaches the ledger a little later, so while a book lives it knows more than the ledger: the ledger's amounts
 are read once, with the book, and never again. A new limit starts with the ledger's amount from when the book was read, plus
 the amounts settled since.
+
+In a cluster a book counts what this node uses, and each limit has a part for it; see `agentvm.tenants.quota_parts`.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -24,20 +26,22 @@ from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.money import dollars
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.tenants.book import (
+    MONEY,
     SPENT,
     TOKENS,
     Counter,
     QuotaBook,
     QuotaHold,
     QuotaRemaining,
-    amount_of,
     refuse_beyond,
     renew,
     warn,
     window_of,
 )
-from agentvm.tenants.export_hold import ExportHold
-from agentvm.tenants.plans import DEFAULT, Plans, effective
+from agentvm.tenants.book_reader import EXPORTED, BookReader
+from agentvm.tenants.export_hold import ExportHold, reserved_bytes
+from agentvm.tenants.plans import DEFAULT, Plans
+from agentvm.tenants.quota_parts import Gauge, How, LimitNeed, QuotaParts
 from agentvm.tenants.sandbox_hold import SANDBOX, SandboxHold
 
 if TYPE_CHECKING:
@@ -57,14 +61,9 @@ NEVER_COUNTED_MS = 2**62
 
 _REQUESTS = ("requests_per_minute",)
 
-EXPORTED = "export_bytes_per_day"
-
 STORED = "stored_bytes_per_day"
 _STORED = (STORED,)
 _STORAGE = ("storage_bytes",)
-
-USERS_MAX = 10_000
-"""Users of one tenant whose counters for limits of each user are in memory."""
 
 CountResources = Callable[[], Awaitable[int]]
 
@@ -79,6 +78,9 @@ class Quotas:
         self.plans = plans or Plans({DEFAULT: Plan()})
         self._books: OrderedDict[TenantId, QuotaBook] = OrderedDict()
         self._lock = KeyedLock[tuple[TenantId, str]]()
+        self._reader = BookReader(store, clock, self.plans)
+        self.parts = QuotaParts(store, clock) if store.node_id else None
+        """In a cluster: the parts that this node has of all limits."""
 
     async def replace_plans(self, own: Mapping[str, Plan]) -> None:
         """The operator has changed the plans: they hold at once."""
@@ -91,7 +93,7 @@ class Quotas:
         book = await self._book(tenant_id)
         if user_id is not None and book.each and user_id not in book.users:
             async with self._lock.hold((tenant_id, "")):
-                await self._add_user(tenant_id, book, user_id)
+                await self._reader.add_user(tenant_id, book, user_id)
         return book
 
     async def _book(self, tenant_id: TenantId) -> QuotaBook:
@@ -101,7 +103,7 @@ class Quotas:
             async with self._lock.hold((tenant_id, "")):
                 book = self._books.get(tenant_id)
                 if book is None:
-                    book = self._books[tenant_id] = await self._read(tenant_id)
+                    book = self._books[tenant_id] = await self._reader.read(tenant_id)
                     self._forget_some()
         else:
             self._books.move_to_end(tenant_id)
@@ -115,14 +117,14 @@ class Quotas:
             if book is None:
                 return
             accounts, now = self._store.accounts(tenant_id), self._clock()
-            wallet, quotas = await accounts.ledger.wallet(), await self._limits(tenant_id)
+            wallet, quotas = await accounts.ledger.wallet(), await self._reader.limits(tenant_id)
             named = [quota for quota in quotas if quota.user_id != EACH_USER]
             each = {quota.metric: quota for quota in quotas if quota.user_id == EACH_USER}
             of_users = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in each.values())
             own = {(quota.metric, quota.user_id) for quota in named}
             quotas = (*named, *(quota for quota in of_users if (quota.metric, quota.user_id) not in own))
             new = [
-                await self._count(tenant_id, quota, now, until=book.read_at)
+                await self._reader.count(tenant_id, quota, now, until=book.read_at)
                 for quota in quotas
                 if (quota.metric, quota.user_id) not in book.counters
             ]
@@ -139,11 +141,22 @@ class Quotas:
             for counter in new:
                 book.add(counter)
             book.wallet = msgspec.structs.replace(book.wallet, credited=wallet.credited, prepaid=wallet.prepaid)
+            if self.parts is not None:
+                await self._reader.open_purse(tenant_id, book)
+                self.parts.forget_refusals()
+                # A limit may be lower than before; and what was used before there was a limit counts for it.
+                await self.parts.give_back(tenant_id, book)
+                await self.parts.secure(tenant_id, [LimitNeed(counter, 0) for counter in book.shared()], "forced")
+
+    async def give_back(self, tenant_id: TenantId | None = None) -> None:
+        """In a cluster: lets other nodes have what this one does not use of the limits of a tenant, or of all tenants."""
+        for one, book in tuple(self._books.items()):
+            if self.parts is not None and tenant_id in (None, one):
+                await self.parts.give_back(one, book)
 
     async def hit(self, tenant_id: TenantId, user_id: UserId | None) -> None:
         """Counts one request; `QuotaExceeded` if it is one too many."""
-        now = self._clock()
-        counters = (await self.book(tenant_id, user_id)).applying(user_id, _REQUESTS)
+        counters, now = await self.counters(tenant_id, user_id, _REQUESTS, 1), self._clock()
         for counter in counters:
             renew(counter, now)
             refuse_beyond(counter, 1, now)
@@ -152,10 +165,27 @@ class Quotas:
 
     async def refuse(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
         """`QuotaExceeded` if that much more of a metric that is only counted in memory would exceed a limit."""
-        now = self._clock()
-        for counter in (await self.book(tenant_id, user_id)).applying(user_id, (metric,)):
+        counters, now = await self.counters(tenant_id, user_id, (metric,), adding), self._clock()
+        for counter in counters:
             renew(counter, now)
             refuse_beyond(counter, adding, now)
+
+    async def reserve(self, tenant_id: TenantId, user_id: UserId | None, metric: str, count: Gauge) -> list[Counter]:
+        """Reserves one more of a metric that is counted in memory, until `release`; `QuotaExceeded` if it is one too many."""
+        await self.counters(tenant_id, user_id, (metric,), 1)
+        book, own = await self.book(tenant_id, user_id), None if user_id is None else count(tenant_id, user_id)
+        return book.reserve(user_id, {metric: count(tenant_id, None)}, self._clock(), own=own)
+
+    async def counters(
+        self, tenant_id: TenantId, user_id: UserId | None, metrics: Iterable[str], adding: int, how: How = "whole"
+    ) -> list[Counter]:
+        """Returns the limits that apply; in a cluster with parts for so much more, if they allow."""
+        book = await self.book(tenant_id, user_id)
+        counters = book.applying(user_id, metrics)
+        if self.parts is not None and counters:
+            await self.parts.secure(tenant_id, [LimitNeed(counter, adding) for counter in counters], how)
+            counters = book.applying(user_id, metrics)
+        return counters
 
     async def count(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
         """Adds to a metric that is only counted in memory: until the server ends, or its window does; see `note_exported`."""
@@ -167,6 +197,7 @@ class Quotas:
     async def hold_export(self, tenant_id: TenantId, user_id: UserId | None, size: int) -> ExportHold:
         """Reserves the measured size of an export; `QuotaExceeded` if that is more than is left."""
         book = await self.book(tenant_id)
+        await self.counters(tenant_id, user_id, (EXPORTED,), reserved_bytes(size), "partly")
         return ExportHold(self._clock, lambda: book.applying(user_id, (EXPORTED,)), size)
 
     async def note_exported(self, tenant_id: TenantId, amount: int, began: int) -> None:
@@ -176,6 +207,7 @@ class Quotas:
     async def hold_sandbox(self, tenant_id: TenantId, user_id: UserId | None, seconds: int) -> SandboxHold:
         """Reserves the time of a job in a sandbox; `QuotaExceeded` if none is left. The ledger gets it before it is settled."""
         book = await self.book(tenant_id)
+        await self.counters(tenant_id, user_id, (SANDBOX,), seconds, "partly")
         return SandboxHold(self._clock, lambda: book.applying(user_id, (SANDBOX,)), seconds)
 
     async def check(
@@ -192,8 +224,8 @@ class Quotas:
 
     async def store(self, tenant_id: TenantId, user_id: UserId | None, size: int, count: CountResources) -> None:
         """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many. `count` counts what is stored."""
-        book, now = await self.book(tenant_id, user_id), self._clock()
-        stored, of_today = book.applying(user_id, _STORAGE), book.applying(user_id, _STORED)
+        of_today, now = await self.counters(tenant_id, user_id, _STORED, size), self._clock()
+        stored = (await self.book(tenant_id, user_id)).applying(user_id, _STORAGE)
         for counter in stored:
             if not _is_recent(counter, now):
                 await self.check(tenant_id, user_id, "storage_bytes", count, size)
@@ -234,20 +266,22 @@ class Quotas:
         if metric == "storage_bytes":
             await self.count(tenant_id, user_id, STORED, adding)
 
-    async def remaining(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
-        """Returns how much more a call may reserve."""
+    async def remaining(self, tenant_id: TenantId, user_id: UserId | None, tokens: int = 0, money: int = 0) -> QuotaRemaining:
+        """Returns how much more a call may reserve; in a cluster so much, if there is as much."""
         book = await self.book(tenant_id, user_id)
+        await self._secure_call(tenant_id, book, user_id, tokens, money, "partly")
         return book.remaining(user_id, self._clock()) if book.limited else QuotaRemaining()
 
     async def refuse_call(self, tenant_id: TenantId, user_id: UserId | None, tokens: int) -> None:
         """`QuotaExceeded` when a call of so many tokens cannot be made now. Nothing is set aside."""
-        book, now = await self.book(tenant_id, user_id), self._clock()
-        for counter in book.applying(user_id, TOKENS):
+        counters, now = await self.counters(tenant_id, user_id, TOKENS, tokens), self._clock()
+        for counter in counters:
             renew(counter, now)
             refuse_beyond(counter, tokens, now)
 
     async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> QuotaHold:
         book = await self.book(tenant_id, user_id)
+        await self._secure_call(tenant_id, book, user_id, tokens, money, "forced" if force else "whole")
         now = self._clock()
         held = QuotaHold(book, self._clock, user_id, tokens, money, book.applying(user_id, SPENT) if book.limited else [])
         warnings: list[QuotaWarning] = []
@@ -257,78 +291,40 @@ class Quotas:
                 refuse_beyond(counter, held.amount(counter), now)
             warnings += warn(counter, held.amount(counter), now)
         # A call without a price needs no money: a free model, or the tenant's own key.
-        if book.wallet.prepaid and not force and money and book.balance - book.held < money:
-            left, needed = dollars(book.balance - book.held), dollars(money)
+        if book.wallet.prepaid and not force and money and book.money_left < money:
+            left, needed = dollars(book.money_left), dollars(money)
             raise WalletEmpty(f"The wallet has {left} left; this request reserves at least {needed}. Add credit to continue")
         held.take()
         held.warnings = tuple(warnings)
         return held
+
+    async def _secure_call(
+        self, tenant_id: TenantId, book: QuotaBook, user_id: UserId | None, tokens: int, money: int, how: How
+    ) -> None:
+        if self.parts is None or not book.limited:
+            return
+        needs = [LimitNeed(one, money if one.quota.metric == MONEY else tokens) for one in book.applying(user_id, SPENT)]
+        if book.purse is not None and money:
+            needs.append(LimitNeed(book.purse, money))
+        await self.parts.secure(tenant_id, needs, how)
 
     @asynccontextmanager
     async def withdrawing(self, tenant_id: TenantId, money: int) -> AsyncIterator[None]:
         """Reserves the amount that is about to leave the wallet: the ledger does not have the reservations of running calls
         yet."""
         book = await self.book(tenant_id)
-        left = book.balance - book.held
+        if self.parts is not None and book.purse is not None:
+            await self.parts.secure(tenant_id, [LimitNeed(book.purse, money)])
+        left = book.money_left
         if left < money:
             raise Conflict(f"The wallet has {dollars(max(0, left))} that is not reserved; no more can be withdrawn")
-        book.held += money
+        book.set_aside(money)
         try:
             yield
         finally:
-            book.held -= money
-
-    async def _read(self, tenant_id: TenantId) -> QuotaBook:
-        """Reads the book. Nothing of the tenant is on its way to the ledger now: a caller that settles has a book."""
-        now = self._clock()
-        book = QuotaBook(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
-        for quota in await self._limits(tenant_id):
-            if quota.user_id == EACH_USER:
-                book.each[quota.metric] = quota
-            else:
-                book.add(await self._count(tenant_id, quota, now))
-        return book
-
-    async def _add_user(self, tenant_id: TenantId, book: QuotaBook, user_id: UserId) -> None:
-        """Adds counters for this user; the use of a user who was inactive for long is read again."""
-        if user_id in book.users:
-            return
-        now = self._clock()
-        for metric, quota in tuple(book.each.items()):
-            if (metric, user_id) not in book.counters:
-                own = msgspec.structs.replace(quota, user_id=user_id)
-                book.add(await self._count(tenant_id, own, now, until=book.read_at))
-        book.users[user_id] = None
-        while len(book.users) > USERS_MAX:
-            oldest = next(iter(book.users))
-            del book.users[oldest]
-            for metric in book.each:
-                if (counter := book.counters.get((metric, oldest))) is not None and not counter.held:
-                    del book.counters[metric, oldest]
-
-    async def _limits(self, tenant_id: TenantId) -> tuple[Quota, ...]:
-        """Returns the explicit limits, and those of the tenant's plan for the other metrics."""
-        tenant = await self._store.directory.get_tenant(tenant_id)
-        plan = self.plans.find(None if tenant is None else tenant.plan)
-        explicit = await self._store.accounts(tenant_id).quotas.list()
-        return tuple(q for q in effective(plan, explicit) if q.user_id is None or q.metric in OF_USERS)
-
-    async def _count(self, tenant_id: TenantId, quota: Quota, now: int, until: int | None = None) -> Counter:
-        counter = Counter(quota)
-        if quota.metric in SPENT:
-            counter.begins = window_of(METRICS[quota.metric], now)[0]
-            ledger = self._store.accounts(tenant_id).ledger
-            rows = await ledger.usage(by=(), since=counter.begins, until=until, user_id=quota.user_id)
-            counter.used = sum(amount_of(quota.metric, row) for row in rows)
-        elif quota.metric == SANDBOX:
-            # All that is in the ledger: a job is entered before it is settled.
-            counter.begins = window_of(METRICS[SANDBOX], now)[0]
-            rows = await self._store.accounts(tenant_id).ledger.usage(by=(), since=counter.begins)
-            counter.used, counter.rest_ms = divmod(sum(row.wall_ms for row in rows), 1000)
-        elif quota.metric == EXPORTED:
-            counter.begins = window_of(METRICS[EXPORTED], now)[0]
-            counter.used = await self._store.accounts(tenant_id).quotas.exported(counter.begins)
-        return counter
+            book.set_aside(-money)
+            # What was withdrawn belongs to nobody's part any more.
+            await self.give_back(tenant_id)
 
     def _forget_some(self) -> None:
         """Drops the least recently used books, but never the newest, which was just requested."""

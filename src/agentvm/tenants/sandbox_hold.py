@@ -23,8 +23,8 @@ class SandboxHold:
         for counter in self._held:
             renew(counter, now)
             refuse_beyond(counter, 1, now)
-            if counter.quota.hard is not None:
-                self.seconds = min(self.seconds, counter.quota.hard - counter.used - counter.held)
+            if (left := counter.room) is not None:
+                self.seconds = min(self.seconds, left)
         for counter in self._held:
             counter.held += self.seconds
 

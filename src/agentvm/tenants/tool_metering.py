@@ -11,6 +11,8 @@ from agentvm.model.ids import TenantId
 from agentvm.tenants.quota import Quotas
 
 RUNNING = "running_tools"
+LOOK_SECONDS = 0.25
+"""Time between two looks, in a cluster, whether one more may run."""
 
 
 class ToolMetering:
@@ -20,6 +22,8 @@ class ToolMetering:
         self._quotas = quotas
         self._running: Counter[TenantId] = Counter()
         self._waiting: dict[TenantId, deque[anyio.Event]] = {}
+        if quotas.parts is not None:
+            quotas.parts.gauges[RUNNING] = lambda tenant_id, _user_id: self._running[tenant_id]
 
     @asynccontextmanager
     async def running(self, tenant_id: TenantId) -> AsyncIterator[None]:
@@ -29,7 +33,9 @@ class ToolMetering:
             turn, line = anyio.Event(), self._waiting.setdefault(tenant_id, deque())
             line.append(turn)
             try:
-                await turn.wait()
+                # In a cluster the call that ends may run on another node.
+                with anyio.move_on_after(LOOK_SECONDS if self._quotas.parts is not None else None):
+                    await turn.wait()
             finally:
                 if turn in line:
                     line.remove(turn)
@@ -46,12 +52,10 @@ class ToolMetering:
             self._wake(tenant_id)
 
     async def _most(self, tenant_id: TenantId) -> float:
-        book = await self._quotas.book(tenant_id)
-        limits = [counter.quota.hard for counter in book.applying(None, (RUNNING,)) if counter.quota.hard is not None]
-        most = min(limits, default=float("inf"))
-        if most < 1:
+        counters = await self._quotas.counters(tenant_id, None, (RUNNING,), 1)
+        if any(counter.quota.hard is not None and counter.quota.hard < 1 for counter in counters):
             raise QuotaExceeded(RUNNING, limit=0, used=0)
-        return most
+        return min((counter.limit for counter in counters if counter.limit is not None), default=float("inf"))
 
     def _wake(self, tenant_id: TenantId) -> None:
         line = self._waiting.get(tenant_id)

@@ -83,6 +83,11 @@ DELETE FROM node_beats WHERE until < {DATABASE_NOW} - ?
   AND node_id IN (SELECT node_id FROM nodes WHERE state <> 'up' AND {_UNNEEDED.format(node="nodes.node_id")})
 """
 _DROP_NODES = "DELETE FROM nodes WHERE state <> 'up' AND node_id NOT IN (SELECT node_id FROM node_beats)"
+_DROP_PARTS = f"""
+DELETE FROM quota_parts WHERE (tenant_id, metric, user_id, begins, node_id) IN (
+    SELECT tenant_id, metric, user_id, begins, node_id FROM quota_parts WHERE ends < {DATABASE_NOW} - ? LIMIT ?
+)
+"""
 _RUNNER = "SELECT runner FROM sessions WHERE tenant_id = ? AND session_id = ?"
 # The head of the log is what a node must have numbered from: another may have run a turn since it has looked.
 _TAKE = """
@@ -255,13 +260,15 @@ class NodeStore:
         return await self._database.write(work)
 
     async def drop_ended(self, limit: int = 500) -> bool:
-        """Drops journals of nodes whose sessions were all taken over, and nodes that ended a while ago; whether all of it."""
+        """Drops journals of nodes whose sessions were all taken over, nodes that ended a while ago, and parts of quotas whose
+        window is over; whether all of it."""
 
         def work(connection: Connection) -> bool:
             if connection.execute(_DROP_JOURNALS, (limit,)) == limit:
                 return False
             connection.execute(_DROP_BEATS, (FORGOTTEN_MS,))
             connection.execute(_DROP_NODES)
+            connection.execute(_DROP_PARTS, (FORGOTTEN_MS, limit))
             return True
 
         return await self._database.write(work)

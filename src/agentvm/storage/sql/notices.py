@@ -11,7 +11,7 @@ from agentvm.storage.sql.dialect import DATABASE_NOW
 KEPT_MS = 600_000
 """Notices are dropped after this long: every node has read them, or was declared dead."""
 
-NoticeKind = Literal["key", "user", "bound", "unbound", "tenant", "signed_out", "settings", "webhook", "quarantine"]
+NoticeKind = Literal["key", "user", "bound", "unbound", "tenant", "signed_out", "settings", "webhook", "quarantine", "quota"]
 
 # By time, not by number: a smaller number may be committed later.
 _READ = f"SELECT {DATABASE_NOW}, notice_id, kind, tenant_id, subject, at FROM notices WHERE at > ? ORDER BY notice_id"

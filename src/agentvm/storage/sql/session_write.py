@@ -123,12 +123,12 @@ class PreparedWrite:
 
     __slots__ = (
         "_ask",
-        "_bill",
-        "_files",
+                "_files",
         "_notices",
         "_placed",
         "_programs",
         "_waits",
+        "bill",
         "bodies",
         "touches_image",
         "turns",
@@ -139,7 +139,7 @@ class PreparedWrite:
         self.write = write
         self.bodies = [prepare_message(message, words) for message in write.messages]
         self.turns = [(turn, TURN.encode(turn)) for turn in write.turns]
-        self._bill = enter(write.tenant_id, write.ledger, write.answered)
+        self.bill = enter(write.tenant_id, write.ledger, node_id, write.answered)
         self._ask = ask(write.tenant_id, write.asked, node_id)
         self._waits = write_waits(write.waits) if write.waits else None
         self._files = write_files(write.files) if write.files else None
@@ -179,7 +179,7 @@ class PreparedWrite:
         self._settle(connection)
 
     def _settle(self, connection: Connection) -> None:
-        self._bill(connection)
+        self.bill(connection)
         self._ask(connection)
         if self._notices:
             add_deliveries(connection, self.write.tenant_id, self._notices)
@@ -274,7 +274,7 @@ def add_each(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[S
         except SessionNotFound:
             gone.add(write.session_id)
             connection.execute("ROLLBACK TO session")
-            enter(write.tenant_id, write.ledger, write.answered)(connection)
+            add.bill(connection)
         except _CONTRADICTIONS as error:
             logger.error("write_refused", session_id=write.session_id, error=str(error))
             refused.add(write.session_id)

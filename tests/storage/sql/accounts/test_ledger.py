@@ -35,7 +35,7 @@ async def test_the_database_refuses_to_change_the_books(
 
 
 async def test_entering_says_how_many_were_new_and_may_run_twice(database: SqliteDatabase) -> None:
-    work = enter(ACME, [entry("a"), entry("b"), entry("a")])
+    work = enter(ACME, [entry("a"), entry("b"), entry("a")], 0)
     assert [await database.write(work) for _ in range(2)] == [2, 0]
 
 

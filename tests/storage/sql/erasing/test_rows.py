@@ -24,9 +24,9 @@ OF_CONTAINERS = (
     "channel_messages", "memories", "schedules", "triggers", "runs",
 )  # fmt: skip
 OF_TENANTS = (
-    "users", "bindings", "api_keys", "browser_sessions", "quotas", "secrets", "secret_grants", "mcp_connections", "definitions",
-    "setting_changes", "exports", "resources", "retired_homes", "invitations", "identities", "preferences", "webhooks",
-    "channels", "collections", "collection_documents", "knowledge_indexes", "knowledge_chunks", "knowledge_reads",
+    "users", "bindings", "api_keys", "browser_sessions", "quotas", "quota_parts", "secrets", "secret_grants", "mcp_connections",
+    "definitions", "setting_changes", "exports", "resources", "retired_homes", "invitations", "identities", "preferences",
+    "webhooks", "channels", "collections", "collection_documents", "knowledge_indexes", "knowledge_chunks", "knowledge_reads",
     "knowledge_signs",
 )  # fmt: skip
 

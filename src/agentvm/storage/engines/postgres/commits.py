@@ -102,8 +102,8 @@ chunks AS (
 )"""
 _LEDGER = f"""
 entered AS (
-    INSERT INTO ledger (tenant_id, {ENTRY.text})
-    SELECT tenant_id, {ENTRY.text} FROM json_populate_recordset(NULL::ledger, $ledger::json)
+    INSERT INTO ledger (tenant_id, node_id, {ENTRY.text})
+    SELECT tenant_id, $node::bigint, {ENTRY.text} FROM json_populate_recordset(NULL::ledger, $ledger::json)
     ON CONFLICT (tenant_id, key) DO NOTHING
 )"""
 _ANSWERED = """
@@ -130,7 +130,7 @@ _PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "messages": (_MESSAGES, ("messages", "bodies")),
     "turns": (_TURNS, ("turns",)),
     "chunks": (_CHUNKS, ("chunks", "parts")),
-    "ledger": (_LEDGER, ("ledger",)),
+    "ledger": (_LEDGER, ("ledger", "node")),
     "answered": (_ANSWERED, ("answered",)),
     "asked": (_ASKED, ("asked", "node")),
     "carried": (_GONE, ("carried",)),

@@ -19,6 +19,7 @@ from agentvm.storage.sql.accounts.invitations import InvitationStore
 from agentvm.storage.sql.accounts.keys import KeyStore
 from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.accounts.preferences import PreferenceStore
+from agentvm.storage.sql.accounts.quota_parts import PartStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.storage.sql.accounts.secrets import SecretStore
 from agentvm.storage.sql.accounts.shares import ShareStore
@@ -37,6 +38,7 @@ class Accounts:
         self.identities = IdentityStore(database, tenant_id)
         self.preferences = PreferenceStore(database, tenant_id)
         self.quotas = QuotaStore(database, tenant_id)
+        self.quota_parts = PartStore(database, tenant_id)
         self.secrets = SecretStore(database, tenant_id)
         self.grants = GrantStore(database, tenant_id)
         self.connections = ConnectionStore(database, tenant_id)

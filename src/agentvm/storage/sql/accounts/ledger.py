@@ -25,7 +25,7 @@ LIGHT_TURNS_MAX = 100
 ENTRY = Columns(LedgerEntry, without=("tenant_id",), inline="usage")
 _STORED = Columns(LedgerEntry, inline="usage")
 _ENTER = f"""
-INSERT INTO ledger (tenant_id, {ENTRY.text}) VALUES (?, {ENTRY.marks}) ON CONFLICT (tenant_id, key) DO NOTHING
+INSERT INTO ledger (tenant_id, node_id, {ENTRY.text}) VALUES (?, ?, {ENTRY.marks}) ON CONFLICT (tenant_id, key) DO NOTHING
 """
 # The plus keeps SQLite from looking by time, which would have to be sorted again for each page.
 _LIST = f"""
@@ -97,7 +97,7 @@ class LedgerStore(TenantScope):
 
         In the same commit the calls that were asked under the keys `answered` are no longer remembered.
         """
-        return await self._database.write(enter(self._tenant_id, entries, answered))
+        return await self._database.write(enter(self._tenant_id, entries, self._database.node_id, answered))
 
     async def list(
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
@@ -114,17 +114,23 @@ class LedgerStore(TenantScope):
         until: int | None = None,
         user_id: UserId | None = None,
         containers: Sequence[ContainerId] | None = None,
+        node_id: int | None = None,
     ) -> tuple[UsageRow, ...]:
         """Sums by some of user, container, image, session, driver, model, hour, day, month; one row without any of them.
 
-        `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum.
+        `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum. With `node_id`
+        what that node of a cluster has entered.
         """
-        members, query = _usage_query(by, of_user=user_id is not None, of_containers=containers is not None)
+        members, query = _usage_query(
+            by, of_user=user_id is not None, of_containers=containers is not None, of_node=node_id is not None
+        )
         parameters: list[Any] = [self._tenant_id, since, _TIME_MAX if until is None else until]
         if user_id is not None:
             parameters.append(user_id)
         if containers is not None:
             parameters.append(msgspec.json.encode(containers).decode())
+        if node_id is not None:
+            parameters.append(node_id)
 
         def read(connection: Connection) -> tuple[UsageRow, ...]:
             rows = connection.fetch(query, tuple(parameters))
@@ -190,9 +196,11 @@ class LedgerStore(TenantScope):
         return await self._all(_CREDIT.decode, _CREDITS, (self._tenant_id, limit))
 
 
-def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()) -> Callable[[Connection], int]:
-    """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
-    rows = [(tenant_id, *ENTRY.encode(entry)) for entry in entries]
+def enter(
+    tenant_id: TenantId, entries: Sequence[LedgerEntry], node_id: int, answered: Sequence[str] = ()
+) -> Callable[[Connection], int]:
+    """Entries of a node as work for the database, which says how many were new; what was `answered` is forgotten."""
+    rows = [(tenant_id, node_id, *ENTRY.encode(entry)) for entry in entries]
 
     def work(connection: Connection) -> int:
         new = 0
@@ -204,7 +212,7 @@ def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequenc
     return work
 
 
-def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool) -> tuple[tuple[str, ...], str]:
+def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool, of_node: bool) -> tuple[tuple[str, ...], str]:
     """The members of each row, and the query for them."""
     if unknown := [name for name in by if name not in DIMENSIONS]:
         raise InvalidInput(f"Usage is not counted by {shorten(unknown[0])}; it is by any of {', '.join(DIMENSIONS)}")
@@ -215,6 +223,8 @@ def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool) -> tu
         where += " AND user_id = ?"
     if of_containers:
         where += f" AND container_id IN ({items_of('?')})"
+    if of_node:
+        where += " AND node_id = ?"
     query = f"SELECT {', '.join(columns.values())} FROM ledger WHERE {where}"
     if groups:
         # By number, because a name could mean a column as well as its group.

@@ -100,6 +100,11 @@ _OF_DELETED_USER = (
         WHERE s.tenant_id = ?1 AND d.author = ?2 LIMIT ?3
     )
     """,
+    """
+    DELETE FROM quota_parts WHERE tenant_id = ?1 AND user_id = ?2 AND (metric, begins, node_id) IN (
+        SELECT metric, begins, node_id FROM quota_parts WHERE tenant_id = ?1 AND user_id = ?2 LIMIT ?3
+    )
+    """,
     "DELETE FROM users WHERE position IN ("
     "SELECT position FROM users WHERE tenant_id = ?1 AND user_id = ?2 AND deleted_at IS NOT NULL LIMIT ?3)",
 )
@@ -114,6 +119,7 @@ _OF_TENANT = tuple(
         ("identities", "position", "tenant_id"),
         ("preferences", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
+        ("quota_parts", "metric", "tenant_id"),
         ("secret_grants", "position", "tenant_id"),
         ("webhook_deliveries", "delivery_key", "tenant_id"),
         ("webhooks", "webhook_key", "tenant_id"),

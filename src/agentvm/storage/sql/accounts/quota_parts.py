@@ -1,0 +1,183 @@
+"""Quota parts — limits that hold for all nodes of a cluster together: each node takes a part, and uses it without asking.
+
+Theory of operation. A row is how much of a limit a node may use in a window, with what it has used there already; the row of
+node 0 is what nodes that have ended, and servers before them, have used. The sum of the rows never exceeds the limit, and no
+node uses more than its row: so all of them together do not either. A node that needs more takes it in one transaction, with a
+tenth of what is then left: near the limit parts become as small as single calls. When a node has ended, and its sessions were
+taken over, the ledger knows what it has used; that is added to the row of node 0, and the rest is free again.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from agentvm.model.ids import TenantId
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.dialect import total
+from agentvm.storage.sql.records import TenantScope
+
+WALLET = "wallet"
+"""Stands in the place of a metric: the money of a wallet is shared like a limit."""
+SHARE = 10
+"""One part in this many of what is left goes with each part."""
+EARLIER_MS = 60_000
+"""Entries of a node may be that much older than its start: the clocks of machines differ."""
+
+How = Literal["whole", "partly", "forced"]
+"""A part that is needed as a whole, or as much of it as there is; `forced` counts beyond the limit, too."""
+
+_TOKENS = total("input_tokens + output_tokens + cache_read_tokens + cache_write_tokens")
+_PRICE = total("price")
+_ENTERED = {
+    "tokens_per_day": _TOKENS,
+    "tokens_per_month": _TOKENS,
+    "budget_per_month": _PRICE,
+    "sandbox_seconds_per_day": f"({total('wall_ms')} + 999) / 1000",
+    WALLET: _PRICE,
+}
+"""Metrics whose use is in the ledger, with its sum."""
+_PARTS = "SELECT node_id, amount FROM quota_parts WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ?"
+_UP = "SELECT node_id, started_at FROM nodes WHERE state = 'up'"
+_IS_LEFT = """
+SELECT 1 WHERE EXISTS (SELECT 1 FROM sessions WHERE runner = ?1) OR EXISTS (SELECT 1 FROM sessions WHERE tail_of = ?1)
+    OR EXISTS (SELECT 1 FROM asked WHERE node_id = ?1)
+"""
+_USED = "SELECT node_id, {amount} FROM ledger WHERE tenant_id = ? AND at >= ? GROUP BY node_id"
+_USED_BY = "SELECT node_id, {amount} FROM ledger WHERE tenant_id = ? AND at >= ? AND user_id = ? GROUP BY node_id"
+_EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
+_WALLET = "SELECT credited, spent FROM wallets WHERE tenant_id = ?"
+_PUT = """
+INSERT INTO quota_parts (tenant_id, metric, user_id, begins, node_id, amount, ends) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, metric, user_id, begins, node_id) DO UPDATE SET amount = excluded.amount
+"""
+_LOWER = """
+UPDATE quota_parts SET amount = ?
+WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = ? AND amount > ?
+"""
+_DROP = "DELETE FROM quota_parts WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = ?"
+
+
+class LimitKey(NamedTuple):
+    """A limit in one window. `user_id` is empty for a limit of the tenant; `ends` is None without a window."""
+
+    metric: str
+    user_id: str
+    begins: int
+    ends: int | None
+
+    @property
+    def is_counted_here(self) -> bool:
+        """Whether only the node knows what it has used in a window: a request is in no ledger."""
+        return self.ends is not None and self.metric not in _ENTERED
+
+
+class PartNeed(NamedTuple):
+    """The need of a node: what it has used and set aside, and how much more. `limit` is None if the limit only warns."""
+
+    used: int
+    adding: int
+    limit: int | None
+    soft: int | None = None
+    how: How = "whole"
+    is_new: bool = False
+    """Whether the node does not know its part: it has counted in the window before, or never."""
+
+
+class TakenPart(NamedTuple):
+    """The part of a node: how much, what it was before, how much others have, and which other nodes have any."""
+
+    amount: int
+    before: int
+    elsewhere: int
+    holders: tuple[int, ...]
+
+
+class PartStore(TenantScope):
+    """The parts that nodes have of the limits of one tenant."""
+
+    async def take(self, key: LimitKey, need: PartNeed) -> TakenPart:
+        """Enlarges the part of this node as far as the limit allows; it is never made smaller."""
+        node_id, tenant_id = self._database.node_id, self._tenant_id
+        place = (tenant_id, *key[:3])
+
+        def work(connection: Connection) -> TakenPart:
+            parts = {int(node): int(amount) for node, amount in connection.fetch(_PARTS, place)}
+            up = {int(node): int(started_at) for node, started_at in connection.fetch(_UP)}
+            if 0 not in parts or any(node and node not in up for node in parts):
+                parts = _settle(connection, tenant_id, key, parts, up)
+            before = parts.pop(node_id, 0)
+            elsewhere, limit = sum(parts.values()), need.limit
+            if key.metric == WALLET:
+                limit = next((int(credited) for credited, _ in connection.fetch(_WALLET, (tenant_id,))), 0)
+            known = need._replace(used=max(need.used, before)) if need.is_new and key.is_counted_here else need
+            amount = _amount(known, before, elsewhere, limit)
+            if amount != before:
+                connection.execute(_PUT, (*place, node_id, amount, key.ends))
+            holders = tuple(sorted(node for node, part in parts.items() if node and part))
+            return TakenPart(amount, before, elsewhere, holders)
+
+        return await self._database.write(work)
+
+    async def lower(self, parts: Sequence[tuple[LimitKey, int]]) -> None:
+        """Gives back what this node does not need: its parts become as small as that."""
+        node_id, tenant_id = self._database.node_id, self._tenant_id
+
+        def work(connection: Connection) -> None:
+            for key, amount in parts:
+                connection.execute(_LOWER, (amount, tenant_id, *key[:3], node_id, amount))
+
+        await self._database.write(work)
+
+
+def _amount(need: PartNeed, before: int, elsewhere: int, limit: int | None) -> int:
+    wanted, least = need.used + need.adding, max(before, need.used)
+    if wanted <= least:
+        return least
+    if limit is None:
+        return wanted + max(0, (need.soft or 0) - elsewhere - wanted) // SHARE
+    room = limit - elsewhere
+    if wanted <= room:
+        return wanted + (room - wanted) // SHARE
+    if need.how == "forced":
+        return wanted
+    return max(least, room) if need.how == "partly" else least
+
+
+def _settle(
+    connection: Connection, tenant_id: TenantId, key: LimitKey, parts: dict[int, int], up: dict[int, int]
+) -> dict[int, int]:
+    """Adds up what nodes that have ended have used, for the row of node 0; the others start with what they have entered."""
+    ended = [node for node in parts if node and node not in up]
+    if 0 in parts and (key.is_counted_here or any(connection.fetch(_IS_LEFT, (node,)) for node in ended)):
+        # Not known what they have used, or not yet: all of their parts.
+        return parts
+    used = _used(connection, tenant_id, key, up)
+    kept = {node: max(amount, parts.get(node, 0)) for node, amount in used.items() if node in up}
+    new = {node: amount for node, amount in parts.items() if node in up} | kept
+    new[0] = sum(amount for node, amount in used.items() if node not in up)
+    for node in ended:
+        connection.execute(_DROP, (tenant_id, *key[:3], node))
+    for node, amount in new.items():
+        if parts.get(node) != amount:
+            connection.execute(_PUT, (tenant_id, *key[:3], node, amount, key.ends))
+    return new
+
+
+def _used(connection: Connection, tenant_id: TenantId, key: LimitKey, up: dict[int, int]) -> dict[int, int]:
+    """The use of a limit by nodes, as far as it is stored; under 0 that of no node in particular."""
+    entered = _ENTERED.get(key.metric)
+    if entered is None:
+        if key.metric == "export_bytes_per_day":
+            return {0: sum(int(size) for (size,) in connection.fetch(_EXPORTED, (tenant_id, key.begins)))}
+        return {}
+    begins = key.begins
+    if key.metric == WALLET:
+        # The whole ledger may be long: what was spent is known, and of that only the part of the nodes is needed.
+        begins = min(up.values(), default=0) - EARLIER_MS
+    of_user = (key.user_id,) if key.user_id else ()
+    query = (_USED_BY if of_user else _USED).format(amount=entered)
+    used = {int(node): int(amount) for node, amount in connection.fetch(query, (tenant_id, begins, *of_user))}
+    if key.metric == WALLET:
+        used = {node: amount for node, amount in used.items() if node in up}
+        spent = sum(int(spent) for _, spent in connection.fetch(_WALLET, (tenant_id,)))
+        used[0] = spent - sum(used.values())
+    return used
