@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from agentvm.cluster.mailbox import Mailbox
+from agentvm.cluster.mailbox import OPERATION, Mailbox
 from agentvm.errors.cluster import NodeSilent
 from agentvm.vm import AgentVM
 
@@ -24,7 +24,7 @@ async def test_each_question_is_answered_once_and_what_follows_comes_after_the_a
         served.append(body)
         return body.upper(), lambda: done.append(body)
 
-    box(b).serve = serve  # type: ignore[assignment]
+    box(b).serving[OPERATION] = serve  # type: ignore[assignment]
     with anyio.fail_after(60):
         assert await box(a).ask(b.store.node_id, b"one") == b"ONE"
         assert await box(a).ask(b.store.node_id, b"two") == b"TWO"

@@ -11,7 +11,7 @@ from tests.provision.nats import Nats
 
 from agentvm.cluster import relay
 from agentvm.cluster.bus import Bus
-from agentvm.cluster.mailbox import Mailbox
+from agentvm.cluster.mailbox import OPERATION, Mailbox
 from agentvm.errors import StoreFailed
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.session import SessionSetTitle
@@ -155,7 +155,7 @@ async def test_a_question_that_is_lost_on_the_bus_becomes_a_row_and_is_carried_o
         served.append(body)
         return body.upper(), lambda: None
 
-    b.mailbox.serve = serve
+    b.mailbox.serving[OPERATION] = serve
     with losing(a), anyio.fail_after(60):
         assert await a.mailbox.ask(b.store.node_id, b"question lost") == b"QUESTION LOST"
     with losing(b), anyio.fail_after(60):
