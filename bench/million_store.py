@@ -45,7 +45,6 @@ def fill(data_dir: Path, users: int) -> int:
     for more in range(1, SESSIONS_MAX):
         _copy(database, "sessions", {"container_id", "image_id", "session_id"}, f"i % {TALKER_STEP_MIN} = 0", f"'-m{more}'")
     messages = _talk(database)
-    database.execute("ANALYZE")
     database.close()
     return messages
 

@@ -100,3 +100,28 @@ async def test_a_turn_that_cannot_be_woken_after_an_answer_is_woken_a_little_lat
         await world.hear("turn_response")
         assert hammer.calls == [{"n": 1}]
         assert len(reads) == 4
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_result_that_could_not_be_stored_comes_with_the_end_of_its_turn(stopped: bool) -> None:
+    ran, refused = list[str](), list[int]()
+
+    async def strike(arguments: dict[str, object]) -> object:
+        ran.append("strike")
+        return "struck"
+
+    def fails(number: int) -> bool:
+        if ran and not refused:
+            refused.append(number)
+            if stopped:
+                agent.cancel(agent._running)
+            return True
+        return False
+
+    async with open_world(asked_for(("c1", "strike")), tools=[tool("strike", strike)], fails=fails) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        await world.hear("turn_response")
+        assert len(refused) == 1
+        assert await results(world) == [("c1", "text", "struck")]
+        assert (await world.turns())[0].outcome in ("failed", "interrupted")

@@ -3,10 +3,13 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.provision import Unavailable
+from tests.provision.podman import engine
 from tests.tiers import as_nobody
 
 from agentvm.tiers.launcher_host import LauncherSettings
@@ -47,6 +50,17 @@ async def any_tier(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncI
         if offer.missing or ("mount" in offer.walls) != request.param.startswith("namespaces"):
             pytest.skip(f"this host does not have the mode {request.param}: {offer.missing}")
         yield tier
+
+
+@pytest.fixture(scope="session")
+def container_engine() -> Iterator[str]:
+    """The socket of a real container engine."""
+    with ExitStack() as stack:
+        try:
+            socket = stack.enter_context(engine())
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        yield socket
 
 
 @pytest.fixture

@@ -26,13 +26,6 @@ from agentvm.tiers.scheduler import Scheduler
 
 IMAGE = "localhost/agentvm-test:1"
 SETTINGS = ContainerSettings(socket="", server="tests", images={"shell": IMAGE, "command": IMAGE, "python": IMAGE})
-SOCKETS = (
-    os.environ.get("AVM_TEST_DOCKER", ""),
-    "/var/run/docker.sock",
-    "/run/podman/podman.sock",
-    f"/run/user/{os.getuid()}/podman/podman.sock",
-)
-ENGINE = next((path for path in SOCKETS if path and Path(path).is_socket()), None)
 PROGRAMS = ("sh", "cat", "sleep", "rm", "ls", "id", "mkdir")
 
 
@@ -47,10 +40,9 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         async with open_fake_engine(tmp_path, IMAGE) as (_, socket), open_container_tier(at(socket), now_ms) as tier:
             yield tier
         return
-    if ENGINE is None:
-        pytest.skip("no container engine runs here: start Docker or Podman, or name its socket in AVM_TEST_DOCKER")
-    await import_image(ENGINE)
-    async with open_container_tier(replace(at(ENGINE), server=f"tests-{os.getpid()}"), now_ms) as tier:
+    engine = request.getfixturevalue("container_engine")
+    await import_image(engine, IMAGE, image_archive())
+    async with open_container_tier(replace(at(engine), server=f"tests-{os.getpid()}"), now_ms) as tier:
         yield tier
 
 
@@ -65,26 +57,31 @@ async def double(tmp_path: Path, **changes: object) -> AsyncIterator[tuple[FakeE
             yield engine, tier
 
 
-def image_archive() -> bytes:
-    """A few programs of this host with their libraries, so that no registry is asked."""
+def image_files(*more: Path) -> dict[str, bytes]:
+    """A few programs of this host with their libraries, so that no registry is asked; of others their libraries only."""
     files: dict[str, bytes] = {}
-    for name in PROGRAMS:
-        program = shutil.which(name)
-        assert program is not None
-        files[f"bin/{name}"] = Path(program).read_bytes()
+    programs = {name: Path(shutil.which(name) or "/none") for name in PROGRAMS}
+    for name, program in programs.items():
+        files[f"bin/{name}"] = program.read_bytes()
+    for program in (*programs.values(), *more):
         for word in subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout.split():
             if word.startswith("/"):
                 files[word[1:]] = Path(word).read_bytes()
+    return files
+
+
+def image_archive() -> bytes:
+    files = image_files()
     return make_archive(files, list(files), folders=("tmp", "etc"))
 
 
-async def import_image(socket: str) -> None:
+async def import_image(socket: str, name: str, archive: bytes) -> None:
     async with httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=socket), timeout=60) as client:
-        if (await client.get(f"http://engine/v1.41/images/{IMAGE}/json")).status_code == 200:
+        if (await client.get(f"http://engine/v1.41/images/{name}/json")).status_code == 200:
             return
-        reply = await client.post("http://engine/v1.41/images/create", params={"fromSrc": "-"}, content=image_archive())
+        reply = await client.post("http://engine/v1.41/images/create", params={"fromSrc": "-"}, content=archive)
         image_id = json.loads(reply.text.strip().splitlines()[-1])["status"]
-        query = {"repo": IMAGE.rpartition(":")[0], "tag": "1"}
+        query = {"repo": name.rpartition(":")[0], "tag": "1"}
         reply = await client.post(f"http://engine/v1.41/images/{image_id}/tag", params=query)
         assert reply.status_code == 201, reply.text
 

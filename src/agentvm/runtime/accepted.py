@@ -23,7 +23,7 @@ from agentvm.model.turn import OnParked, Turn, TurnOptions, TurnOrigin
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
-from agentvm.runtime.batch import Batch
+from agentvm.runtime.batch import Batch, wait_for
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.ports import Ports
@@ -95,6 +95,8 @@ class Accepted:
     """Calls that its programs have made, by their ids."""
     charged: set[str] = field(default_factory=set)
     """Keys of the ledger that jobs of its calls have, since this process has it."""
+    results: list[tuple[Batch, Sequence[EventData]]] = field(default_factory=list)
+    """Results of its calls that are being stored."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False
@@ -185,6 +187,15 @@ class Accepted:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((self._stored,))
         return self._stored.result()
+
+    async def refused_results(self) -> list[EventData]:
+        """Results of calls that the store has refused, when that is known of each: the turn must not end without them."""
+        refused: list[EventData] = []
+        for batch, told in self.results:
+            await wait_for(batch)
+            if any(turn_id == self.state.turn_id for _, turn_id in batch.errors):
+                refused += told
+        return refused
 
     @property
     def unattended(self) -> bool:

@@ -312,7 +312,7 @@ class CallRunner:
             )
         if call.id in accepted.programs:
             events = (*events, ProgramChanged(change=ProgramEnded(turn_id=now.turn_id, program=call.id)))
-        self.post(*events)
+        accepted.results.append((self._ports.journal.post(self._log, events, accepted.scope), events))
         accepted.state = state
 
     def explain(self, call: ToolCall, outcome: ToolOutcome, *, is_nested: bool = False) -> EventData:
@@ -330,6 +330,7 @@ class CallRunner:
 
     async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+        self._accepted.results.clear()
 
 
 def _noted(outcome: ToolOutcome, note: str, given: dict[str, object]) -> ToolOutcome:

@@ -23,7 +23,7 @@ from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierNa
 from agentvm.tiers import container_network
 from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.container_network import make_exchange, open_proxy, remove_exchange
-from agentvm.tiers.container_programs import CLEAR, FOLDER, PACKAGES, VALUE, ContainerProgram, program_of
+from agentvm.tiers.container_programs import CLEAR, FOLDER, KILLED, PACKAGES, VALUE, ContainerProgram, program_of
 from agentvm.tiers.container_spec import WALLS, check_job, describe
 from agentvm.tiers.container_spec import ContainerSettings as ContainerSettings
 from agentvm.tiers.docker_api import DockerApi, make_archive, open_docker_api
@@ -64,6 +64,8 @@ class _Container:
     used: float = 0.0
     busy: bool = True
     cpu_ns: int = 0
+    killed: int = 0
+    """Processes that the kernel has killed for memory."""
 
 
 class ContainerTier:
@@ -293,7 +295,6 @@ class ContainerTier:
         status, output, truncated = await self._api.run(container.id, program.argv, program.env, job.limits.output_bytes)
         if truncated:
             return JobResult(signal="SIGKILL", stdout=output[1], stderr=output[2], truncated=True)
-        state = await self._api.get(f"/containers/{container.id}/json")
         most = job.limits.disk_bytes + _ENTRY_MAX_BYTES * job.limits.files
         after, executed, left_out = await self._api.read_files(container.id, "/workspace", most)
         changed = {path: data for path, data in after.items() if job.files.get(path) != data}
@@ -301,7 +302,7 @@ class ContainerTier:
             exit_code=status,
             stdout=output[1],
             stderr=output[2],
-            oom=bool(msgspec.convert(state.get("State") or {}, dict[str, object]).get("OOMKilled")),
+            oom=status != 0 and await self._ran_out_of_memory(container),
             usage=await self._usage(container),
             value=await self._value(container) if program.has_value and status == 0 else None,
             files=changed,
@@ -317,6 +318,12 @@ class ContainerTier:
         except msgspec.MsgspecError:
             # The code wrote the file itself.
             return None
+
+    async def _ran_out_of_memory(self, container: _Container) -> bool:
+        """Asks the control group: engines tell it of the first process of a container only, and that holds no memory."""
+        _, output, _ = await self._api.run(container.id, KILLED)
+        before, container.killed = container.killed, sum(map(int, filter(bytes.isdigit, output[1].split())))
+        return container.killed > before
 
     async def _usage(self, container: _Container) -> JobUsage:
         stats = await self._api.get(f"/containers/{container.id}/stats", {"stream": "false", "one-shot": "true"})

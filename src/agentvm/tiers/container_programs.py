@@ -20,6 +20,13 @@ PACKAGES = "/packages"
 HOLD = ("/bin/sh", "-c", "while :; do sleep 3600; done")
 """The first process of a container. It holds it open for the programs that are run in it."""
 CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/* /in/*")
+KILLED = (
+    "/bin/sh",
+    "-c",
+    "for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do "
+    '[ ! -r "$file" ] || while read -r name count; do [ "$name" != oom_kill ] || echo "$count"; done < "$file"; done',
+)
+"""Prints how many processes of the container the kernel has killed for memory, by either version of control groups."""
 
 _PYTHON = """\
 import asyncio, inspect, json, sys

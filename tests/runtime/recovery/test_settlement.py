@@ -140,3 +140,21 @@ async def test_what_was_asked_beside_turns_is_billed_by_the_next_process() -> No
         (entry,) = await entries(world)
         assert (entry.key, entry.at, entry.usage) == ("msg_3.1", 9, call.unanswered)
         assert await world.store.list_asked() == ()
+
+
+async def test_a_disk_that_cannot_be_read_for_a_moment_leaves_such_a_call_for_later_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object, **options: object) -> None:
+        raise StoreFailed("The database could not be read")
+
+    till = Till()
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        call = asked(world, left(world), 3)
+        await world.store.accounts(DEFAULT_TENANT).asked.add(call)
+        with monkeypatch.context() as broken:
+            broken.setattr(Till, "admit", fail)
+            await settle_left(world.store, till, lambda: 9, (call,))
+        assert await world.store.list_asked() == (call,)
+        await settle_left(world.store, till, lambda: 9, (call,))
+        assert [entry.key for entry in await entries(world)] == ["msg_3.1"]

@@ -70,10 +70,11 @@ async def settle_left(store: Store, meter: Meter, clock: Clock, left: Sequence[A
     """Enters calls of an earlier process that belong to no turn which could see to it: beside turns, or of one that is gone."""
     for call in left:
         usage = call.unanswered
-        charge = (await meter.admit(call.planned, force=True)).settle(usage)
         try:
+            charge = (await meter.admit(call.planned, force=True)).settle(usage)
             await store.accounts(call.tenant_id).ledger.add((call.entry(usage, charge, clock()),), answered=(call.key,))
         except AgentVMError as error:
+            # The next start finds it.
             logger.error("call_not_settled", turn_id=call.turn_id, code=error.code, error=str(error))
 
 

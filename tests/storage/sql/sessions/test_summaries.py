@@ -8,6 +8,7 @@ from tests.conformance.store import ACME
 from tests.conformance.summaries import exchanges, filled, sum_up
 
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.sessions.summaries import _NEWEST_FIRST, _OLDEST_FIRST
 
 
 async def test_a_summary_survives_and_only_what_it_does_not_cover_is_read(tmp_path: Path) -> None:
@@ -31,3 +32,22 @@ async def test_summaries_go_with_their_session(tmp_path: Path) -> None:
             assert await sum_up(await filled(store, exchanges(1, 2)), "s1", 1)
             assert await store.tenant(ACME).container(HOME).delete_image(image().image_id)
         assert list(apsw.Connection(str(path)).execute("SELECT count(*) FROM summaries")) == [(0,)]
+
+
+async def test_a_session_is_recalled_without_a_look_at_the_messages_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    with anyio.fail_after(60):
+        async with open_store(path) as store:
+            await filled(store, exchanges(*range(50)))
+        connection = apsw.Connection(str(path))
+        # With statistics SQLite would begin with the table that it takes for the smaller one.
+        connection.execute("ANALYZE")
+        connection.close()
+        connection = apsw.Connection(str(path))
+        for query in (_NEWEST_FIRST, _OLDEST_FIRST):
+            values = dict.fromkeys(
+                ("tenant", "container", "session", "summary", "current", "beyond", "max_bytes", "current_bytes")
+            )
+            plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+            assert not [step for step in plan if step.startswith("SCAN all_messages")]
+        connection.close()

@@ -82,7 +82,7 @@ WITH RECURSIVE
         WHERE taken.total + length(other.body)
             <= CASE WHEN other.position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
     )
-SELECT 'message', position, body, {_NULLS} FROM taken JOIN messages USING (position)
+SELECT 'message', position, body, {_NULLS} FROM taken {ORDERED_JOIN} messages USING (position)
 UNION ALL
 SELECT 'summary', 0, NULL, {_COLUMNS}, beyond FROM newest
 UNION ALL
