@@ -10,6 +10,7 @@ from tests.runtime.test_parking import Hammer, answer, asked_for, open_waits, pa
 
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, StoreFailed
+from agentvm.model.message import ToolCallMessage
 from agentvm.runtime import calls
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import Tool
@@ -125,3 +126,20 @@ async def test_a_result_that_could_not_be_stored_comes_with_the_end_of_its_turn(
         assert len(refused) == 1
         assert await results(world) == [("c1", "text", "struck")]
         assert (await world.turns())[0].outcome in ("failed", "interrupted")
+
+
+@pytest.mark.parametrize("refused", range(2, 5))
+async def test_calls_whose_message_could_not_be_stored_have_no_results(refused: int) -> None:
+    ran = list[str]()
+
+    async def strike(arguments: dict[str, object]) -> object:
+        ran.append("strike")
+        return "struck"
+
+    tools = [tool("strike", strike)]
+    async with open_world(asked_for(("c1", "strike")), tools=tools, fails=lambda number: number == refused) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        stored = [message.tool_call.id for message in await world.messages() if isinstance(message, ToolCallMessage)]
+        assert [call_id for call_id, _, _ in await results(world)] == stored
+        assert len(ran) <= len(stored)

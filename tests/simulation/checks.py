@@ -154,6 +154,7 @@ async def _check_user(world: World, user: User) -> None:
             check_parked(events)
             check_nested(events)
             _check_sent(sent[session.session_id], events, messages)
+            _check_results(world, events, messages)
             _check_usage(world, events, messages)
             _check_bill(world, events, messages)
             _check_heard(world, user, session.session_id, len(events))
@@ -227,6 +228,21 @@ def _check_sent(sent: list[Sent], events: list[Frame], messages: list[Frame]) ->
             assert turns[turn_id].get("clientKey") == one.key
         if one.refused == one.times:
             assert found == 0, f"{one.text} was refused and is there"
+
+
+def _check_results(world: World, events: list[Frame], messages: list[Frame]) -> None:
+    """Each call of a tool that has begun has one result. Those of an answer that was cut off never began."""
+    told = (event["data"] for event in events if event["type"] == "tool_started")
+    # Those of a program have no result but its program's.
+    begun = {(data["turnId"], data["toolId"].partition(".")[0]) for data in told}
+    called = {(message["turnId"], message["toolCall"]["id"]) for message in messages if "toolCall" in message}
+    results = Counter((message["turnId"], message["toolCallId"]) for message in messages if message["role"] == "tool")
+    assert results <= Counter(called), f"results without a call, or two of one: {results - Counter(called)}"
+    # A turn that is ended because the disk cannot be read is not known to have called anything.
+    unread = {message["turnId"] for message in messages if message.get("errorCode") == "store_failed"}
+    missing = (begun & called) - results.keys()
+    assert all(turn_id in unread for turn_id, _ in missing), f"calls that have begun and have no result: {missing}"
+    world.counts["calls without a result"] += len(missing)
 
 
 def _check_usage(world: World, events: list[Frame], messages: list[Frame]) -> None:

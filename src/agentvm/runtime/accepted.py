@@ -97,6 +97,8 @@ class Accepted:
     """Keys of the ledger that jobs of its calls have, since this process has it."""
     results: list[tuple[Batch, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
+    said: Batch | None = None
+    """The commit of what its model has said last."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False
@@ -188,14 +190,15 @@ class Accepted:
                 await asyncio.wait((self._stored,))
         return self._stored.result()
 
-    async def refused_results(self) -> list[EventData]:
-        """Results of calls that the store has refused, when that is known of each: the turn must not end without them."""
-        refused: list[EventData] = []
-        for batch, told in self.results:
-            await wait_for(batch)
-            if any(turn_id == self.state.turn_id for _, turn_id in batch.errors):
-                refused += told
-        return refused
+    async def review_commits(self) -> list[EventData]:
+        """Takes back calls whose message the store has refused, and returns the results that it has refused."""
+        if self.said is not None and await self._is_refused(self.said):
+            self.state = msgspec.structs.replace(self.state, pending=())
+        return [data for batch, told in self.results if await self._is_refused(batch) for data in told]
+
+    async def _is_refused(self, batch: Batch) -> bool:
+        await wait_for(batch)
+        return any(turn_id == self.state.turn_id for _, turn_id in batch.errors)
 
     @property
     def unattended(self) -> bool:

@@ -386,12 +386,12 @@ class Agent:
         """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
         at = self.ports.clock()
         self.ports.sub_agents.stop_below(self, accepted)
-        now, closed = close_calls(accepted, at)
-        accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
-        ending = accepted.bill.enter(accepted.timed((*closed, *end)))
         with anyio.CancelScope(shield=True):
             try:
-                told = (*accepted.bill.repeat(), *await accepted.refused_results(), *ending)
+                refused = await accepted.review_commits()
+                now, closed = close_calls(accepted, at)
+                accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
+                told = (*accepted.bill.repeat(), *refused, *accepted.bill.enter(accepted.timed((*closed, *end))))
                 await self.writer.end(told, accepted.scope)
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)

@@ -378,11 +378,12 @@ class Answering:
         if len(told) != 1 or told[0].category != "stream":
             told = self._accepted.timed(told) if state.ended else told
             told = self._accepted.bill.enter(told)
-        self._ports.journal.post(self._log, told, self._accepted.scope)
+        self._accepted.said = self._ports.journal.post(self._log, told, self._accepted.scope)
         self._accepted.state = state
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+        self._accepted.said = None
 
 
 def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:

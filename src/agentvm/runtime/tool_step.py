@@ -330,6 +330,7 @@ class CallRunner:
 
     async def flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
+        self._accepted.said = None
         self._accepted.results.clear()
 
 
