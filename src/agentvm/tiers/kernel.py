@@ -12,7 +12,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from enum import IntEnum, IntFlag
 from functools import cache
 from typing import Any, NoReturn
 
@@ -24,7 +23,8 @@ RELEASE = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2]
 """The version of the kernel: (6, 12)."""
 
 
-class Namespace(IntFlag):
+# Classes of plain integers: enumerations run code for each `|`, and every page that a job touches is copied for it.
+class Namespace:
     """Flags of `clone` and `unshare`."""
 
     MOUNT = 0x00020000
@@ -35,7 +35,7 @@ class Namespace(IntFlag):
     NET = 0x40000000
 
 
-class MountFlag(IntFlag):
+class MountFlag:
     """Flags of `mount`."""
 
     READ_ONLY = 1
@@ -48,7 +48,7 @@ class MountFlag(IntFlag):
     PRIVATE = 1 << 18
 
 
-class Prctl(IntEnum):
+class Prctl:
     """Options of `prctl`."""
 
     SET_PDEATHSIG = 1
@@ -57,7 +57,7 @@ class Prctl(IntEnum):
     SET_NO_NEW_PRIVS = 38
 
 
-class Call(IntEnum):
+class Call:
     """Numbers of system calls that are alike on every architecture."""
 
     MOUNT_SETATTR = 442
@@ -74,7 +74,7 @@ _NUMBERS = {
 }
 
 
-class _Flag(IntFlag):
+class _Flag:
     AT_RECURSIVE = 0x8000
     DETACH = 2
 
@@ -84,6 +84,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 _ARGUMENTS_MAX = 6
+_CHILD_ENDED = int(signal.SIGCHLD)
 _CAPABILITIES_HEADER = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
 _NO_CAPABILITIES = bytes(24)
 
@@ -129,10 +130,10 @@ def number_of(name: str) -> int:
         raise OSError(f"no table of system calls for {MACHINE}") from None
 
 
-def clone(namespaces: Namespace) -> int:
+def clone(namespaces: int) -> int:
     """Forks into new namespaces: 0 in the child, whose id is 1 if `PID` is among them."""
     python, number = _interpreter(), number_of("clone")
-    flags = int(namespaces) | signal.SIGCHLD
+    flags = namespaces | _CHILD_ENDED
     python.PyOS_BeforeFork()
     child = python.syscall(number, flags, 0, 0, 0, 0, 0)
     if child == 0:
@@ -142,13 +143,13 @@ def clone(namespaces: Namespace) -> int:
     return _checked(child, "clone")
 
 
-def unshare(namespaces: Namespace) -> None:
-    _checked(_library().unshare(ctypes.c_int(int(namespaces))), "unshare")
+def unshare(namespaces: int) -> None:
+    _checked(_library().unshare(namespaces), "unshare")
 
 
 def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     names = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
-    _checked(_library().mount(*names[:3], int(flags), names[3]), f"mount {target}")
+    _checked(_library().mount(*names[:3], flags, names[3]), f"mount {target}")
 
 
 def unmount(target: str) -> None:
@@ -175,8 +176,8 @@ def pivot_root_here() -> None:
     os.chdir("/")
 
 
-def prctl(option: Prctl, value: int) -> None:
-    _checked(_library().prctl(option, value, 0, 0, 0), option.name)
+def prctl(option: int, value: int) -> None:
+    _checked(_library().prctl(option, value, 0, 0, 0), "prctl")
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL, *, parent: int | None = None) -> None:

@@ -7,12 +7,11 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterable
-from enum import IntFlag
 
 from agentvm.tiers import kernel
 
 
-class _Right(IntFlag):
+class _Right:
     EXECUTE = 1
     WRITE = 2
     READ = 4
