@@ -383,7 +383,6 @@ class Answering:
 
     async def _flush(self) -> None:
         await self._ports.journal.settle(self._log, self._accepted.scope)
-        self._accepted.said = None
 
 
 def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:
