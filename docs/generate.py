@@ -11,6 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def commands_md() -> str:
     for record in sorted(records):
         lines += ["", f"### {record}", ""]
         if about := records[record].get("description"):
-            lines += [_camel(str(about)), ""]
+            # Python 3.13 removes the indentation of docstrings itself.
+            lines += [_camel(cleandoc(str(about))), ""]
         lines += _table("member", _members(records[record]))
     return "\n".join(lines) + "\n"
 

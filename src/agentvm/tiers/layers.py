@@ -55,10 +55,9 @@ PACKAGE = re.compile(
 
 _INSTALL = """
 import glob, os, runpy, sys
-wheels = [
-    *glob.glob(os.path.join(os.path.dirname(os.__file__), "ensurepip/_bundled/pip-*.whl")),
-    *glob.glob("/usr/share/python-wheels/pip-*.whl"),
-]
+# The one that belongs to this Python first: that of the system may be too old for it.
+wheels = glob.glob(os.path.join(os.path.dirname(os.__file__), "ensurepip/_bundled/pip-*.whl"))
+wheels = wheels or glob.glob("/usr/share/python-wheels/pip-*.whl")
 if not wheels:
     sys.exit(3)
 sys.path.insert(0, sorted(wheels)[-1])

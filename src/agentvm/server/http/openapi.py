@@ -5,6 +5,7 @@ the type of its reply; msgspec knows the JSON Schema of both. So nothing is writ
 document. The errors that every operation can have are listed here; an operation declares the others as `raises`.
 """
 
+import inspect
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from http import HTTPStatus
@@ -130,6 +131,10 @@ class _Schemas:
     def __init__(self, kinds: Iterable[Any]) -> None:
         self._kinds = list(dict.fromkeys(kinds))
         refs, named = msgspec.json.schema_components(self._kinds, schema_hook=_anything, ref_template=_REF + "{name}")
+        for schema in named.values():
+            if "description" in schema:
+                # The text of a docstring, with its indentation before Python 3.13.
+                schema["description"] = inspect.cleandoc(schema["description"])
         text = msgspec.json.encode([refs, named]).decode()
         for name, plain in readable(named).items():
             text = text.replace(f'"{_REF}{name}"', f'"{_REF}{plain}"').replace(f'"{name}":', f'"{plain}":')
