@@ -6,7 +6,7 @@ import anyio
 from msgspec import structs
 
 from agentvm.errors import Conflict, InvalidInput, StoreFailed
-from agentvm.model.ids import ContainerId, ImageId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, ImageId, KeyId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.storage.base import LogChunk, SessionWrite
@@ -62,10 +62,11 @@ def billed(*entries: LedgerEntry, of: TenantId = ACME, text: str | None = None, 
 async def check_an_entry_comes_back_as_it_was(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     used = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, thinking_tokens=5, estimated=True)
-    full = structs.replace(entry("b", user="u", cost=HUGE_TOKENS + 1, price=HUGE_TOKENS + 3), usage=used)
+    full = structs.replace(entry("b", user="u", cost=HUGE_TOKENS + 1, price=HUGE_TOKENS + 3), usage=used, key_id=KeyId("k"))
     bare = entry("a", cost=None, price=None)
     assert await ledger.add([full, bare]) == 2
     assert [each for _, each in await ledger.list()] == [full, bare]
+    assert {row.key_id: row.calls for row in await ledger.usage(by=("key",))} == {"k": 1, None: 1}
 
 
 async def check_the_calls_of_a_turn_are_found(store: Store) -> None:
@@ -132,14 +133,17 @@ async def check_what_a_deleted_session_used_is_owed(store: Store) -> None:
 
 async def check_a_turn_keeps_who_sent_it(store: Store) -> None:
     home = await settle(store, image())
-    sent = structs.replace(turn("t1"), user_id=UserId("u_alice"), client_key="key")
+    sent = structs.replace(turn("t1"), user_id=UserId("u_alice"), key_id=KeyId("k_alice"), client_key="key")
     await home.log(SESSION).record(turns=[sent, turn("t2", at=2)], now=2)
     await home.log(SESSION).record(turns=[structs.replace(sent, user_id=UserId("u_bob"), attempts=1)], now=3)
     begun = structs.replace(sent, attempts=1)
     assert await store.list_unfinished() == ((ACME, begun), (ACME, turn("t2", at=2)))
     assert await home.log(SESSION).find_turn("key") == begun
     await home.log(SESSION).record(turns=[turn("t1", outcome="failed", ended=5)], now=5)
-    assert [each.user_id for each in await home.log(SESSION).list_turns()] == ["u_alice", None]
+    assert [(each.user_id, each.key_id) for each in await home.log(SESSION).list_turns()] == [
+        ("u_alice", "k_alice"),
+        (None, None),
+    ]
 
 
 async def check_the_ledger_is_read_page_by_page(store: Store) -> None:

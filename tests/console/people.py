@@ -12,7 +12,7 @@ from tests.console.test_sign_in import GUARDED, first_key
 
 from agentvm import start_server
 from agentvm.model.account import Quota, Tenant, User, UserRole
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.usage import Usage
@@ -64,12 +64,22 @@ async def add_user(
     return key.reveal()
 
 
-async def spend(server: RunningServer, number: int, at: int, model: str, price: int | None, *, estimated: bool = False) -> None:
+async def spend(
+    server: RunningServer,
+    number: int,
+    at: int,
+    model: str,
+    price: int | None,
+    *,
+    estimated: bool = False,
+    key_id: KeyId | None = None,
+) -> None:
     entry = LedgerEntry(
         key=str(number),
         at=at,
         tenant_id=ACME,
         user_id=UserId("usr_ada"),
+        key_id=key_id,
         container_id=ContainerId("user-ada"),
         image_id=ImageId("img_1"),
         session_id=SessionId(f"sess_{number % 2}"),

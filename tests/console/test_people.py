@@ -279,6 +279,12 @@ async def test_usage_is_the_sum_of_the_ledger_and_its_csv_is_its_table(open_page
         await page.get_by_label("By", exact=True).select_option("session")
         await expect(page).to_have_url(re.compile("by=session"))
         await expect(page.get_by_role("link", name="sess_0")).to_be_visible()
+        # By key, under the name of the key; calls without one stand together.
+        key = next(key for key in await accounts.keys.list() if key.user_id == "usr_root")
+        await spend(people.server, 400, people.server.server.vm.clock(), "keyed", 7_000_000_000, key_id=key.key_id)
+        await visit(page, people, "/usage?by=key", tenant=None)
+        await expect(page.get_by_role("row").filter(has_text=key.name)).to_contain_text("$7.00")
+        await expect(page.get_by_role("row").filter(has_text="—").first).to_be_visible()
 
 
 async def test_the_smallest_price_can_be_read(open_page: Open) -> None:

@@ -1,8 +1,15 @@
 import csv
 import io
 
+import httpx
 import pytest
 from tests.server.http.fixtures import NOON, World, open_world
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
+from agentvm.drivers.scripted import echo
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.principal import EVERYTHING, Principal
 
 DAY = 86_400_000
 
@@ -141,3 +148,24 @@ async def test_a_series_is_of_what_the_asker_may_see() -> None:
         assert (await world.ask("GET", "/v1/usage/series?by=week", key=world.acme.user)).code == "invalid_input"
         nothing = await world.ask("GET", "/v1/usage/series?since=2030-01-01", key=world.acme.user)
         assert nothing.items == []
+
+
+async def test_usage_is_summed_by_the_key_that_asked() -> None:
+    guarded = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on"))
+    async with start_server(guarded, drivers={"scripted": ScriptedDriver(echo)}) as server:
+        access = server.server.vm.tenancy.access
+        operator = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
+        issued = [
+            await access.issue(DEFAULT_TENANT, name=name, granter=operator, permissions=EVERYTHING) for name in ("a", "b")
+        ]
+        for (_, secret), turns in zip(issued, (2, 1), strict=True):
+            headers = {"Authorization": f"Bearer {secret.reveal()}"}
+            async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
+                for _ in range(turns):
+                    assert (await web.post("/v1/run", json={"content": "Hello"})).is_success
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
+            items = (await web.get("/v1/usage?by=key")).json()["items"]
+            (entry, *_) = (await web.get("/v1/usage/entries")).json()["items"]
+        first, second = (key.key_id for key, _ in issued)
+        assert {item["keyId"]: item["calls"] for item in items} == {first: 2, second: 1}
+        assert entry["keyId"] == first

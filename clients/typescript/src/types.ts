@@ -131,7 +131,7 @@ export interface Events {
   /** Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how long it has run, in milliseconds. */
   turn_parked: { turnId: string; messageId: string; waits: string[]; active: number; timestamp: number };
   /** A turn was accepted and stored, together with the user's message. */
-  turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions; origin?: TurnOrigin };
+  turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; keyId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions; origin?: TurnOrigin };
   /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the turn costs the tenant. */
   turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number; output?: unknown };
   /** The server was restarted during the turn, which goes on. A message that was not finished goes on too, under a new id: see `message_start`. */
@@ -3283,6 +3283,7 @@ export interface EntryView {
   at: number;
   tenantId: string;
   userId?: string;
+  keyId?: string;
   containerId: string;
   imageId: string;
   sessionId: string;
@@ -3516,6 +3517,7 @@ export interface PeerBill {
 export interface Point {
   tenantId?: string;
   userId?: string;
+  keyId?: string;
   containerId?: string;
   imageId?: string;
   sessionId?: string;
@@ -3813,6 +3815,7 @@ export interface TurnRow {
   clientKey?: string;
   attempts?: number;
   userId?: string;
+  keyId?: string;
   alongside?: number;
   parkedAt?: number;
   activeMs?: number;
@@ -3835,6 +3838,7 @@ export interface TypeDescription {
 export interface UsageRow {
   tenantId?: string;
   userId?: string;
+  keyId?: string;
   containerId?: string;
   imageId?: string;
   sessionId?: string;
@@ -3861,6 +3865,7 @@ export interface UsageRow {
 export interface UsageView {
   tenantId?: string;
   userId?: string;
+  keyId?: string;
   containerId?: string;
   imageId?: string;
   sessionId?: string;

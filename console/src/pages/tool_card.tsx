@@ -7,6 +7,7 @@ import { Button } from "../ui/button.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { said } from "../ui/problem.tsx";
 import { words } from "../words/index.ts";
+import { reasonsOf } from "../words/rule.ts";
 
 /** A call of a tool: its input, its result, and the decision that it waits for. */
 export function ToolCard({ item }: { item: ToolItem }): JSX.Element {
@@ -102,19 +103,6 @@ function Decision({ item, wait }: { item: ToolItem; wait: Wait }): JSX.Element {
       <p role="alert" class="problem">{problem}</p>
     </form>
   );
-}
-
-const RULE = /^(\w+) rule (\d+): (.*)$/;
-
-/** The reasons of the policy in words: "default rule 1: destructive" names the rule and what the call has matched. */
-function reasonsOf(why: string): string {
-  const { ruleFacts, ruleOf } = words.value;
-  const reasons = why.split("; ").map((reason) => {
-    const [, layer, number, facts] = RULE.exec(reason) ?? [];
-    if (facts === undefined) return ruleFacts[reason] ?? reason;
-    return ruleOf(facts.split(", ").map((fact) => ruleFacts[fact] ?? fact), layer!, Number(number));
-  });
-  return reasons.join("; ");
 }
 
 const SHOWN_MAX = 20_000;

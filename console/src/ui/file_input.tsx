@@ -19,9 +19,9 @@ const NAMES_SHOWN = 5;
 export function FileInput({ control, accept, multiple, isFolder, onFiles }: Props): JSX.Element {
   const [names, setNames] = useState<string[]>([]);
   return (
-    <span class="file">
+    <span class="chosen">
       <span class="btn" aria-hidden="true">{isFolder ? words.value.chooseFolder : multiple ? words.value.chooseFiles : words.value.chooseFile}</span>
-      <span class={names.length === 0 ? "hint" : "file-names"} dir="auto">{names.length === 0 ? words.value.noFile : names.length > NAMES_SHOWN ? words.value.filesCount(names.length) : names.join(", ")}</span>
+      <span class={names.length === 0 ? "hint" : "chosen-names"} dir="auto">{names.length === 0 ? words.value.noFile : names.length > NAMES_SHOWN ? words.value.filesCount(names.length) : names.join(", ")}</span>
       <input
         {...control}
         type="file"

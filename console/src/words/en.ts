@@ -250,7 +250,7 @@ export const en = {
   whereTimeWent: "Where the time went",
   /** What a rule of the policy has matched. */
   ruleFacts: {
-    "any call": "every call is asked about",
+    "any call": "any call",
     attended: "somebody is there",
     closed: "it stays on this server",
     destructive: "it may delete or overwrite something",

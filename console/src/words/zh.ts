@@ -247,7 +247,7 @@ export const zh: Words = {
   waiting: "等待答复",
   whereTimeWent: "时间花在哪里",
   ruleFacts: {
-    "any call": "每次调用都要询问",
+    "any call": "任何调用",
     attended: "有人在场",
     closed: "只在本服务器内执行",
     destructive: "可能删除或覆盖数据",

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import MessageId, TurnId, UserId
+from agentvm.model.ids import KeyId, MessageId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.turn import OnParked, TurnOptions, TurnOrigin, TurnOutcome
 from agentvm.model.usage import Usage
@@ -26,6 +26,7 @@ class TurnRequest(TurnEvent):
     timestamp: int
     client_key: str | None = None
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     on_parked: OnParked | None = None
     options: TurnOptions | None = None
     origin: TurnOrigin | None = None

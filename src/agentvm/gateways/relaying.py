@@ -56,7 +56,7 @@ async def relay(talk: Talk, request: RelayedRequest, plan: RelayPlan, build: Bui
         keys.take(*about, request.key, request.content)
     relayed: ModelRelay | None = None
     try:
-        relayed = talk.vm.relays.start(*about, request.container_id, plan, build)
+        relayed = talk.vm.relays.start(*about, request.container_id, plan, build, key_id=principal.key_id)
         return await _answered(talk, relayed, shape, streams=streams)
     finally:
         if request.key is not None and (relayed is None or relayed.is_free):

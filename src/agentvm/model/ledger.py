@@ -3,7 +3,7 @@
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.usage import Usage
 
 
@@ -17,6 +17,7 @@ class LedgerEntry(Record):
     at: int
     tenant_id: TenantId
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     container_id: ContainerId
     image_id: ImageId
     session_id: SessionId
@@ -87,6 +88,7 @@ class AskedCall(Record):
     at: int
     tenant_id: TenantId
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     container_id: ContainerId
     image_id: ImageId
     session_id: SessionId
@@ -126,6 +128,7 @@ class AskedCall(Record):
             at=at,
             tenant_id=self.tenant_id,
             user_id=self.user_id,
+            key_id=self.key_id,
             container_id=self.container_id,
             image_id=self.image_id,
             session_id=self.session_id,
@@ -150,6 +153,7 @@ class UsageRow(Record):
 
     tenant_id: TenantId | None = None
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     container_id: ContainerId | None = None
     image_id: ImageId | None = None
     session_id: SessionId | None = None

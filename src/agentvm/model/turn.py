@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
+from agentvm.model.ids import ContainerId, ImageId, KeyId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.session import ParentCall
 from agentvm.model.usage import Usage
 
@@ -108,6 +108,8 @@ class Turn(Record):
     attempts: int = 0
     user_id: UserId | None = None
     """The sender of the message, who is billed for the turn whenever it goes on."""
+    key_id: KeyId | None = None
+    """The API key that the sender used."""
     alongside: int | None = None
     """Number of turns that were last begun together with an unfinished one that the server may not survive."""
     parked_at: int | None = None

@@ -26,6 +26,7 @@ READ = ("usage:read", ADMIN)
 CSV = "text/csv"
 DIMENSIONS: dict[str, str] = {
     "user": "userId",
+    "key": "keyId",
     "container": "containerId",
     "image": "imageId",
     "session": "sessionId",

@@ -15,7 +15,7 @@ from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.schedule import RunStarted
 from agentvm.log import concerning
-from agentvm.model.ids import SessionId, TenantId, UserId
+from agentvm.model.ids import KeyId, SessionId, TenantId, UserId
 from agentvm.model.ledger import NO_USE, TreeUse
 from agentvm.model.message import ToolCall, UserContent, UserMessage
 from agentvm.model.schedule import SourceRun
@@ -246,6 +246,7 @@ class Incoming:
     content: UserContent
     client_key: str | None = None
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     rewound: SessionRewound | None = None
     on_parked: OnParked = "supersede"
     options: TurnOptions | None = None
@@ -276,6 +277,7 @@ def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *,
             timestamp=at,
             client_key=incoming.client_key,
             user_id=incoming.user_id,
+            key_id=incoming.key_id,
             on_parked="queue" if incoming.waits_for_parked else None,
             options=incoming.options,
             origin=incoming.origin,

@@ -17,7 +17,7 @@ from agentvm.events import turn as turn_events
 from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerned, get_logger
-from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import AgentId, KeyId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
@@ -112,7 +112,7 @@ class Agent:
         return next((accepted for accepted in self.open_turns() if accepted.state.turn_id == turn_id), None)
 
     async def rewrite(
-        self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None
+        self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None, key_id: KeyId | None = None
     ) -> tuple[SessionRewound | None, Accepted | None]:
         """Takes back a part of the history and, in the same commit, receives what is said instead.
 
@@ -131,7 +131,7 @@ class Agent:
             rewound = wanted.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
             if wanted.content is not None:
                 await self._claim(wanted.content)
-                said = Incoming(wanted.content, client_key, user_id, rewound, tainted=wanted.tainted)
+                said = Incoming(wanted.content, client_key, user_id, key_id, rewound, tainted=wanted.tainted)
                 return rewound, await self._receive(said)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
@@ -168,7 +168,7 @@ class Agent:
         begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), self.ports.clock())
         waits = incoming.waits_for_parked and log.parked is not None
         told = opening(begun, self.session_id, incoming, queued=self.busy or waits)
-        accepted = self._accept(begun, incoming.user_id)
+        accepted = self._accept(begun, incoming.user_id, incoming.key_id)
         accepted.follow(incoming, log.head)
         idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
         if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, told):
@@ -272,7 +272,7 @@ class Agent:
 
         A turn that died with its process has used up an attempt, a `suspended` one has not. Without `done` it is looked up.
         """
-        accepted = self._accept(begin_again(left, done), left.user_id)
+        accepted = self._accept(begin_again(left, done), left.user_id, left.key_id)
         accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
         accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
@@ -284,9 +284,9 @@ class Agent:
         self.ports.busy.note(self.tenant_id, self.agent_id, self.busy)
         return accepted
 
-    def _accept(self, begun: turn.TurnState, user_id: UserId | None) -> Accepted:
+    def _accept(self, begun: turn.TurnState, user_id: UserId | None, key_id: KeyId | None) -> Accepted:
         scope = msgspec.structs.replace(self.scope, turn_id=begun.turn_id)
-        bill = Bill(self.ports.meter, self.ports.clock, self.tenant_id, user_id, scope)
+        bill = Bill(self.ports.meter, self.ports.clock, self.tenant_id, user_id, scope, key_id=key_id)
         return Accepted(begun, scope, bill, request_id=concerned().get("request_id"))
 
     def open_turns(self) -> Iterator[Accepted]:

@@ -129,8 +129,8 @@ class AgentCalls:
                 log = self._log
                 recalled = await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
             said = message_of(call.input, tool.carry, recalled)
-            user_id = self._accepted.bill.user_id
-            child = await agent.receive(Incoming(said, key, user_id, origin=origin, tainted=self._tainted))
+            bill = self._accepted.bill
+            child = await agent.receive(Incoming(said, key, bill.user_id, bill.key_id, origin=origin, tainted=self._tainted))
             agent.release(child)
             return child.state.turn_id, child
 

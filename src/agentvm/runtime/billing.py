@@ -15,7 +15,7 @@ from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.tool import ToolCharged
-from agentvm.model.ids import Clock, TenantId, UserId
+from agentvm.model.ids import Clock, KeyId, TenantId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 
@@ -82,7 +82,16 @@ class UnmeteredTools:
 class Bill:
     """The account of one turn, or of one call beside the turns."""
 
-    def __init__(self, meter: Meter, clock: Clock, tenant_id: TenantId, user_id: UserId | None, scope: EventScope) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        clock: Clock,
+        tenant_id: TenantId,
+        user_id: UserId | None,
+        scope: EventScope,
+        *,
+        key_id: KeyId | None = None,
+    ) -> None:
         self._meter = meter
         self._clock = clock
         self._tenant_id = tenant_id
@@ -90,6 +99,7 @@ class Bill:
         self._planned: Planned | None = None
         self._hold: Hold | None = None
         self.user_id = user_id
+        self.key_id = key_id
         self.price = 0
         """Amounts of all calls of the turn so far, also of those before a restart."""
         self.settled = True
@@ -174,6 +184,7 @@ class Bill:
             at=self._clock(),
             tenant_id=self._tenant_id,
             user_id=self.user_id,
+            key_id=self.key_id,
             container_id=scope.container_id,
             image_id=scope.image_id,
             session_id=scope.session_id,

@@ -308,9 +308,9 @@ def _turn(event: Event, data: TurnRequest | TurnResumed | TurnParked | TurnRespo
         accepted_at=data.timestamp,
     )
     match data:
-        case TurnRequest(client_key=key, user_id=user_id, on_parked=on_parked, options=options, origin=origin):
+        case TurnRequest(client_key=key, user_id=user_id, key_id=key_id, on_parked=on_parked, options=options, origin=origin):
             return msgspec.structs.replace(
-                turn, client_key=key, user_id=user_id, on_parked=on_parked, options=options, origin=origin
+                turn, client_key=key, user_id=user_id, key_id=key_id, on_parked=on_parked, options=options, origin=origin
             )
         case TurnResumed(attempt=attempt):
             return msgspec.structs.replace(turn, attempts=attempt)

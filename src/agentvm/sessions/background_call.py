@@ -18,7 +18,7 @@ from agentvm.errors import ProviderProtocolError
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.turn import ModelCalled, TurnResponse
 from agentvm.log import get_logger
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import Clock, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import model_call
@@ -55,6 +55,7 @@ class SessionWork:
     model: str | None = None
     """The model that answered the turn."""
     user_id: UserId | None = None
+    key_id: KeyId | None = None
     requested: bool = False
     """Whether a user has requested it now, however short the history is."""
 
@@ -102,6 +103,7 @@ class CallOwner:
     key: str
     work: SessionWork
     user_id: UserId | None
+    key_id: KeyId | None = None
 
     @property
     def scope(self) -> EventScope:
@@ -127,11 +129,11 @@ class BackgroundCalls:
 
     async def owner(self, work: SessionWork, key: str) -> CallOwner:
         """Returns the owner of a call: the user of the work, else the sender of the turn's message."""
-        user_id = work.user_id
-        if user_id is None and work.turn_id is not None:
+        user_id, key_id = work.user_id, work.key_id
+        if user_id is None and key_id is None and work.turn_id is not None:
             turn = await self.store.tenant(work.tenant_id).find_turn(work.turn_id)
-            user_id = None if turn is None else turn.user_id
-        return CallOwner(key=key, work=work, user_id=user_id)
+            user_id, key_id = (None, None) if turn is None else (turn.user_id, turn.key_id)
+        return CallOwner(key=key, work=work, user_id=user_id, key_id=key_id)
 
 
 @dataclass(slots=True)
@@ -150,7 +152,7 @@ class LedgerCall:
         self._calls = calls
         self._owner = owner
         self._write = write
-        self._bill = Bill(calls.meter, calls.clock, self.tenant_id, owner.user_id, owner.scope)
+        self._bill = Bill(calls.meter, calls.clock, self.tenant_id, owner.user_id, owner.scope, key_id=owner.key_id)
         self._accounts = calls.store.accounts(self.tenant_id)
         self._asked: AskedCall | None = None
         self._answer = _Answer()

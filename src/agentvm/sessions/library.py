@@ -216,6 +216,7 @@ class SessionLibrary:
             image_id=session.image_id,
             session_id=session_id,
             user_id=self.workspace.principal.user_id,
+            key_id=self.workspace.principal.key_id,
             requested=True,
         )
         summary = await self.workspace.compactor.compact(work, self.workspace.runtime.tell)

@@ -27,7 +27,7 @@ from agentvm.model.turn import Turn
 from agentvm.sessions.bounds import count_values
 
 _OF_SESSION = ("containerId", "deletedAt", "lastMessageAt", "preview")
-_OF_TURN = ("containerId", "imageId", "sessionId", "userId")
+_OF_TURN = ("containerId", "imageId", "sessionId", "userId", "keyId")
 _ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,200}")
 TIME_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""

@@ -18,7 +18,7 @@ from agentvm.drivers.models import Chosen
 from agentvm.drivers.relay import RelayAnswer, RelayedDriver, RelayingDriver, RelayRequest, fetch
 from agentvm.errors import AgentVMError, DriverNotFound, Refused
 from agentvm.log import get_logger
-from agentvm.model.ids import ContainerId, ImageId, NewId, SessionId, TenantId, UserId
+from agentvm.model.ids import ContainerId, ImageId, KeyId, NewId, SessionId, TenantId, UserId
 from agentvm.runtime import model_call
 from agentvm.runtime.attached import AttachmentMemory, Filled
 from agentvm.runtime.provider_chain import ProviderChain
@@ -183,15 +183,22 @@ class Relays:
             self._tasks = None
 
     def start(
-        self, tenant_id: TenantId, user_id: UserId | None, container_id: ContainerId, plan: RelayPlan, build: Build
+        self,
+        tenant_id: TenantId,
+        user_id: UserId | None,
+        container_id: ContainerId,
+        plan: RelayPlan,
+        build: Build,
+        *,
+        key_id: KeyId | None = None,
     ) -> ModelRelay:
-        """Begins a call for a user. `Refused` while the server starts or stops."""
+        """Begins a call for a user, who asked with an API key. `Refused` while the server starts or stops."""
         if self._tasks is None:
             raise Refused("The server is starting or shutting down; try again later")
         work = SessionWork(
             tenant_id=tenant_id, container_id=container_id, image_id=ImageId(""), session_id=SessionId(""), user_id=user_id
         )
-        owner = CallOwner(key=self._new_id("relay"), work=work, user_id=user_id)
+        owner = CallOwner(key=self._new_id("relay"), work=work, user_id=user_id, key_id=key_id)
         relay = ModelRelay(plan, build)
         self._tasks.start_soon(self._run, relay, owner)
         return relay

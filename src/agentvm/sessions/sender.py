@@ -85,7 +85,8 @@ class MessageSender:
         check_of_people(agent.session_id)
         size = self.measure(content)
         check_options(agent.image.definition, options)
-        incoming = Incoming(content, client_key, self.workspace.user_id, on_parked=on_parked, options=options)
+        principal = self.workspace.principal
+        incoming = Incoming(content, client_key, principal.user_id, principal.key_id, on_parked=on_parked, options=options)
         if unattended is not None:
             incoming = replace(incoming, origin=unattended.origin, run=unattended.run, tainted=unattended.tainted)
         if client_key is None:
@@ -149,7 +150,7 @@ class MessageSender:
                 return _said(agent, earlier)
             await make_way()
             rewound, accepted = await self._within_quotas(
-                agent, size, partial(agent.rewrite, choose, client_key, self.workspace.user_id)
+                agent, size, partial(agent.rewrite, choose, client_key, self.workspace.user_id, self.workspace.principal.key_id)
             )
         if accepted is None:
             raise ValueError("a rewrite without a message")

@@ -357,8 +357,8 @@ class Staged:
 
     def _turn(self, head: _Head) -> Turn:
         turn = line.check_turn(_turns.decode(self._body(head)))
-        if turn.user_id is not None:
-            raise line.Unfit("a turn names a user")
+        if turn.user_id is not None or turn.key_id is not None:
+            raise line.Unfit("a turn names a user or a key")
         return turn
 
     def _message(self, head: _Head) -> Message:

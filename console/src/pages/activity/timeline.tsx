@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { type Bar, barsOf, type Timeline } from "../../state/timeline.ts";
 import { activityWords } from "../../words/activity/index.ts";
 import { duration, money } from "../../words/format.ts";
+import { reasonsOf } from "../../words/rule.ts";
 
 const WIDTH = 1_000;
 
@@ -83,7 +84,7 @@ function Details({ bar }: { bar: Bar }): JSX.Element {
       )}
       {tool?.error !== undefined && <span class="problem" dir="auto">{tool.error}</span>}
       {tool?.sessionId !== undefined && <a href={`/c/${tool.sessionId}`}>{text.subAgent}</a>}
-      {tool?.policy !== undefined && <span>{text.rule} <code>{tool.policy}</code></span>}
+      {tool?.policy !== undefined && <span>{text.rule} {reasonsOf(tool.policy)}</span>}
       {tool?.tier !== undefined && <span>{text.placed} <code>{tool.tier}</code></span>}
       {(tool?.why?.length ?? 0) > 0 && (
         <details class="why">

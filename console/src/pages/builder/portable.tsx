@@ -37,7 +37,7 @@ export default function Portable({ query, go }: PageProps): JSX.Element {
                     { head: t.container, cell: ({ containerId }) => containerId },
                     { head: t.digest, cell: ({ digest }) => <code class="digest" dir="ltr" title={digest}>{digest.slice(0, DIGEST_SHOWN)}…</code> },
                     { head: t.versions, isFigure: true, cell: ({ lock }) => lock?.length ?? 0 },
-                    { head: t.imageFile, cell: (image) => <a href={withQuery(`/v1/images/${encodeURIComponent(image.imageId)}/file`, { tenant })} download aria-label={`${t.imageSave}: ${image.name}`}>{t.imageSave}</a> },
+                    { head: t.imageFileHead, cell: (image) => <a href={withQuery(`/v1/images/${encodeURIComponent(image.imageId)}/file`, { tenant })} download aria-label={`${t.imageSave}: ${image.name}`}>{t.imageSave}</a> },
                   ]}
                 />
                 <More more={images.more} />

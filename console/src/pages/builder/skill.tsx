@@ -8,6 +8,7 @@ import { type Content, resourcePage } from "../../state/builder.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import { partsOf, type SkillContent, skillOf } from "../../state/skill.ts";
 import "../../style/builder.css";
+import "../../style/people.css";
 import { FileInput } from "../../ui/file_input.tsx";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";

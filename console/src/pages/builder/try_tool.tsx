@@ -10,6 +10,7 @@ import { Figures, Section } from "../../ui/parts.tsx";
 import { Table } from "../../ui/table.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { duration } from "../../words/format.ts";
+import { reasonsOf } from "../../words/rule.ts";
 
 /** Calls a tool once, and tells which rule let it, where it ran, and why there. */
 export function TryTool({ of, tenant }: { of: Content; tenant: string | undefined }): JSX.Element {
@@ -42,7 +43,7 @@ export function TryTool({ of, tenant }: { of: Content; tenant: string | undefine
       </Form>
       {result !== undefined && (
         <Section title={t.output}>
-          <Figures of={[[t.took, duration(result.durationMs)], [t.decidedBy, result.policy], ...(result.tier === undefined ? [] : [[t.ranIn, result.tier] as const])]} />
+          <Figures of={[[t.took, duration(result.durationMs)], [t.decidedBy, reasonsOf(result.policy)], ...(result.tier === undefined ? [] : [[t.ranIn, result.tier] as const])]} />
           <pre class="paper" dir="auto">{typeof result.output === "string" ? result.output : JSON.stringify(result.output, null, 2)}</pre>
           {(result.why ?? []).length > 0 && (
             <Table

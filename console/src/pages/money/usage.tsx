@@ -11,7 +11,7 @@ import { type Column, Table } from "../../ui/table.tsx";
 import { short } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
-import { useNames } from "../people/people.ts";
+import { useKeyNames, useNames } from "../people/people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { type By, DAYS, FIELDS, sinceOf, UsagePlot, type UsageRow } from "./usage_plot.tsx";
 
@@ -23,14 +23,17 @@ export default function Usage({ query, go }: PageProps): JSX.Element {
   const since = sinceOf(span, Date.now());
   const total = useData<{ items: UsageRow[] }>(withQuery("/v1/usage", { tenant, since }));
   const table = useData<{ items: UsageRow[] }>(withQuery("/v1/usage", { tenant, since, by }));
-  const names = useNames(tenant);
+  const keys = useKeyNames(tenant, by === "key");
+  const users = useNames(tenant);
+  const names = by === "key" ? keys : by === "user" ? users : undefined;
   const text = peopleWords.value;
   const lang = language.value;
   const change = (more: Record<string, string>) => go(withQuery("/usage", { tenant, by, since: span, ...more }));
   const count = (value: number) => <span title={value.toLocaleString(lang)}>{short(value, lang)}</span>;
   const name = (row: UsageRow) => {
     const id = String(row[FIELDS[by]] ?? "—");
-    if (by === "user" && may("tenants:admin")) return <a href={withQuery(`/people/${id}`, { tenant })}><bdi>{names.get(id) ?? id}</bdi></a>;
+    if (by === "user" && may("tenants:admin")) return <a href={withQuery(`/people/${id}`, { tenant })}><bdi>{users.get(id) ?? id}</bdi></a>;
+    if (by === "key" && id !== "—") return <bdi>{keys.get(id) ?? id}</bdi>;
     if (by === "image" && id !== "—") return <a href={withQuery(`/agents/${id}`, { tenant })}><code>{id}</code></a>;
     if (by === "session" && id !== "—" && tenant === undefined) return <a href={`/c/${id}`}><code>{id}</code></a>;
     return <code dir="auto">{id}</code>;
@@ -78,7 +81,7 @@ export default function Usage({ query, go }: PageProps): JSX.Element {
           )
         }
       </Shown>
-      <UsagePlot title={text.byNames[by]!} tenant={tenant} by={by} span={span} names={by === "user" ? names : undefined} />
+      <UsagePlot title={text.byNames[by]!} tenant={tenant} by={by} span={span} names={names} />
       <Shown of={table}>
         {({ items }) => items.length > 0 && <Table label={words.value.pages.usage} rows={items.toSorted((a, b) => b.price - a.price)} keyOf={(row) => String(row[FIELDS[by]])} columns={columns} />}
       </Shown>

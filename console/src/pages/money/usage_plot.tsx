@@ -9,8 +9,8 @@ import { peopleWords } from "../../words/people/index.ts";
 
 export type { UsageRow };
 
-export type By = "model" | "user" | "image" | "container" | "session" | "driver";
-export const FIELDS: Record<By, "model" | "userId" | "imageId" | "containerId" | "sessionId" | "driver"> = { model: "model", user: "userId", image: "imageId", container: "containerId", session: "sessionId", driver: "driver" };
+export type By = "model" | "user" | "image" | "container" | "session" | "key" | "driver";
+export const FIELDS: Record<By, "model" | "userId" | "imageId" | "containerId" | "sessionId" | "keyId" | "driver"> = { model: "model", user: "userId", image: "imageId", container: "containerId", session: "sessionId", key: "keyId", driver: "driver" };
 export const DAYS: Record<string, number> = { "24h": 1, "7d": 7, "30d": 30, "90d": 90, "365d": 365 };
 const [DAY_MS, HOUR_MS] = [86_400_000, 3_600_000];
 

@@ -12,6 +12,12 @@ const USERS_MAX = 1_000;
 
 export const nameOf = (user: User) => user.displayName ?? user.externalId;
 
+/** The names of the keys of a tenant by id, for who may know them. */
+export function useKeyNames(tenant: string | undefined, isWanted: boolean): Map<string, string> {
+  const keys = useList<Key>(isWanted && may("keys:admin") ? withQuery("/v1/auth/keys", { tenant, limit: USERS_MAX }) : undefined);
+  return new Map(keys.data?.map((key) => [key.keyId, key.name]));
+}
+
 /** The names of the users of a tenant by id, for who may know them. */
 export function useNames(tenant: string | undefined): Map<string, string> {
   const users = useList<User>(may("tenants:admin") ? withQuery("/v1/users", { tenant, limit: USERS_MAX }) : undefined);

@@ -133,6 +133,7 @@ export const en = {
   imageFile: "File of an agent (.avmimage), saved here or on another server",
   imageFileAbout: "An agent is one file: its definition, its prompt and every resource, in the versions that it is locked to. Loaded on another server it behaves the same. A file that was altered is refused. It holds no secrets: set keys there.",
   digest: "Digest",
+  imageFileHead: "File",
   imageContainerHint: "Empty: your own.",
   imageSaveTitle: "Save an agent",
   imageTransfer: "From server to server",

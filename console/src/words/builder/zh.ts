@@ -131,6 +131,7 @@ export const zh: BuilderWords = {
   imageFile: "智能体文件（.avmimage），可来自本服务器或其他服务器",
   imageFileAbout: "一个智能体就是一个文件，包含定义、提示词和锁定版本的全部资源，在另一台服务器上载入后行为不变。被改动过的文件会被拒绝。文件不含机密，请在那里另行设置密钥。",
   digest: "摘要值",
+  imageFileHead: "文件",
   imageContainerHint: "不填则放入你自己的容器。",
   imageSaveTitle: "保存智能体",
   imageTransfer: "服务器之间传送",

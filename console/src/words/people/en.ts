@@ -23,7 +23,7 @@ export const en = {
   billAll: "Every difference is explained.",
   billNot: "Some differences are not explained.",
   by: "By",
-  byNames: { model: "Model", user: "User", image: "Agent", container: "Container", session: "Conversation", driver: "Driver" } as Record<string, string>,
+  byNames: { model: "Model", user: "User", image: "Agent", container: "Container", session: "Conversation", key: "API key", driver: "Driver" } as Record<string, string>,
   calls: "Calls",
   check: "Check",
   checking: "Checking",

@@ -23,7 +23,7 @@ export const zh: PeopleWords = {
   billAll: "所有差异都有解释。",
   billNot: "有差异无法解释。",
   by: "分组",
-  byNames: { model: "模型", user: "用户", image: "智能体", container: "容器", session: "对话", driver: "驱动" },
+  byNames: { model: "模型", user: "用户", image: "智能体", container: "容器", session: "对话", key: "API 密钥", driver: "驱动" },
   calls: "调用次数",
   check: "检查",
   checking: "正在检查",

@@ -19,7 +19,7 @@ from tests.conformance.store import settle
 from tests.support.examples import examples
 
 from agentvm.errors import Conflict
-from agentvm.model.ids import SessionId, TenantId
+from agentvm.model.ids import KeyId, SessionId, TenantId
 from agentvm.model.ledger import LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import Usage
 from agentvm.storage.engine import open_store
@@ -38,6 +38,7 @@ VALUE: dict[str, Callable[[LedgerEntry], str | None]] = {
     "container": lambda each: each.container_id,
     "image": lambda each: each.image_id,
     "session": lambda each: each.session_id,
+    "key": lambda each: each.key_id,
     "driver": lambda each: each.driver,
     "model": lambda each: each.model,
     "hour": lambda each: datetime.fromtimestamp(each.at // 1000, UTC).strftime("%Y-%m-%dT%H:00Z"),
@@ -55,7 +56,8 @@ def entries(draw: st.DrawFn) -> LedgerEntry:
     key, at = draw(st.sampled_from("123456789")), draw(st.integers(0, 3 * DAY_MS))
     made = entry(key, at=at, price=None, cost=None, of=draw(TENANT), **names)
     used = Usage(**{name: draw(st.integers(0, 2**40)) for name in TOKENS}, estimated=draw(st.booleans()))
-    return structs.replace(made, usage=used, cost=draw(MONEY), price=draw(MONEY))
+    key_id = draw(st.sampled_from([None, KeyId("k"), KeyId("l")]))
+    return structs.replace(made, usage=used, key_id=key_id, cost=draw(MONEY), price=draw(MONEY))
 
 
 class LedgerMachine(RuleBasedStateMachine):

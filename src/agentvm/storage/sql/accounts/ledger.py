@@ -65,6 +65,7 @@ _CREDITS = f"SELECT {_CREDIT.text} FROM credits WHERE tenant_id = ? ORDER BY at 
 
 DIMENSIONS: dict[str, tuple[str, str]] = {
     "user": ("user_id", "user_id"),
+    "key": ("key_id", "key_id"),
     "container": ("container_id", "container_id"),
     "image": ("image_id", "image_id"),
     "session": ("session_id", "session_id"),
@@ -116,7 +117,7 @@ class LedgerStore(TenantScope):
         containers: Sequence[ContainerId] | None = None,
         node_id: int | None = None,
     ) -> tuple[UsageRow, ...]:
-        """Sums by some of user, container, image, session, driver, model, hour, day, month; one row without any of them.
+        """Sums by some of user, key, container, image, session, driver, model, hour, day, month; one row without any of them.
 
         `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum. With `node_id`
         what that node of a cluster has entered.
