@@ -9,8 +9,10 @@ from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.limits import Limits
-from agentvm.model.message import TextOutput, ToolResultMessage
+from agentvm.model.message import ErrorTextOutput, TextOutput, ToolResultMessage
+from agentvm.runtime import calls
 from agentvm.runtime.tools import Tool
+from agentvm.storage.sql import file_changes
 from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.tools.base import CallContext, CallResult, Outcome
 
@@ -132,3 +134,40 @@ async def test_a_commit_that_is_refused_leaves_result_and_file_together() -> Non
             assert succeeded == bool(await contents(world))
             seen.add(succeeded)
     assert seen == {True, False}
+
+
+async def test_a_file_whose_commit_failed_is_there_with_its_result() -> None:
+    refused, wrote = list[int](), list[bool]()
+
+    async def append_and_tell(given: dict[str, object], context: CallContext) -> Outcome:
+        outcome = await append(given, context)
+        wrote.append(True)
+        return outcome
+
+    def fails(number: int) -> bool:
+        if wrote and not refused:
+            refused.append(number)
+            return True
+        return False
+
+    asked = tool_calls(("c1", "append", {"text": "kept"}))
+    tools = [writing("append", append_and_tell)]
+    async with open_world(ScriptedDriver(in_turn(asked, reply("done"))), tools=tools, fails=fails) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        assert (len(refused), await contents(world)) == (1, {"log.txt": b"kept"})
+        assert any(isinstance(message, ToolResultMessage) for message in await world.messages())
+
+
+async def test_a_result_that_can_never_be_stored_does_not_keep_its_turn_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_changes, "_FIND_BLOB", f"{file_changes._FIND_BLOB} AND 1 = 0")
+    answers = in_turn(tool_calls(("c1", "append", {"text": "gone"})), reply("fine"))
+    async with open_world(ScriptedDriver(answers), tools=TOOLS) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        await world.hear("turn_response")
+        (result,) = [message for message in await world.messages() if isinstance(message, ToolResultMessage)]
+        assert result.tool_result.output == ErrorTextOutput(value=calls.STOPPED)
+        await world.say(agent, "again")
+        await agent.rest()
+        assert [turn.outcome for turn in await world.turns()] == ["failed", "completed"]

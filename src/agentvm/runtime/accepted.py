@@ -8,7 +8,7 @@ from typing import Literal
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError, ProviderError
+from agentvm.errors import AgentVMError, ProviderError, WritesRefused
 from agentvm.events import message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
@@ -95,7 +95,7 @@ class Accepted:
     """Calls that its programs have made, by their ids."""
     charged: set[str] = field(default_factory=set)
     """Keys of the ledger that jobs of its calls have, since this process has it."""
-    results: list[tuple[Batch, Sequence[EventData]]] = field(default_factory=list)
+    results: list[tuple[Batch, PendingCall, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
     said: Batch | None = None
     """The commit of what its model has said last."""
@@ -191,14 +191,26 @@ class Accepted:
         return self._stored.result()
 
     async def review_commits(self) -> list[EventData]:
-        """Takes back calls whose message the store has refused, and returns the results that it has refused."""
-        if self.said is not None and await self._is_refused(self.said):
-            self.state = msgspec.structs.replace(self.state, pending=())
-        return [data for batch, told in self.results if await self._is_refused(batch) for data in told]
+        """Takes back calls whose message the store has refused, and returns the results that it has refused.
 
-    async def _is_refused(self, batch: Batch) -> bool:
+        Calls whose result can never be stored, because its bytes are gone, are open again.
+        """
+        if self.said is not None and await self._refusal(self.said) is not None:
+            self.state = msgspec.structs.replace(self.state, pending=())
+        refused: list[EventData] = []
+        for batch, pending, told in self.results:
+            match await self._refusal(batch):
+                case WritesRefused():
+                    self.state = msgspec.structs.replace(self.state, pending=(*self.state.pending, pending))
+                case AgentVMError():
+                    refused += told
+                case None:
+                    pass
+        return refused
+
+    async def _refusal(self, batch: Batch) -> AgentVMError | None:
         await wait_for(batch)
-        return any(turn_id == self.state.turn_id for _, turn_id in batch.errors)
+        return next((error for (_, turn_id), error in batch.errors.items() if turn_id == self.state.turn_id), None)
 
     @property
     def unattended(self) -> bool:
