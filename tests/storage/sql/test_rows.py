@@ -1,3 +1,5 @@
+import re
+
 import anyio
 import pytest
 from tests.conformance.accounts import tenant
@@ -8,6 +10,8 @@ from agentvm.errors import NotFound, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
+from agentvm.storage.sql import rows
+from agentvm.storage.sql.accounts import feedback, ledger
 from agentvm.storage.sql.rows import refuse_deleted
 from agentvm.storage.sql.store import Store
 
@@ -48,3 +52,16 @@ async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store:
         await database.read(lambda connection, each=living: refuse_deleted(connection, each))  # type: ignore[misc]
     with pytest.raises(NotFound, match="Tenant not found: acme"):
         await database.read(lambda connection: refuse_deleted(connection, ACME))
+
+
+@pytest.mark.parametrize("sql", [rows.TURN, ledger._TREE_USE, feedback._DROP], ids=["turn", "tree", "feedback"])
+async def test_what_has_an_id_is_found_without_a_look_at_all_that_its_tenant_has(database: SqliteDatabase, sql: str) -> None:
+    def plan(connection: SqliteConnection) -> list[str]:
+        numbers = [int(number) for number in re.findall(r"\?(\d)", sql)]
+        named = dict.fromkeys(("tenant", "root", "own"))
+        values = named if ":tenant" in sql else (None,) * max(numbers, default=sql.count("?"))
+        return [str(detail) for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+    with anyio.fail_after(60):
+        steps = await database.read(plan)
+    assert [step for step in steps if step.endswith("(tenant_id=?)") or re.match(r"SCAN (sessions|turns|s|t|l)\b", step)] == []

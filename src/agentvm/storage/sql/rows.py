@@ -120,7 +120,7 @@ TURN_BY_KEY = _TURNS + "AND client_key = ?"
 PARKED_TURN = _TURNS + "AND parked_at IS NOT NULL ORDER BY position LIMIT 1"
 TURN = f"""
 SELECT {TURN_COLUMNS}
-FROM turns JOIN sessions USING (session_key)
+FROM turns {ORDERED_JOIN} sessions USING (session_key)
 WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("sessions")} AND {is_here("turns")}
   AND {is_rooted("sessions")}
 """

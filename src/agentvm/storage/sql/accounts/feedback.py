@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.model.feedback import Feedback, Rating
 from agentvm.model.ids import ContainerId, SessionId, TurnId
-from agentvm.storage.sql.dialect import items_of
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of
 from agentvm.storage.sql.records import TenantScope
 
 _PUT = """
@@ -15,9 +15,11 @@ INSERT INTO feedback (session_key, tenant_id, turn_id, author, rating, note, at)
 SELECT session_key, tenant_id, ?, ?, ?, ?, ? FROM sessions WHERE tenant_id = ? AND session_id = ?
 ON CONFLICT (session_key, turn_id, author) DO UPDATE SET rating = excluded.rating, note = excluded.note, at = excluded.at
 """
-_DROP = """
+_DROP = f"""
 DELETE FROM feedback
-WHERE session_key IN (SELECT session_key FROM turns WHERE turn_id = ?2) AND turn_id = ?2 AND author = ?3 AND tenant_id = ?1
+WHERE turn_id = ?2 AND author = ?3 AND session_key IN (
+    SELECT session_key FROM turns {ORDERED_JOIN} sessions USING (session_key) WHERE turns.turn_id = ?2 AND tenant_id = ?1
+)
 """
 _LIST = """
 SELECT f.position, s.session_id, f.turn_id, f.author, f.rating, f.note, f.at

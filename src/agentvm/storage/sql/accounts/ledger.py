@@ -16,7 +16,7 @@ from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sql.accounts.asked import forget
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, items_of, total
+from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, ORDERED_JOIN, items_of, total
 from agentvm.storage.sql.records import Columns, TenantScope
 
 LIGHT_TURNS_MAX = 100
@@ -40,11 +40,11 @@ SELECT {", ".join("coalesce(max(estimated), 0)" if name == "estimated" else tota
 FROM ledger WHERE tenant_id = ? AND turn_id = ?
 """
 # A turn of people and the turns of all sub-agents below it, but for one of them.
-_TREE = """
-SELECT t.turn_id, t.session_key FROM sessions AS s JOIN turns AS t USING (session_key)
+_TREE = f"""
+SELECT t.turn_id, t.session_key FROM sessions AS s {ORDERED_JOIN} turns AS t USING (session_key)
 WHERE s.tenant_id = :tenant AND s.root_turn = :root
 UNION
-SELECT t.turn_id, t.session_key FROM sessions AS s JOIN turns AS t USING (session_key)
+SELECT t.turn_id, t.session_key FROM turns AS t {ORDERED_JOIN} sessions AS s USING (session_key)
 WHERE s.tenant_id = :tenant AND t.turn_id = :root
 """
 _TREE_TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_tokens"
@@ -52,9 +52,8 @@ _TREE_USE = f"""
 WITH tree AS ({_TREE})
 SELECT {total(f"CASE WHEN l.driver = '{TIER_DRIVER}' THEN 0 ELSE 1 END")}, {total(_TREE_TOKENS)},
        {total("coalesce(l.cost, l.price, 0)")},
-       (SELECT count(*) FROM tree JOIN placed_calls AS p ON p.session_key = tree.session_key AND p.turn_id = tree.turn_id
-        WHERE tree.turn_id <> :own)
-FROM tree JOIN ledger AS l ON l.tenant_id = :tenant AND l.turn_id = tree.turn_id
+       (SELECT count(*) FROM tree {ORDERED_JOIN} placed_calls AS p USING (session_key, turn_id) WHERE turn_id <> :own)
+FROM tree {ORDERED_JOIN} ledger AS l ON l.tenant_id = :tenant AND l.turn_id = tree.turn_id
 WHERE tree.turn_id <> :own
 """
 _GET_WALLET = f"SELECT {_WALLET.text} FROM wallets WHERE tenant_id = ?"
