@@ -12,6 +12,9 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.message import ToolCallMessage
 from agentvm.runtime import calls
+from agentvm.runtime.batch import Batch
+from agentvm.runtime.journal import Journal
+from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import Tool
 from agentvm.storage.sql.store import TenantStore
@@ -143,3 +146,31 @@ async def test_calls_whose_message_could_not_be_stored_have_no_results(refused: 
         stored = [message.tool_call.id for message in await world.messages() if isinstance(message, ToolCallMessage)]
         assert [call_id for call_id, _, _ in await results(world)] == stored
         assert len(ran) <= len(stored)
+
+
+async def test_a_turn_hears_of_a_refused_result_although_somebody_else_was_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, refused = list[str](), list[int]()
+    fail = Journal._fail
+
+    def fail_and_tell_another(journal: Journal, batch: Batch, errors: dict[SessionLog, AgentVMError]) -> None:
+        fail(journal, batch, errors)
+        for log in errors:
+            # As one does who answers a wait of the turn in the same moment.
+            log.failed.clear()
+
+    async def strike(arguments: dict[str, object]) -> object:
+        ran.append("strike")
+        return "struck"
+
+    def fails(number: int) -> bool:
+        if ran and not refused:
+            refused.append(number)
+            return True
+        return False
+
+    monkeypatch.setattr(Journal, "_fail", fail_and_tell_another)
+    async with open_world(asked_for(("c1", "strike")), tools=[tool("strike", strike)], fails=fails) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        assert (ran, await results(world)) == (["strike"], [("c1", "text", "struck")])
+        assert (await world.turns())[0].outcome == "failed"

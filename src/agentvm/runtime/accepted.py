@@ -97,8 +97,8 @@ class Accepted:
     """Keys of the ledger that jobs of its calls have, since this process has it."""
     results: list[tuple[Batch, PendingCall, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
-    said: Batch | None = None
-    """The commit of what its model has said last."""
+    said: dict[Batch, bool] = field(default_factory=dict)
+    """Commits that it relies on, and whether they hold what its model has said."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False
@@ -190,16 +190,36 @@ class Accepted:
                 await asyncio.wait((self._stored,))
         return self._stored.result()
 
+    def say(self, batch: Batch, *, by_model: bool) -> None:
+        """Notes a commit that the turn relies on. Raises when an earlier one was refused."""
+        if batch not in self.said:
+            self.check_stored()
+            self.said = {one: is_models for one, is_models in self.said.items() if not one.done.is_set()}
+        self.said[batch] = by_model or self.said.get(batch, False)
+
+    async def settle(self, ports: Ports, log: SessionLog) -> None:
+        """Returns when all of the turn so far is stored; raises when something is not."""
+        await ports.journal.settle(log, self.scope)
+        self.check_stored()
+
+    def check_stored(self) -> None:
+        """Raises when the store has refused something of the turn. Others who speak for it may have been told instead."""
+        for batch in (*self.said, *(batch for batch, _, _ in self.results)):
+            if (error := self._refusal(batch)) is not None:
+                raise error
+
     async def review_commits(self) -> list[EventData]:
         """Takes back calls whose message the store has refused, and returns the results that it has refused.
 
         Calls whose result can never be stored, because its bytes are gone, are open again.
         """
-        if self.said is not None and await self._refusal(self.said) is not None:
+        for batch in (*self.said, *(batch for batch, _, _ in self.results)):
+            await wait_for(batch)
+        if any(is_models and self._refusal(batch) is not None for batch, is_models in self.said.items()):
             self.state = msgspec.structs.replace(self.state, pending=())
         refused: list[EventData] = []
         for batch, pending, told in self.results:
-            match await self._refusal(batch):
+            match self._refusal(batch):
                 case WritesRefused():
                     self.state = msgspec.structs.replace(self.state, pending=(*self.state.pending, pending))
                 case AgentVMError():
@@ -208,8 +228,7 @@ class Accepted:
                     pass
         return refused
 
-    async def _refusal(self, batch: Batch) -> AgentVMError | None:
-        await wait_for(batch)
+    def _refusal(self, batch: Batch) -> AgentVMError | None:
         return next((error for (_, turn_id), error in batch.errors.items() if turn_id == self.state.turn_id), None)
 
     @property

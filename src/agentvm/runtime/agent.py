@@ -374,7 +374,7 @@ class Agent:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
         if accepted.state.ended:
             try:
-                return await self.ports.journal.settle(await self.writer.log(), accepted.scope)
+                return await accepted.settle(self.ports, await self.writer.log())
             except AgentVMError as error:
                 failure = failure_of(error)
         if failure is not None:

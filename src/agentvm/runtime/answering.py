@@ -378,11 +378,11 @@ class Answering:
         if len(told) != 1 or told[0].category != "stream":
             told = self._accepted.timed(told) if state.ended else told
             told = self._accepted.bill.enter(told)
-        self._accepted.said = self._ports.journal.post(self._log, told, self._accepted.scope)
+        self._accepted.say(self._ports.journal.post(self._log, told, self._accepted.scope), by_model=True)
         self._accepted.state = state
 
     async def _flush(self) -> None:
-        await self._ports.journal.settle(self._log, self._accepted.scope)
+        await self._accepted.settle(self._ports, self._log)
 
 
 def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:

@@ -294,7 +294,7 @@ class CallRunner:
     def post(self, *events: EventData) -> None:
         """Lets events of the turn be committed and told soon."""
         if events:
-            self._ports.journal.post(self._log, events, self._accepted.scope)
+            self._accepted.say(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=False)
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         accepted = self._accepted
@@ -330,8 +330,8 @@ class CallRunner:
         return ToolPlaced(call=whole)
 
     async def flush(self) -> None:
-        await self._ports.journal.settle(self._log, self._accepted.scope)
-        self._accepted.said = None
+        await self._accepted.settle(self._ports, self._log)
+        self._accepted.said.clear()
         self._accepted.results.clear()
 
 
