@@ -2,8 +2,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentvm.channels.answer import Answer, split
-from agentvm.channels.words import EN
 from agentvm.gateways.turn_parts import CallMade, SaidText, TurnEnded
+from agentvm.gateways.words import EN
 
 
 def size(text: str) -> int:

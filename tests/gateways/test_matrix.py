@@ -173,8 +173,6 @@ def test_every_encoder_is_given_the_parts_of_a_turn_in_any_order() -> None:
     for path in (path for paths in FUZZED.values() for path in paths):
         source = (ROOT / "tests" / path).read_text(encoding="utf-8")
         # The property is the test itself, or a function in it that collects streams for a client in JavaScript.
-        around = re.search(
-            r"(?:^@.*\n)*^(?:async )?def test_any_order_of_(?:.*\n(?!^(?:async def|def|@)))*", source, re.MULTILINE
-        )
+        around = re.search(_ANY_ORDER, source, re.MULTILINE)
         assert around is not None, path
         assert "@given(" in around[0], path

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
-from agentvm.channels.words import Words, wait_text
 from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.words import Words, wait_text
 
 AnswerState = Literal["open", "waits", "ended"]
 FENCE = "```"

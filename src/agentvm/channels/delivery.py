@@ -13,11 +13,11 @@ import msgspec
 
 from agentvm.channels.answer import Answer, split
 from agentvm.channels.base import ChannelAdapter, ChatReply, HeardFile, HeardMessage, Piece
-from agentvm.channels.words import Words, answer_word, error_text, words_for
 from agentvm.errors import AgentNotFound, AgentVMError, NotFound, ShuttingDown, StoreFailed
 from agentvm.errors.channel import PlatformFailed
 from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.gateways.turn_parts import PartReader
+from agentvm.gateways.words import Words, answer_word, error_text, words_for
 from agentvm.log import get_logger
 from agentvm.model.channel import ChannelMessage, ChatChannel
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent, UserPart

@@ -13,10 +13,10 @@ import msgspec
 from agentvm.channels.base import ChannelAdapter, HeardMessage
 from agentvm.channels.delivery import MessageDelivery
 from agentvm.channels.rate import SenderRate
-from agentvm.channels.words import words_for
 from agentvm.errors import AgentVMError, InvalidInput
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.gateways.talk import Talk
+from agentvm.gateways.words import words_for
 from agentvm.log import get_logger
 from agentvm.model.channel import ChannelMessage, ChannelState, ChannelStatus, ChatChannel, HookAnswer, PlatformHook
 from agentvm.model.ids import ContainerId, check_container_id

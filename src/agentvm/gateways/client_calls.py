@@ -46,6 +46,11 @@ async def _list_waits(talk: Talk, request: ToolWaits) -> list[WaitView]:
     return waits
 
 
+async def turn_waits(talk: Talk, session_id: SessionId, turn_id: TurnId) -> list[WaitView]:
+    """Returns all that a turn has waited for."""
+    return [wait for wait in await _list_waits(talk, ToolWaits(session_id=session_id)) if wait.turn_id == turn_id]
+
+
 async def answer_waits(talk: Talk, session: Session, given: Mapping[str, GivenAnswer]) -> tuple[SentTurn, Stretch]:
     """Answers the waits of a session, by their ids or those of their calls; returns what follows. The same again is the same.
 

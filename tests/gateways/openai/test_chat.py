@@ -5,10 +5,11 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from tests.gateways.openai.fixtures import management, talking
+from tests.gateways.scene import scene
 
 from agentvm import Definition
-from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, in_turn, reply, tool_calls
+from agentvm.drivers.base import Prompt, ToolResultsEntry, UserEntry
+from agentvm.drivers.scripted import Pause, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
@@ -165,6 +166,65 @@ async def test_the_callers_tool_is_called_by_the_caller_and_the_turn_goes_on() -
         said += [{"role": "assistant", "content": text}, {"role": "user", "content": "thanks"}]
         await client.chat.completions.create(model="default", messages=said)
         assert len(served.model.prompts[-1].conversation) == 5
+
+
+ASKER = Definition(name="asker", system_prompt="Ask.", tools=("ask_user",))
+CITY, COLOUR = ("call_1", "ask_user", {"question": "Which city?"}), ("call_2", "ask_user", {"question": "Which colour?"})
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_question_of_the_agent_is_an_answer_and_the_next_message_answers_it(is_streamed: bool) -> None:
+    def script(prompt: Prompt) -> Any:
+        match last_user_text(prompt):
+            case "two" if isinstance(prompt.conversation[-1], UserEntry):
+                return tool_calls(CITY, COLOUR, text="Well.")
+            case "one" if isinstance(prompt.conversation[-1], UserEntry):
+                return tool_calls(CITY)
+            case word if isinstance(prompt.conversation[-1], ToolResultsEntry):
+                return reply(f"{word}: ", *(result.output.text for result in prompt.conversation[-1].results))
+            case word:
+                return reply(word)
+
+    async with talking(script, definitions=[ASKER]) as (client, served):
+        said: list[ChatCompletionMessageParam] = []
+
+        async def say(text: str, **about: Any) -> str:
+            said.append({"role": "user", "content": text})
+            given: dict[str, Any] = {"model": "asker", "messages": said, **about}
+            if is_streamed:
+                stream = await client.chat.completions.create(**given, stream=True)
+                answer = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+            else:
+                answer = (await client.chat.completions.create(**given)).choices[0].message.content or ""
+            said.append({"role": "assistant", "content": answer})
+            return answer
+
+        assert await say("one") == "The agent asks:\nWhich city?"
+        assert await say("Oslo") == "one: Oslo"
+        assert await say("two") == "Well.\n\nThe agent asks:\nWhich city?\n\nThe agent asks:\nWhich colour?"
+        assert await say("Rome") == "The agent asks:\nWhich colour?"
+        key = {"Idempotency-Key": "k"}
+        assert await say("red", extra_headers=key) == "two: Romered"
+        again: Any = await client.chat.completions.create(model="asker", messages=said[:-1], extra_headers=key)
+        assert again.choices[0].message.content == "two: Romered"
+        assert await say("thanks") == "thanks"
+        turns = (await management(client, served, "/v1/turns"))["items"]
+        assert ([turn["outcome"] for turn in turns], len({turn["sessionId"] for turn in turns})) == (["completed"] * 3, 1)
+
+
+async def test_a_call_that_somebody_else_approves_is_told_and_the_answer_goes_on() -> None:
+    async with scene() as served, openai.AsyncOpenAI(api_key="any", base_url=f"{served.http}/v1") as client:
+        asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "ask"}]
+        told, text = "", ""
+        async for chunk in await client.chat.completions.create(model="default", messages=asked, stream=True):
+            told += getattr(chunk.choices[0].delta, "reasoning_content", "")
+            text += chunk.choices[0].delta.content or ""
+            if told and not text:
+                (wait,) = (await management(client, served, "/v1/waits"))["items"]
+                answer = {"fingerprint": wait["fingerprint"], "decision": "approve"}
+                await client.post(f"{served.http}/v1/waits/{wait['waitId']}/answer", body=answer, cast_to=object)
+        assert told.startswith("(Waits for an approval of calculator.")
+        assert text == "So it is."
 
 
 async def test_a_stateless_turn_is_stopped_when_its_client_leaves() -> None:

@@ -27,6 +27,7 @@ from agentvm.model.wait import WaitId
 
 texts = st.text(max_size=5)
 ids = st.sampled_from(["a", "b", "c"])
+KINDS = st.sampled_from(["client", "approval", "question"])
 parts: st.SearchStrategy[TurnPart] = st.one_of(
     st.builds(SaidText, texts),
     st.builds(SaidThinking, texts),
@@ -34,7 +35,15 @@ parts: st.SearchStrategy[TurnPart] = st.one_of(
     st.builds(CallInput, ids, texts),
     st.builds(CallMade, ids, st.just("f"), st.just({"x": 1})),
     st.builds(CallEnded, ids, st.just("f"), texts, st.booleans()),
-    st.builds(CallWaits, ids, st.just("f"), st.just({}), st.sampled_from(["client", "approval"]), st.just(WaitId("w")), texts),
+    st.builds(
+        CallWaits,
+        ids,
+        st.just("f"),
+        st.just({}),
+        KINDS,
+        st.just(WaitId("w")),
+        texts,
+    ),
     st.just(TurnWaits((WaitId("w"),))),
     st.builds(
         TurnEnded,

@@ -9,7 +9,7 @@ caller's choice, and only the last message is read.
 from dataclasses import dataclass
 
 from agentvm.errors import AgentVMError, InvalidInput
-from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits
+from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits, turn_waits
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
 from agentvm.gateways.openai.chat_relay import relay_chat, relayed_model
@@ -18,10 +18,13 @@ from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute
 from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
 from agentvm.gateways.talk import SentTurn, Talk
+from agentvm.gateways.words import words_for
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import ToolCall
 from agentvm.model.session import Alias, Session
-from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage
+from agentvm.model.wait import WaitId
+from agentvm.operations.text_answer import answer_open_question
+from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage, text_of
 
 HISTORIES, REQUESTS = "openai.history", "openai.request"
 """The gateways of the aliases: digests of histories, and keys of requests."""
@@ -62,17 +65,23 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
     image = await talk.agent(body.model, container_id)
     request = _Request(talk, body, said, image.image_id, image.container_id, named, key)
     session, taken = await _session(request)
+    answered: WaitId | None = None
     try:
         if said.results:
             sent = await _answer(request, session)
         else:
-            sent = await talk.say(session.session_id, said.content, key=key, options=options)
+            is_known = taken is not None or key is not None or named not in (None, NEW)
+            asked = await _answer_question(request, session) if is_known else None
+            if asked is not None:
+                sent, answered = asked
+            else:
+                sent = await talk.say(session.session_id, said.content, key=key, options=options)
     except AgentVMError:
         if taken is not None:
             # Nothing was said: the session still ends with this history.
             await talk.aliases(request.container_id).put(taken, session.session_id, talk.vm.clock())
         raise
-    return await _reply(request, sent, shows_tools=ask.headers.get(TOOLS_HEADER) == "show")
+    return await _reply(request, sent, answered, shows_tools=ask.headers.get(TOOLS_HEADER) == "show")
 
 
 async def _session(request: _Request) -> tuple[Session, Alias | None]:
@@ -107,11 +116,45 @@ async def _answer(request: _Request, session: Session) -> SentTurn:
     return SentTurn(await talk.turn(await answer_calls(talk, waits, results)), cursor)
 
 
-async def _reply(request: _Request, sent: SentTurn, *, shows_tools: bool) -> GatewayReply:
+async def _answer_question(request: _Request, session: Session) -> tuple[SentTurn, WaitId] | None:
+    """Answers the question that the answer before has ended with; returns the turn, which goes on after that question.
+
+    None if nothing is asked. The same request again is the same answer.
+    """
+    talk, text = request.talk, request.said.content
+    if not isinstance(text, str):
+        return None
+    with talk.context() as context:
+        key = request.key or talk.vm.new_id("msg")
+        turn_id = await answer_open_question(context, session.container_id, session.session_id, text, key)
+        context.finish()
+    if turn_id is None:
+        return None
+    answered = [wait for wait in await turn_waits(talk, session.session_id, turn_id) if wait.answered_at is not None]
+    return await talk.sent(await talk.turn(turn_id)), max(answered, key=lambda wait: wait.answered_at or 0).wait_id
+
+
+async def _unanswered(talk: Talk, sent: SentTurn) -> tuple[WaitId, ...]:
+    """Returns the questions of a turn that were asked beside one that has been answered."""
+    waits = await turn_waits(talk, sent.session_id, sent.turn_id)
+    return tuple(wait.wait_id for wait in waits if wait.answered_at is None and wait.kind in ("question", "elicitation"))
+
+
+async def _reply(request: _Request, sent: SentTurn, answered: WaitId | None, *, shows_tools: bool) -> GatewayReply:
     talk, body = request.talk, request.body
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     created, completion_id = talk.vm.clock() // 1000, f"chatcmpl-{sent.turn_id}"
-    chunks = ChatChunks(completion_id, body.model, created, with_usage=with_usage, shows_tools=shows_tools)
+    words = words_for(text_of(request.said.last[0].content))
+    chunks = ChatChunks(
+        completion_id,
+        body.model,
+        created,
+        with_usage=with_usage,
+        shows_tools=shows_tools,
+        words=words,
+        after=answered,
+        unanswered=() if answered is None else await _unanswered(talk, sent),
+    )
     headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
 
     async def name_history() -> None:

@@ -1,5 +1,6 @@
 """Chat chunks — the parts of a turn as chunks of a chat completion, or as one object. Pure."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -15,7 +16,9 @@ from agentvm.gateways.turn_parts import (
     TurnPart,
     TurnWaits,
 )
+from agentvm.gateways.words import EN, Words, held_text, is_asked, wait_text
 from agentvm.model.usage import Usage
+from agentvm.model.wait import WaitId
 
 DONE = b"data: [DONE]\n\n"
 FINISH = {"max_tokens": "length", "refusal": "content_filter"}
@@ -38,8 +41,22 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 class ChatChunks:
     """Writes a turn as chunks, and remembers what was said. Also used for an answer in one piece."""
 
-    def __init__(self, completion_id: str, model: str, created: int, *, with_usage: bool = False, shows_tools: bool = False):
-        self._with_usage, self._shows_tools = with_usage, shows_tools
+    def __init__(
+        self,
+        completion_id: str,
+        model: str,
+        created: int,
+        *,
+        with_usage: bool = False,
+        shows_tools: bool = False,
+        words: Words = EN,
+        after: WaitId | None = None,
+        unanswered: Collection[WaitId] = (),
+    ) -> None:
+        """`after` is the wait that the turn goes on from; of those beside it, `unanswered` ones are asked again."""
+        self._after, self._unanswered = after, unanswered
+        self._with_usage, self._shows_tools, self._words = with_usage, shows_tools, words
+        self._is_asked = False
         head = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
         # Everything but the delta is the same for each chunk.
         self._head = b"data: " + _encode(head)[:-1] + b',"choices":'
@@ -67,9 +84,10 @@ class ChatChunks:
     def write(self, part: TurnPart, cursor: int) -> bytes:
         if self.is_done:
             return b""
+        if self._after is not None and not isinstance(part, TurnEnded):
+            return self._pass(part)
         if isinstance(part, SaidText):
-            self.texts.append(part.text)
-            return b'%b%b},"finish_reason":null,"logprobs":null}]}\n\n' % (self._content, _encode(part.text))
+            return self._say(part.text)
         match part:
             case SaidThinking(text=text):
                 self.thinking.append(text)
@@ -79,13 +97,34 @@ class ChatChunks:
             case CallWaits(kind="client"):
                 self.calls.append(part)
                 return self._chunk({"tool_calls": [{"index": len(self.calls) - 1, **tool_call(part)}]})
-            case TurnWaits() if self.calls:
+            case CallWaits() if is_asked(part):
+                # The next message of the user answers it.
+                self._is_asked = True
+                return self._say(("\n\n" if self.text.strip() else "") + wait_text(self._words, part))
+            case CallWaits():
+                # Somebody else decides, and the answer goes on then; whoever waits for it is told why.
+                return self._chunk({"reasoning_content": held_text(self._words, part) + "\n"})
+            case TurnWaits() if self.calls or self._is_asked:
                 self.is_done = True
                 return self._end(None)
             case TurnEnded():
                 return self._ended(part)
             case _:
                 return b""
+
+    def _pass(self, part: TurnPart) -> bytes:
+        """Passes over what an earlier answer has told, up to the wait that the turn goes on from."""
+        if isinstance(part, CallWaits) and part.wait_id in self._unanswered:
+            self._is_asked = True
+            return self._say(wait_text(self._words, part))
+        if isinstance(part, TurnWaits) and self._after in part.waits:
+            self._after = None
+            return self.write(part, 0) if self._is_asked else b""
+        return b""
+
+    def _say(self, text: str) -> bytes:
+        self.texts.append(text)
+        return b'%b%b},"finish_reason":null,"logprobs":null}]}\n\n' % (self._content, _encode(text))
 
     def _ended(self, part: TurnEnded) -> bytes:
         self.ended, self.is_done = part, True

@@ -1,4 +1,4 @@
-"""Words — what a channel itself says in a chat, in the language of the message that it answers."""
+"""Words — what the server itself says in a chat, in the language of the message that it answers."""
 
 import json
 import re
@@ -29,6 +29,7 @@ class Words:
     ask: str
     lost: str
     no_file: str
+    held: str
 
 
 EN = Words(
@@ -43,6 +44,7 @@ EN = Words(
     ask="The agent asks:\n{input}",
     lost="(The rest of this answer is no longer kept.)",
     no_file="(A file could not be fetched: {error})",
+    held="(Waits for an approval of {name}. {about})",
 )
 ZH = Words(
     help="直接发消息，智能体就会回答。\n/new 开始新的对话\n/stop 停止当前的回答\n/help 显示本说明",
@@ -56,6 +58,7 @@ ZH = Words(
     ask="智能体想问：\n{input}",
     lost="（这个回答的其余部分已不再保存。）",
     no_file="（有一个文件无法取得：{error}）",
+    held="（等待批准 {name}。{about}）",
 )
 
 
@@ -84,3 +87,15 @@ def wait_text(words: Words, part: CallWaits) -> str:
     shown = json.dumps(part.input, ensure_ascii=False, indent=1).replace("```", "'''")
     shown = shown if len(shown) <= INPUT_MAX else f"{shown[:INPUT_MAX]}…"
     return (words.approve if part.kind in ("approval", "consent") else words.ask).format(name=part.name, input=shown)
+
+
+def held_text(words: Words, part: CallWaits) -> str:
+    """Says that a call waits for what cannot be given in this chat: an approval, or a page that somebody has to visit."""
+    pages = [one.url for one in (part.questions or {}).values() if one.url is not None]
+    about = part.url or " ".join(pages) or part.why
+    return words.held.format(name=part.name, about=about).replace(" )", ")")
+
+
+def is_asked(part: CallWaits) -> bool:
+    """Tells whether a call waits for words of the user, which a message can be."""
+    return part.kind in ("question", "elicitation") and not any(one.mode == "url" for one in (part.questions or {}).values())
