@@ -7,6 +7,8 @@ const { window } = dom;
 Object.assign(globalThis, { window, document: window.document, IS_REACT_ACT_ENVIRONMENT: false });
 
 const { Client } = await import("@langchain/langgraph-sdk");
+// The release that Agent Chat UI has.
+const { Client: EarlierClient } = await import("langgraph-sdk-1");
 const { useStream } = await import("@langchain/react");
 const React = await import("react");
 const { createRoot } = await import("react-dom/client");
@@ -26,9 +28,9 @@ async function run(client, threadId, payload) {
   return { names: [...new Set(names)], values, error };
 }
 
-async function classic() {
+async function classic(Client, suite) {
   const client = new Client({ apiUrl: url });
-  const thread = await client.threads.create();
+  const thread = await client.threads.create({ metadata: { suite } });
   const id = thread.thread_id;
   const text = await run(client, id, { input: say("hello") });
   const tool = await run(client, id, { input: say("tool") });
@@ -45,7 +47,7 @@ async function classic() {
     failed: failed.error.error,
     cut: texts(cut.values.messages),
     state: state.values.messages.length,
-    searched: (await client.threads.search({ metadata: { graph_id: "default" } })).length,
+    searched: (await client.threads.search({ metadata: { graph_id: "default", suite } })).length,
   };
 }
 
@@ -132,6 +134,6 @@ async function socket() {
   return result;
 }
 
-const result = { classic: await classic(), hook: await hook(), socket: await socket() };
+const result = { classic: await classic(Client, "now"), earlier: await classic(EarlierClient, "earlier"), hook: await hook(), socket: await socket() };
 console.log(JSON.stringify(result));
 process.exit(0);

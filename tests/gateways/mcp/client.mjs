@@ -1,17 +1,22 @@
-// The official client of MCP in JavaScript, in both eras: one turn of each kind. Prints JSON.
+// The official clients of MCP in JavaScript, in both eras: one turn of each kind. `sdk` is the earlier package. Prints JSON.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { Client as EarlierClient } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport as EarlierTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const base = process.argv.at(-1);
 
 async function look(mode) {
   const seen = {};
   const open = async (headers = {}) => {
-    const client = new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
-    await client.connect(new StreamableHTTPClientTransport(new URL(`${base}/mcp`), { requestInit: { headers } }));
+    const about = [new URL(`${base}/mcp`), { requestInit: { headers } }];
+    const client = mode === "sdk" ? new EarlierClient({ name: "test", version: "1" }) : new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
+    await client.connect(mode === "sdk" ? new EarlierTransport(...about) : new StreamableHTTPClientTransport(...about));
     return client;
   };
   const client = await open();
-  const ask = (message, more = {}, options = {}) => client.callTool({ name: "ask_default", arguments: { message, ...more } }, options);
+  // The earlier package has the schema of the result before the options.
+  const schema = mode === "sdk" ? [undefined] : [];
+  const ask = (message, more = {}, options = {}) => client.callTool({ name: "ask_default", arguments: { message, ...more } }, ...schema, options);
   seen.tools = (await client.listTools()).tools.map((tool) => tool.name);
   const text = await ask("hello there");
   seen.text = [text.content[0].text, text.structuredContent.outcome];
@@ -44,4 +49,4 @@ async function look(mode) {
   await client.close();
   return seen;
 }
-console.log(JSON.stringify({ auto: await look("auto"), legacy: await look("legacy") }));
+console.log(JSON.stringify({ auto: await look("auto"), legacy: await look("legacy"), sdk: await look("sdk") }));

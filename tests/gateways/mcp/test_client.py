@@ -11,7 +11,7 @@ CLIENT = (Path(__file__).parent / "client.mjs").read_text()
 async def test_the_official_client_in_javascript_runs_a_turn_of_each_kind_in_both_eras(clients: Clients) -> None:
     async with scene() as served:
         eras: dict[str, dict[str, Any]] = json.loads(await clients.run(CLIENT, served.http))
-    assert sorted(eras) == ["auto", "legacy"]
+    assert sorted(eras) == ["auto", "legacy", "sdk"]
     for seen in eras.values():
         assert "ask_default" in seen["tools"]
         assert seen["text"] == ["hello there", "completed"]

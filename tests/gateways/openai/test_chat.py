@@ -169,7 +169,8 @@ async def test_the_callers_tool_is_called_by_the_caller_and_the_turn_goes_on() -
 
 
 ASKER = Definition(name="asker", system_prompt="Ask.", tools=("ask_user",))
-CITY, COLOUR = ("call_1", "ask_user", {"question": "Which city?"}), ("call_2", "ask_user", {"question": "Which colour?"})
+CITY: tuple[str, str, dict[str, object]] = ("call_1", "ask_user", {"question": "Which city?"})
+COLOUR: tuple[str, str, dict[str, object]] = ("call_2", "ask_user", {"question": "Which colour?"})
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
