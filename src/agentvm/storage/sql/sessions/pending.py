@@ -61,9 +61,17 @@ class PendingWords(NamedTuple):
     words: str
 
 
+class PendingPiece(NamedTuple):
+    """Messages for one commit."""
+
+    messages: list[PendingWords]
+    more: bool
+    """Whether others were pending besides."""
+
+
 def cut_some(
     connection: Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
-) -> list[PendingWords]:
+) -> PendingPiece:
     """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
     values: dict[str, Any] = {"most": PIECE_MESSAGES}
     if tenant_id is None:
@@ -74,10 +82,11 @@ def cut_some(
     positions = _piece(connection, [position for position, *_ in pending])
     bodies: dict[int, bytes] = dict(connection.fetch(_BODIES, _named(positions)) if positions else ())
     keys = {(owner, container_id): key_of(owner, container_id) for _, owner, container_id in pending}
-    return [
+    messages = [
         PendingWords(position, words_of(keys[owner, container_id], _text(position, bodies.get(position))))
         for position, owner, container_id in pending[: len(positions)]
     ]
+    return PendingPiece(messages, len(pending) == PIECE_MESSAGES or len(positions) < len(pending))
 
 
 def _piece(connection: Connection, positions: Sequence[int]) -> Sequence[int]:
@@ -102,19 +111,21 @@ def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
 
 async def take_in(
     database: Database, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
-) -> bool:
-    """Puts the next messages in. Whether there were any."""
-    batch = await database.read(lambda connection: cut_some(connection, tenant_id, containers))
-    if batch:
-        await database.write(lambda connection: put_in(connection, batch))
-    return bool(batch)
+) -> PendingPiece | None:
+    """Puts the next messages in, and returns them; None if there were none."""
+    piece = await database.read(lambda connection: cut_some(connection, tenant_id, containers))
+    if not piece.messages:
+        return None
+    await database.write(lambda connection: put_in(connection, piece.messages))
+    return piece
 
 
 async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
     """Indexes the pending messages of these containers, so that a search finds them."""
     try:
         for _ in range(WAITED_PIECES_MAX):
-            if not await take_in(database, tenant_id, containers):
+            piece = await take_in(database, tenant_id, containers)
+            if piece is None or not piece.more:
                 return
     except StoreFailed as error:
         # A disk that takes nothing can still be read.
