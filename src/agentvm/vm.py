@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -119,7 +119,7 @@ class Peer:
 
     @property
     def workspace(self) -> Workspace:
-        return replace(self.vm.workspace(self.principal), store=self.store)
+        return self.vm.workspace(self.principal, store=self.store)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
         """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
@@ -280,11 +280,13 @@ class AgentVM:
         store = ScopedStore(self.store.tenant(principal.tenant_id), principal)
         return Peer(vm=self, channel=channel, store=store)
 
-    def workspace(self, principal: Principal, tenant_id: TenantId | None = None) -> Workspace:
-        """Returns the principal's view of its own tenant, or of the one that an operator names."""
+    def workspace(
+        self, principal: Principal, tenant_id: TenantId | None = None, *, store: TenantStore | None = None
+    ) -> Workspace:
+        """Returns the principal's view of its own tenant, or of the one that an operator names; `store` is that view's."""
         tenant_id = tenant_id or principal.tenant_id
         return Workspace(
-            store=ScopedStore(self.store.tenant(tenant_id), principal),
+            store=store or ScopedStore(self.store.tenant(tenant_id), principal),
             principal=principal,
             tenant_id=tenant_id,
             runtime=self.runtime,

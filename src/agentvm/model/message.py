@@ -335,6 +335,8 @@ def decode_message(body: bytes | str) -> Message:
 
 def repair_text(text: str) -> str:
     """The same text, except that half of a surrogate pair, which neither can carry, becomes the replacement character."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -72,6 +72,8 @@ def encode_reply(command_name: str, request_id: str | None, reply: Reply, timest
 def _encode_reply(reply: Reply) -> bytes:
     """Encodes a long list in slices, so that other threads run in between."""
     members = [(name, getattr(reply, name)) for name in reply.__struct_fields__]
+    if not any(isinstance(member, tuple) for _, member in members):
+        return _encoder.encode(reply)
     if any(name == "messages" for name, _ in members):
         members = [(name, tuple(map(_flat, value)) if name == "messages" else value) for name, value in members]
         reply = msgspec.structs.replace(reply, **dict(members))

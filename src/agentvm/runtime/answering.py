@@ -117,7 +117,8 @@ class Answering:
         if self._quoted is None:
             window = min(one.driver.context_window(one.model) for one in candidates)
             self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window)
-            self._accepted.sources = sources_of(self._quoted.passages, history.messages, now.turn_id)
+            found = history.messages if now.produced else ()
+            self._accepted.sources = sources_of(self._quoted.passages, found, now.turn_id)
         self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
@@ -137,8 +138,7 @@ class Answering:
                     continue
                 first, told = candidates[0], self._composed.told
                 self._history = await self._refusals.set_aside(error, first.provider, told, self._history)
-        # Not kept in memory while tools run.
-        self._history = Recalled()
+        self._history = Recalled()  # Not kept in memory while tools run.
         await self._refusals.confirm()
         await self._check_output()
 

@@ -21,6 +21,11 @@ class BatchPart:
         self.turns: set[TurnId | None] = set()
         """The turns that posted them, which hear of a failure."""
 
+    @property
+    def last(self) -> int:
+        """The number of the last event that has one; 0 for none."""
+        return self.events[-1].seq or next((event.seq for event in reversed(self.events) if event.seq), 0)
+
 
 class Batch:
     """The events that are committed together, by session."""

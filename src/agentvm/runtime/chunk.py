@@ -25,6 +25,8 @@ Messages = Mapping[str, model.Message]
 _KINDS = CATALOGUE
 _WINDOW_MIN_BITS = 12
 """The dictionary must fit into the window."""
+_LEVEL = 3
+"""Takes two thirds of the time of level 6, for 4 % more bytes: the dictionary does most of it."""
 
 
 class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -54,6 +56,7 @@ class _Chunk(msgspec.Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Chunk)
+_encode_json = msgspec.json.Encoder().encode
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -62,10 +65,7 @@ def encode_events(events: Sequence[Event]) -> bytes:
         # Nearly every entry of the journal: one delta of each session that speaks.
         alone = _Entry(TextDelta.type, 0, 0, lengths=(len(data.text),), text=data.text)
         return _encoder.encode(_Chunk(events[0].seq, events[0].timestamp, (events[0].scope,), (alone,)))
-    packer = _Packer(events)
-    for event in events:
-        packer.add(event)
-    return _encoder.encode(_Chunk(events[0].seq, events[0].timestamp, *packer.finish()))
+    return _encoder.encode(_Chunk(events[0].seq, events[0].timestamp, *_Packer(events).pack(events)))
 
 
 def decode_events(body: bytes, tenant_id: TenantId, messages: Messages) -> list[Event]:
@@ -145,7 +145,7 @@ def close_chunk(body: bytes) -> bytes:
 @cache
 def _compressor(window: int) -> "zlib._Compress":
     """Returns a compressor that has read the dictionary, to be copied: reading takes as long as compressing a short turn."""
-    return zlib.compressobj(6, zlib.DEFLATED, window, window - 7, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, window, window - 7, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
 
 
 def open_chunk(body: bytes) -> bytes:
@@ -166,7 +166,6 @@ class _Packer:
         self._before = events[0].timestamp
         self._last: tuple[EventScope | None, int] = (None, 0)
         """The scope of the entry before, nearly always that of the next one too, and its number."""
-        self._run: list[Event] = []
         self._texts: dict[str, str] = {
             event.data.message.id: event.data.message.text
             for event in events
@@ -177,34 +176,39 @@ class _Packer:
         self._speaking = ""
         self._offset = 0
 
-    def add(self, event: Event) -> None:
-        data = event.data
-        run = self._run
-        if isinstance(data, TextDelta) and (not run or run[0].scope is event.scope or run[0].scope == event.scope):
-            run.append(event)
-            return
-        self._close_run()
-        if isinstance(data, MessageStart):
-            self._speaking, self._offset = data.message_id, len(data.text or "")
-        entry = _Entry(data.type, self._scope(event), self._since(event))
-        if isinstance(data, MessageEvent):
-            entry.message_id = data.message.id
-        else:
-            entry.data = msgspec.json.encode(data)
-        self._entries.append(entry)
+    def pack(self, events: Sequence[Event]) -> tuple[tuple[EventScope, ...], tuple[_Entry, ...]]:
+        """Returns the scopes and the entries of all events; for one call."""
+        entries, run = self._entries, list[Event]()
+        for event in events:
+            data = event.data
+            if isinstance(data, TextDelta):
+                if run and run[0].scope is not event.scope and run[0].scope != event.scope:
+                    self._add_run(run)
+                    run = []
+                run.append(event)
+                continue
+            if run:
+                self._add_run(run)
+                run = []
+            entry = self._entry(event)
+            if data.category == "message" and isinstance(data, MessageEvent):
+                entry.message_id = data.message.id
+            else:
+                entry.data = _encode_json(data)
+                if isinstance(data, MessageStart):
+                    self._speaking, self._offset = data.message_id, len(data.text or "")
+            entries.append(entry)
+        if run:
+            self._add_run(run)
+        return tuple(self._scopes), tuple(entries)
 
-    def finish(self) -> tuple[tuple[EventScope, ...], tuple[_Entry, ...]]:
-        self._close_run()
-        return tuple(self._scopes), tuple(self._entries)
-
-    def _close_run(self) -> None:
-        run, self._run = self._run, []
-        if not run:
-            return
+    def _add_run(self, run: Sequence[Event]) -> None:
         deltas = [event.data.text for event in run if isinstance(event.data, TextDelta)]
-        entry = _Entry(TextDelta.type, self._scope(run[0]), self._since(run[0]), lengths=tuple(map(len, deltas)))
-        gaps = tuple(after.timestamp - before.timestamp for before, after in pairwise(run))
-        entry.gaps = gaps if any(gaps) else ()
+        entry = self._entry(run[0])
+        entry.lengths = tuple(map(len, deltas))
+        gaps = tuple([after.timestamp - before.timestamp for before, after in pairwise(run)])
+        if any(gaps):
+            entry.gaps = gaps
         text = "".join(deltas)
         # Empty text is in every message, also in one that was never stored.
         if text and self._texts.get(self._speaking, "").startswith(text, self._offset):
@@ -214,16 +218,14 @@ class _Packer:
         self._offset += len(text)
         self._entries.append(entry)
 
-    def _scope(self, event: Event) -> int:
+    def _entry(self, event: Event) -> _Entry:
+        """Returns an entry with the kind, the scope and the time of the event."""
         scope, number = self._last
         if event.scope is not scope:
             number = self._scopes.setdefault(event.scope, len(self._scopes))
             self._last = event.scope, number
-        return number
-
-    def _since(self, event: Event) -> int:
         passed, self._before = event.timestamp - self._before, event.timestamp
-        return passed
+        return _Entry(event.data.type, number, passed)
 
 
 def _unpack(entry: _Entry, messages: Messages) -> Iterable[EventData]:

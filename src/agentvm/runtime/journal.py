@@ -42,8 +42,8 @@ COMMIT_INTERVAL_SECONDS = 0.005
 """Time between two commits."""
 
 CROWD_SESSIONS_MIN = 8
-CROWD_SECONDS = 0.000_5
-CROWD_MAX_SECONDS = 0.020
+CROWD_SECONDS = 0.000_8
+CROWD_MAX_SECONDS = 0.035
 """For each further session that speaks the next commit waits a little longer: it costs less for many together."""
 
 PROBE_SECONDS = 1.0
@@ -317,7 +317,7 @@ class Journal:
         for log, part in parts.items():
             if log in gone:
                 continue
-            log.committed = max(log.committed, next((event.seq for event in reversed(part.events) if event.seq), 0))
+            log.committed = max(log.committed, part.last)
             if log in carried:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry

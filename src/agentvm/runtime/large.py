@@ -3,8 +3,7 @@
 Whoever says little would otherwise wait for all that others say at once: a commit of megabytes takes as long for everybody.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from agentvm.model.ids import TenantId
 from agentvm.model.message import UserContent, content_size
@@ -14,6 +13,8 @@ LARGE_BYTES = 16 * 1024
 TOTAL_BYTES = 1024 * 1024
 """Size of the large messages that are being committed, half of it for one tenant."""
 
+_SMALL = nullcontext()
+
 
 class LargeMessages:
     """Shared by all agents of a process."""
@@ -21,12 +22,7 @@ class LargeMessages:
     def __init__(self) -> None:
         self._bytes = FairSlots(TOTAL_BYTES, share=TOTAL_BYTES // 2)
 
-    @asynccontextmanager
-    async def room(self, tenant_id: TenantId, content: UserContent) -> AsyncIterator[None]:
+    def room(self, tenant_id: TenantId, content: UserContent) -> AbstractAsyncContextManager[object]:
         """For a message until it is committed. Large ones wait for it, tenant by tenant; others do not."""
         size = content_size(content)
-        if size < LARGE_BYTES:
-            yield
-            return
-        async with self._bytes.hold(tenant_id, size):
-            yield
+        return _SMALL if size < LARGE_BYTES else self._bytes.hold(tenant_id, size)

@@ -242,15 +242,14 @@ _IN_JOURNAL_ONLY = frozenset({"stream", "state"})
 
 def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
     """The rows of a session that these events change; `fold` is the part of its log that is complete."""
-    if fold is None and all(event.data.category in _IN_JOURNAL_ONLY for event in events):
+    rest = [event for event in events if event.data.category not in _IN_JOURNAL_ONLY]
+    if fold is None and not rest:
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages, turns, waits = list[Message](), list[Turn](), list[WaitChange]()
     ledger, others = list[LedgerEntry](), list[EventData]()
     asked, answered = list[AskedCall](), list[str]()
     rewind: Rewinding | None = None
-    for event in events:
-        if event.data.category in _IN_JOURNAL_ONLY:
-            continue
+    for event in rest:
         match event.data:
             case MessageEvent(message=message):
                 messages.append(message)

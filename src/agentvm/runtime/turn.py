@@ -170,7 +170,7 @@ def _grow_text(now: TurnState, text: str, at: int) -> Step:
 def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
     calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
-    pending, text = now.pending if calls_tools else (), now.prefix + join(now.text)
+    pending, text = now.pending if calls_tools else (), now.prefix + join(now.text) if now.checks_output else ""
     now, spoken = _close_message(now)
     if calls_tools:
         return replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)

@@ -134,8 +134,8 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changes_no_session(self) -> bool:
         """Whether nothing is added but calls."""
-        of_messages = (self.messages, self.turns, self.chunk, self.ledger, self.rewind)
-        return not any((*of_messages, self.waits, self.programs, self.files, self.placed, self.runs))
+        of_messages = self.messages or self.turns or self.chunk or self.ledger or self.rewind
+        return not (of_messages or self.waits or self.programs or self.files or self.placed or self.runs)
 
     @property
     def is_empty(self) -> bool:

@@ -83,7 +83,8 @@ async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: St
         await record(store, *[message(f"m{number}-{each}", f"word{each}") for each in range(500)])
     await record(store, message("late", "hello"), tenant=RIVAL)
     piece = await take_in(database)
-    assert piece is not None and piece.more
+    assert piece is not None
+    assert piece.more
     assert 1_501 not in await database.read(pending)
     assert len(await database.read(pending)) > 1_000
 
