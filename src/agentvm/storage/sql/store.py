@@ -387,10 +387,9 @@ class Store(Scope):
         """
         if before := self._forgotten:
             return await self._database.write(lambda connection: self._forget(connection, before)) or True
-        piece = await take_in(self._database)
-        if piece is not None and piece.more:
-            return True
         # What was said meanwhile can wait for the next time, or each few messages would be a commit.
+        if (piece := await take_in(self._database)) is not None and piece.more:
+            return True
         return await self._database.write(lambda connection: settle_ranges(connection) or tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
