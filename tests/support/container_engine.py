@@ -85,8 +85,8 @@ class FakeEngine:
 
     def _answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
         match method, path.strip("/").split("/"):
-            case "GET", ["version"]:
-                return 200, b'{"ApiVersion": "1.41"}'
+            case "GET", ["_ping"]:
+                return 200, b"OK"
             case "GET", ["images", *names, "json"]:
                 if "/".join(names) not in self.images:
                     raise Refused(404, "No such image")

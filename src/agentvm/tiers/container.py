@@ -206,10 +206,10 @@ class ContainerTier:
         settings = self._settings
         try:
             with anyio.fail_after(10):
-                await self._api.get("/version")
+                await self._api.exists("/_ping")  # Not its version: Podman starts programs to tell that.
                 present = [name for name, image in settings.images.items() if await self._api.exists(f"/images/{image}/json")]
         except (TierBroken, TimeoutError) as error:
-            return Offer(tier="container", missing=f"no container engine at {settings.socket}: {error}")
+            return Offer(tier="container", missing=f"no container engine at {settings.socket}: {str(error) or 'no answer'}")
         if not present:
             names = ", ".join(settings.images.values()) or "none is named"
             return Offer(tier="container", missing=f"the engine has no image of tools.docker.images ({names}): pull one")
