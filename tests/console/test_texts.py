@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterable
 
 from playwright.async_api import Page, expect
-from tests.console.conftest import Open
+from tests.console.conftest import PHONE, Open
 from tests.console.test_attachments import give
 from tests.console.test_journeys import BLOCKS, HOSTILE, IN_MEMORY, driver, say
 
@@ -171,3 +171,19 @@ async def test_a_search_of_chinese_words_marks_them_and_opens_at_the_message(ope
             assert "".join(await marks.all_inner_texts()) == words
             await page.locator(".hits a").first.click()
             await expect(page.locator(".item-marked .answer")).to_have_text(answer)
+
+
+async def test_a_wide_table_scrolls_and_keeps_its_words_whole(open_page: Open) -> None:
+    words = [f"column{number}" for number in range(14)]
+    table = f"| {' | '.join(words)} |\n|{'---|' * len(words)}\n| {' | '.join(words)} |\n"
+    async with start_server(IN_MEMORY, drivers=driver(lambda _: reply(table))) as server:
+        page = await open_page(server.url, viewport=PHONE)
+        await say(page, "Show it")
+        scroll = page.get_by_role("region", name="Table")
+        await expect(scroll.locator("td")).to_have_count(len(words))
+        shown, whole = await scroll.evaluate("(element) => [element.clientWidth, element.scrollWidth]")
+        assert whole > shown
+        line, cell = await scroll.locator("th").first.evaluate(
+            "(element) => [parseFloat(getComputedStyle(element).lineHeight), element.clientHeight]"
+        )
+        assert cell < 2 * line + 12
