@@ -70,7 +70,7 @@ export default function Resources({ query, go }: PageProps): JSX.Element {
                 keyOf={(row) => row.id}
                 columns={[
                   { head: t.name, cell: (row) => <a href={resourcePage(row.id, { tenant })} dir="auto">{row.name}</a> },
-                  { head: t.type, cell: (row) => t.types[row.type] ?? row.type },
+                  { head: t.type, cell: (row) => <span class="whole">{t.types[row.type] ?? row.type}</span> },
                   { head: t.description, cell: (row) => <span dir="auto">{row.description}{row.deprecated !== undefined && <span class="problem"> {t.deprecated}</span>}</span> },
                   { head: t.owner, cell: (row) => row.owner },
                   { head: t.latest, cell: (row) => row.latest },

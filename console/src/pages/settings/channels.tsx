@@ -54,10 +54,10 @@ export default function Channels({ query, go }: PageProps): JSX.Element {
                 {
                   head: text.channelDo,
                   cell: (channel) => (
-                    <>
-                      <Button onClick={() => void turn(channel)}>{channel.enabled ? text.channelDisable : text.channelEnable}</Button>{" "}
+                    <span class="button-row">
+                      <Button onClick={() => void turn(channel)}>{channel.enabled ? text.channelDisable : text.channelEnable}</Button>
                       <Button onClick={() => setGoing(channel)}>{text.delete}</Button>
-                    </>
+                    </span>
                   ),
                 },
               ]}
