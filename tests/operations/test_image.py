@@ -356,6 +356,15 @@ async def test_an_image_shows_everything_that_decides_how_it_answers() -> None:
             "maxTokens": 4_096,
             "tools": ["calculator"],
             "systemPrompt": "be nice",
+            "limits": {
+                "steps": 25,
+                "tokens": 2_000_000,
+                "cost": 5_000_000_000,
+                "seconds": 600.0,
+                "toolCalls": 200,
+                "agentCalls": 16,
+                "agentDepth": 3,
+            },
         }
         own = {"temperature": 0.5, "maxTokens": 7, "thinking": 9, "model": "scripted/other"}
         record = (await desk.ask("image_create", containerId="c1", config=own))["record"]

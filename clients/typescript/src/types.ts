@@ -3266,6 +3266,7 @@ export interface EffectiveConfig {
   model: string;
   maxTokens: number;
   tools: string[];
+  limits?: TurnLimits;
   systemPrompt?: string;
   temperature?: number;
   thinking?: number;
@@ -4000,6 +4001,17 @@ export interface SettingField {
   isSecret?: boolean;
   required?: boolean;
   default?: string;
+}
+
+/** The bounds of one turn; those of the settings `limits`. */
+export interface TurnLimits {
+  steps: number;
+  tokens: number;
+  cost: number;
+  seconds: number;
+  toolCalls: number;
+  agentCalls: number;
+  agentDepth: number;
 }
 
 /** A summand, with the multiplication that it came from. */

@@ -10,10 +10,11 @@ from agentvm.model.base import record_from
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
 from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.image import Image
+from agentvm.model.limits import Limits
 from agentvm.model.message import Message
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest
-from agentvm.protocol.records import DefinitionRecord, EffectiveConfig, ImageRecord, LockRecord
+from agentvm.protocol.records import DefinitionRecord, EffectiveConfig, ImageRecord, LockRecord, TurnLimits
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_recent
 
@@ -225,9 +226,11 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
     """The settings that the next turn of the image runs with."""
     definition, rendered = image.definition, image.definition.rendered or Rendered()
     runtime, tenant_id = context.vm.runtime, context.tenant_id
+    settings = runtime.settings_of(tenant_id)
     return EffectiveConfig(
         model=runtime.model_name(definition.model or context.vm.tenancy.own_keys.default_of(tenant_id)),
-        max_tokens=definition.max_tokens or runtime.settings_of(tenant_id).defaults.max_tokens,
+        max_tokens=definition.max_tokens or settings.defaults.max_tokens,
+        limits=_turn_limits(settings.limits),
         tools=DEFAULT_TOOLS if definition.tools is None else definition.tools,
         system_prompt=definition.system_prompt,
         temperature=definition.temperature,
@@ -240,6 +243,10 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
         skills=tuple(str(entry["uri"]) for entry in rendered.skills),
         unavailable=tuple(str(tool["uri"]) for tool in rendered.tools if tool["name"] not in (definition.tools or ())),
     )
+
+
+def _turn_limits(limits: Limits) -> TurnLimits:
+    return record_from(TurnLimits, limits, tokens=limits.turn_tokens, cost=limits.turn_cost_nano, seconds=limits.turn_seconds)
 
 
 def image_record(context: Context, image: Image, *, with_config: bool = True) -> ImageRecord:

@@ -25,6 +25,23 @@ class LockRecord(Record):
     digest: str
 
 
+class TurnLimits(Record):
+    """The bounds of one turn; those of the settings `limits`."""
+
+    steps: int
+    """Model calls."""
+    tokens: int
+    """Input and output of all model calls."""
+    cost: int
+    """In nano-USD."""
+    seconds: float
+    tool_calls: int
+    agent_calls: int
+    """Sub-agents that it may call."""
+    agent_depth: int
+    """Levels of sub-agents below it."""
+
+
 class EffectiveConfig(Record):
     """How an image answers: its definition with its config applied and every reference followed."""
 
@@ -34,6 +51,8 @@ class EffectiveConfig(Record):
     """Tokens of one answer."""
     tools: tuple[str, ...]
     """The tools that its model is told of."""
+    limits: TurnLimits | None = None
+    """The bounds of each of its turns."""
     system_prompt: str | None = None
     temperature: float | None = None
     thinking: int | None = None

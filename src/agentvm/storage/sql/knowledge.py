@@ -59,15 +59,13 @@ _SEEN = f"""
       AND {IN_REVISION}
 ))
 """
-_CHUNKS = f"""
-SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, c.heading, c.page
-FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
+# The sum keeps SQLite from reading all passages of the index to find these few.
+_NAMED = f"""
+FROM knowledge_chunks AS c JOIN knowledge_indexes AS k ON k.index_key = c.index_key + 0
 WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.chunk_key IN ({numbers_of("?3")}) AND {_SEEN.format("?4")}
 """
-_VECTORS = f"""
-SELECT c.chunk_key, c.vector FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
-WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.chunk_key IN ({numbers_of("?3")}) AND {_SEEN.format("?4")}
-"""
+_CHUNKS = f"SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, c.heading, c.page {_NAMED}"
+_VECTORS = f"SELECT c.chunk_key, c.vector {_NAMED}"
 _OPEN = f"""
 SELECT c.first, c.text, c.title FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
 WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first <= ?4 AND c.beyond >= ?5 AND {_SEEN.format("?6")}
