@@ -145,8 +145,8 @@ async def _open_resources(store: Store, clock: Clock, new_id: NewId) -> Resource
 async def _open_knowledge(
     services: Services, resources: ResourceCentre, jobs: MeteredJobs, clock: Clock, new_id: NewId, stack: AsyncExitStack
 ) -> KnowledgeLibrary:
-    settings, store = services.settings.config.tools.embedder, resources.store
-    embedder = await open_embedder(settings, store, services.metering, clock, new_id, stack)
+    config, store = services.settings.config, resources.store
+    embedder = await open_embedder(config.tools.embedder, config.model_dir, store, services.metering, clock, new_id, stack)
     return make_library(store, resources, jobs, clock, new_id, embedder)
 
 

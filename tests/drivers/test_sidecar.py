@@ -20,6 +20,7 @@ def orders(model: Path, parent: int) -> bytes:
         "threads": 1,
         "slots": 1,
         "window": 128,
+        "pooling": "",
     }
     return json.dumps(told).encode() + b"\n"
 

@@ -16,7 +16,8 @@ from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid, NotAvailable
 from agentvm.knowledge import indexer
-from agentvm.knowledge.embed import embedder_address, pack
+from agentvm.knowledge.embed import pack
+from agentvm.knowledge.embeddings import embedder_address
 from agentvm.knowledge.passages import IndexForm
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret

@@ -82,9 +82,10 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
         yield "tools.search.apiKey", f"{tools.search.engine} needs a key"
     elif tools.search.engine == "searxng" and tools.search.url is None:
         yield "tools.search.url", "searxng needs its address"
-    if (tools.embedder.url is None) != (tools.embedder.model is None):
-        missing = "url" if tools.embedder.url is None else "model"
-        yield f"tools.embedder.{missing}", "it is missing; without it there is no embedder"
+    if tools.embedder.url is not None and tools.embedder.model is None:
+        yield "tools.embedder.model", "it is missing; without it there is no embedder"
+    elif tools.embedder.model is not None and (tools.embedder.url is None) != tools.embedder.model.startswith("local/"):
+        yield "tools.embedder.url", "it is missing, or the model is on this machine: local/ and its name, and no address"
     yield from _remote(tools.remote)
     if tools.mcp_servers:
         # Few servers have some; the others need not read the grammar of tools to start.

@@ -1,4 +1,4 @@
-"""GGUF — reads the chat template of weights, which decides whether a model can be told of tools."""
+"""GGUF — reads the header of weights: whether a model can be told of tools, and whether it was made to embed."""
 
 import mmap
 import struct
@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 _TEMPLATE = b"tokenizer.chat_template"
+_POOLING = b".pooling_type"
 _HEADER = struct.Struct("<4sIQQ")
 _TYPE = struct.Struct("<I")
 _COUNT = struct.Struct("<Q")
@@ -26,13 +27,25 @@ def knows_tools(path: Path) -> bool:
 def _knows_tools(path: Path, mtime_ns: int, size: int) -> bool:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return any(key == _TEMPLATE and b"tools" in value for key, value in _texts(content))
+            return any(key == _TEMPLATE and b"tools" in value for key, value in _members(content))
     except (OSError, ValueError, OverflowError, struct.error):
         return False
 
 
-def _texts(content: mmap.mmap) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the members of the header that are texts. Every step moves on, so the length of the file is a bound."""
+def has_pooling(path: Path) -> bool:
+    """Tells whether the file says how vectors of texts are made, as those of embedding models do. Blocks."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return any(key.endswith(_POOLING) for key, _ in _members(content))
+    except (OSError, ValueError, OverflowError, struct.error):
+        return False
+
+
+def _members(content: mmap.mmap) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the members of the header, with the values of those that are texts.
+
+    Every step moves on, so the length of the file is a bound.
+    """
     magic, _, _, count = _HEADER.unpack_from(content)
     if magic != b"GGUF":
         raise ValueError("not a GGUF file")
@@ -44,10 +57,9 @@ def _texts(content: mmap.mmap) -> Iterator[tuple[bytes, bytes]]:
         if kind == _STRING_CODE:
             value, place = _text(content, place)
             yield key, value
-        elif kind == _ARRAY_CODE:
-            place = _after_array(content, place)
         else:
-            place += _size(kind)
+            place = _after_array(content, place) if kind == _ARRAY_CODE else place + _size(kind)
+            yield key, b""
 
 
 def _after_array(content: mmap.mmap, place: int) -> int:

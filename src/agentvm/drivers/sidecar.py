@@ -19,7 +19,10 @@ _PARENT_DEATH_SIGNAL_CODE = 1
 
 
 class SidecarOptions(TypedDict):
-    """The options from the parent. `window` tokens for each of `slots` chats at a time."""
+    """The options from the parent. `window` tokens for each of `slots` chats at a time.
+
+    `pooling` is for a model that turns texts into vectors: `own`, as its file says, or `mean`; empty for one that answers.
+    """
 
     parent: int
     model: str
@@ -28,6 +31,7 @@ class SidecarOptions(TypedDict):
     threads: int
     slots: int
     window: int
+    pooling: str
 
 
 def _die_with(parent: int) -> None:
@@ -59,6 +63,12 @@ def _serve(orders: SidecarOptions) -> Any:
     params.ui = False
     params.endpoint_slots = False
     params.verbosity = -1
+    if orders["pooling"]:
+        params.embedding = True
+        # A text is read in one piece.
+        params.n_batch = params.n_ubatch = orders["window"]
+        if orders["pooling"] == "mean":
+            params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     return xllamacpp.Server(params)
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import anyio.abc
@@ -41,6 +42,8 @@ class Shape:
 
     slots: int
     window: int
+    pooling: Literal["", "own", "mean"] = ""
+    """How a model that embeds makes one vector of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,7 @@ def _orders(model: Path, shape: Shape) -> SidecarOptions:
         threads=_threads(),
         slots=shape.slots,
         window=shape.window,
+        pooling=shape.pooling,
     )
 
 

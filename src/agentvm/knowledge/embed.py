@@ -1,6 +1,7 @@
-"""Embedder — texts as vectors, from an endpoint with the embeddings API of OpenAI: a vendor, Ollama, llama.cpp, vLLM.
+"""Embedder — texts as vectors, from an endpoint with the embeddings API of OpenAI, or from weights on this machine.
 
-Calls are admitted and entered in the ledger as model calls are, under the driver `embedder`.
+Calls are admitted and entered in the ledger as model calls are, under the driver `embedder`; those of weights on this machine
+under `local`.
 """
 
 import math
@@ -8,22 +9,22 @@ from array import array
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
-import httpx2
-import msgspec
-
-from agentvm.errors import ConfigInvalid, NotAvailable, ToolFailed
+from agentvm.errors import NotAvailable
+from agentvm.knowledge.embeddings import EmbeddingReply, EmbeddingSource, HttpEmbeddings, embedder_rules
+from agentvm.knowledge.local_embeddings import LOCAL, local_name, open_local_embeddings
 from agentvm.knowledge.passages import IndexForm
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.knowledge import NO_EMBEDDER, Passage
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
-from agentvm.model.public_address import AddressRules
 from agentvm.model.tool_settings import EmbedderSettings
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.storage.sql.knowledge import IndexedChunk
 from agentvm.storage.sql.store import Store
-from agentvm.tools.safe_http import Outgoing, SafeHttp
+from agentvm.tools.safe_http import SafeHttp
 
 DRIVER = "embedder"
 BATCH_MAX = 64
@@ -31,8 +32,8 @@ BATCH_MAX = 64
 DIMENSIONS_MAX = 8_192
 TOKENS_MAX = 100_000_000
 """Tokens of one request that are believed; of one with more they are estimated."""
-RESPONSE_MAX_BYTES = 32 * 1024 * 1024
-TIMEOUT_SECONDS = 60
+LOCAL_BATCH_MAX = 8
+"""Texts of one request to weights on this machine, which read some hundred tokens a second."""
 
 
 class EmbeddingHold(Protocol):
@@ -47,82 +48,48 @@ class EmbeddingMeter(Protocol):
     async def admit(self, planned: Planned, *, force: bool = False) -> EmbeddingHold: ...
 
 
-class _Embedded(msgspec.Struct):
-    index: int
-    embedding: list[float]
-
-
-class _EmbeddingUsage(msgspec.Struct):
-    prompt_tokens: int | None = None
-
-
-class _EmbeddingReply(msgspec.Struct):
-    data: list[_Embedded]
-    usage: _EmbeddingUsage | None = None
-
-
-def embedder_address(settings: EmbedderSettings) -> httpx2.URL:
-    """Returns the address to ask; `ConfigInvalid` names what is missing."""
-    try:
-        url = httpx2.URL(settings.url or "")
-    except httpx2.InvalidURL:
-        url = httpx2.URL("")
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-        raise ConfigInvalid("tools.embedder.url: it is not an address such as http://localhost:11434/v1")
-    if settings.model is None:
-        raise ConfigInvalid("tools.embedder.model: name the model of tools.embedder.url")
-    return url.copy_with(path=f"{url.path.rstrip('/')}/embeddings")
-
-
-def embedder_rules(settings: EmbedderSettings) -> AddressRules:
-    """Returns rules by which the operator's own endpoint may have any address, as the only one."""
-    url = embedder_address(settings)
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    try:
-        return AddressRules.parse([f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"])
-    except ValueError as error:
-        raise ConfigInvalid(f"tools.embedder.url: {error}") from None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """The embedder of a server."""
+    """The embedder of a server. `name` is its model: an index that was made by another one is made again."""
 
-    settings: EmbedderSettings
-    http: SafeHttp
-    """A transport with `embedder_rules`."""
+    name: str
+    source: EmbeddingSource
     store: Store
     meter: EmbeddingMeter
     clock: Clock
     new_id: NewId
+    batch: int = BATCH_MAX
+    """Texts of one request."""
 
     @property
-    def name(self) -> str:
-        """The model. An index that was made by another one is made again."""
-        return self.settings.model or ""
+    def _billed(self) -> tuple[str, str]:
+        """The driver and the model of the ledger."""
+        is_local = self.name.startswith(LOCAL)
+        return ("local", self.name.removeprefix(LOCAL)) if is_local else (DRIVER, self.name)
 
     async def embed(self, tenant_id: TenantId, texts: Sequence[str]) -> list[bytes]:
-        """Returns the vector of each text; `NotAvailable` when the endpoint does not give them."""
+        """Returns the vector of each text; `NotAvailable` when they cannot be had."""
         vectors: list[bytes] = []
-        for start in range(0, len(texts), BATCH_MAX):
-            vectors += await self._ask(tenant_id, texts[start : start + BATCH_MAX])
+        for start in range(0, len(texts), self.batch):
+            vectors += await self._ask(tenant_id, texts[start : start + self.batch])
         return vectors
 
     async def _ask(self, tenant_id: TenantId, texts: Sequence[str]) -> list[bytes]:
         guessed = sum(map(estimate_tokens, texts))
+        driver, model = self._billed
         planned = Planned(
             tenant_id=tenant_id,
             user_id=None,
-            driver=DRIVER,
-            model=self.name,
+            driver=driver,
+            model=model,
             most_input=guessed,
             most_output=0,
-            provider=DRIVER,
+            provider=driver,
         )
         hold = await self.meter.admit(planned)
-        reply: _EmbeddingReply | None = None
+        reply: EmbeddingReply | None = None
         try:
-            reply = await self._send(texts)
+            reply = await self.source.ask(texts)
         finally:
             if reply is None:
                 hold.release()
@@ -138,8 +105,8 @@ class Embedder:
             image_id=ImageId(""),
             session_id=SessionId(""),
             turn_id=TurnId(""),
-            driver=DRIVER,
-            model=self.name,
+            driver=driver,
+            model=model,
             usage=usage,
             cost=charge.cost,
             price=charge.price,
@@ -149,26 +116,6 @@ class Embedder:
         if [one.index for one in ordered] != list(range(len(texts))):
             raise NotAvailable(f"The embedder returned {len(ordered)} vectors for {len(texts)} texts, or not one for each")
         return [pack(one.embedding) for one in ordered]
-
-    async def _send(self, texts: Sequence[str]) -> _EmbeddingReply:
-        key = self.settings.api_key
-        request = Outgoing(
-            method="POST",
-            url=embedder_address(self.settings),
-            headers=(("Content-Type", "application/json"),),
-            secret_headers=() if key is None else (("Authorization", f"Bearer {key.reveal()}"),),
-            content=msgspec.json.encode({"model": self.name, "input": list(texts)}),
-        )
-        try:
-            fetched = await self.http.send(request, timeout_seconds=TIMEOUT_SECONDS, max_bytes=RESPONSE_MAX_BYTES)
-        except ToolFailed as error:
-            raise NotAvailable(f"The embedder is not available: {error}") from None
-        if fetched.status != 200:
-            raise NotAvailable(f"The embedder answered with status {fetched.status}; see tools.embedder")
-        try:
-            return msgspec.json.decode(fetched.body, type=_EmbeddingReply)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise NotAvailable("The embedder did not answer in the form of OpenAI's embeddings") from None
 
 
 async def with_vectors(
@@ -197,10 +144,21 @@ def pack(values: Sequence[float]) -> bytes:
 
 
 async def open_embedder(
-    settings: EmbedderSettings, store: Store, meter: EmbeddingMeter, clock: Clock, new_id: NewId, stack: AsyncExitStack
+    settings: EmbedderSettings,
+    model_dir: Path | None,
+    store: Store,
+    meter: EmbeddingMeter,
+    clock: Clock,
+    new_id: NewId,
+    stack: AsyncExitStack,
 ) -> Embedder | None:
     """Returns the embedder that the settings name; None without one."""
-    if settings.url is None:
+    if settings.model is None:
         return None
+    name = settings.model if settings.url is not None else local_name(settings.model)
+    make = partial(Embedder, name=name, store=store, meter=meter, clock=clock, new_id=new_id)
+    if settings.url is None:
+        source = await stack.enter_async_context(open_local_embeddings(settings.model.removeprefix(LOCAL), model_dir))
+        return make(source=source, batch=LOCAL_BATCH_MAX)
     http = await stack.enter_async_context(SafeHttp(embedder_rules(settings)))
-    return Embedder(settings=settings, http=http, store=store, meter=meter, clock=clock, new_id=new_id)
+    return make(source=HttpEmbeddings(settings, http))

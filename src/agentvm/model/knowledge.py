@@ -13,7 +13,8 @@ USUAL_PASSAGES_MAX = 8
 """Passages of a search that says no number."""
 
 NO_EMBEDDER = (
-    "needs an embedder, and this server has none: the operator sets tools.embedder.url and tools.embedder.model; "
+    "needs an embedder, and this server has none: the operator sets tools.embedder.model, "
+    "and tools.embedder.url unless the model is on this machine; "
     "or search by words (retrieval.mode: words)"
 )
 """The remedy of a search by vectors without an embedder."""

@@ -71,7 +71,14 @@ class EmbedderSettings(Group):
             "Address of an endpoint with OpenAI's embeddings, up to `/v1`.", "restart", url=True, unset="no search by vectors"
         ),
     ] = None
-    model: Annotated[Text | None, setting("Model of the embedder.", "restart", unset="no search by vectors")] = None
+    model: Annotated[
+        Text | None,
+        setting(
+            "Model of the embedder; without an address `local/` and the name or the path of a GGUF file on this machine.",
+            "restart",
+            unset="no search by vectors",
+        ),
+    ] = None
     api_key: Annotated[Secret | None, setting("Key of the embedder.", "restart", unset="no key")] = None
 
 

@@ -114,7 +114,7 @@ export const zh: Record<string, string> = {
   "tools.search.url": "搜索引擎的地址；SearXNG 必填。",
   "tools.search.apiKey": "搜索引擎的密钥；SearXNG 不需要。",
   "tools.embedder.url": "兼容 OpenAI 向量接口的地址，写到 `/v1` 为止。",
-  "tools.embedder.model": "生成向量所用的模型。",
+  "tools.embedder.model": "生成向量所用的模型；不写地址时为 `local/` 加本机 GGUF 文件的名称或路径。",
   "tools.embedder.apiKey": "向量接口的密钥。",
   "tools.mcpServers.*.argv": "MCP 服务器的启动命令，程序写完整路径。",
   "tools.mcpServers.*.sandbox": "程序所在的沙箱。",
