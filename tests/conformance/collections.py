@@ -55,6 +55,23 @@ async def check_every_change_of_a_collection_is_a_revision(store: Store) -> None
         await put(store, "c", b"")
 
 
+async def check_documents_of_another_server_are_the_revision_that_they_were_there(store: Store) -> None:
+    books = store.collections(ACME)
+    await books.create("books", 1)
+    await put(store, "a", b"one")
+    await put(store, "b", b"two" * CHUNK_BYTES)
+    assert await books.settle("books", 7)
+    found = await books.get("books")
+    assert found is not None
+    assert (found.revision, found.oldest) == (7, 7)
+    assert [await names(store, revision) for revision in (2, 7)] == [[], ["a", "b"]]
+    assert await books.read_named("books", 7, "b") == b"two" * CHUNK_BYTES
+    assert (await books.read_named("books", 2, "b"), await store.collections(RIVAL).read_named("books", 7, "b")) == (None, None)
+    assert not await store.collections(RIVAL).settle("books", 9)
+    with pytest.raises(Conflict):
+        await books.settle("books", 3)
+
+
 async def check_a_deleted_document_leaves_every_revision_but_for_its_name(store: Store) -> None:
     books, indexes = store.collections(ACME), store.collection_indexes(ACME)
     await books.create("books", 1)

@@ -1,23 +1,27 @@
 """Image file — an image in one file for another server: what it was built from, its snapshot, and its locked resources. Pure.
 
-A gzipped tar as of resources, with `image.json` besides. There are no secrets in it: an image names them and has none. The file
-says how the image answers, twice: as the source with its resources, and as the snapshot that these gave. A server that loads
-it builds the image anew from the first, with every check of a build, and compares the result with the second.
+A gzipped tar as of resources, with `image.json` besides, and with the documents of the collections that it searches (format 2).
+There are no secrets in it: an image names them and has none. The file says how the image answers, twice: as the source with its
+resources, and as the snapshot that these gave. A server that loads it builds the image anew from the first, with every check of
+a build, and compares the result with the second.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from agentvm.errors import InvalidInput
+from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
+from agentvm.model.collection import DOCUMENT_MAX_BYTES, CollectionReference, DocumentName, is_document_name
 from agentvm.model.definition import Definition, Rendered, snapshot_of
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import canonical, digest_of
-from agentvm.resources.archive import BUNDLE_MAX_BYTES, Bundle, bundle_files, pack, read_bundle, read_json, unpack
+from agentvm.resources.archive import BUNDLE_MAX_BYTES, Bundle, blob_file, bundle_files, pack, read_bundle, read_json, unpack
 
-IMAGE_FORMAT: Literal[1] = 1
+IMAGE_FORMATS: Final = (1, 2)
+"""An image without collections has the first, which older servers read."""
 IMAGE_MANIFEST = "image.json"
 IMAGE_FILE_MAX_BYTES = BUNDLE_MAX_BYTES
 
@@ -28,6 +32,23 @@ class FileLock(Record, forbid_unknown_fields=True):
     written: str
     uri: str
     digest: str
+
+
+class FileDocument(Record, forbid_unknown_fields=True):
+    """A document of a collection. Its bytes are a blob of the file."""
+
+    document: DocumentName
+    digest: str
+    size: Annotated[int, msgspec.Meta(ge=1, le=DOCUMENT_MAX_BYTES)]
+    title: str | None = None
+    media_type: str | None = None
+
+
+class FileCollection(Record, forbid_unknown_fields=True):
+    """A revision of a collection that the image searches, such as `handbook@12`."""
+
+    reference: CollectionReference
+    documents: tuple[FileDocument, ...]
 
 
 class ImageManifest(Record, forbid_unknown_fields=True):
@@ -45,15 +66,16 @@ class ImageManifest(Record, forbid_unknown_fields=True):
     config: ImageConfig
     description: str | None = None
     lock: tuple[FileLock, ...] = ()
+    collections: tuple[FileCollection, ...] = ()
     seal: str = ""
     """The digest of all other members."""
 
 
-def manifest_of(image: Image) -> ImageManifest:
-    """Returns the manifest of an image."""
+def manifest_of(image: Image, collections: Sequence[FileCollection] = ()) -> ImageManifest:
+    """Returns the manifest of an image that searches these collections."""
     locks = [FileLock(written=uri, uri=entry.uri, digest=entry.digest) for entry in image.lock for uri in entry.written]
     manifest = ImageManifest(
-        format=IMAGE_FORMAT,
+        format=2 if collections else 1,
         name=image.name,
         description=image.description,
         definition_name=image.definition_name,
@@ -62,28 +84,38 @@ def manifest_of(image: Image) -> ImageManifest:
         source=image.source or _source_of(image.definition),
         config=msgspec.structs.replace(image.config, api_key=None, has_api_key=False),
         lock=tuple(locks),
+        collections=tuple(collections),
     )
     return msgspec.structs.replace(manifest, seal=seal_of(manifest))
 
 
-def write_image_file(manifest: ImageManifest, resources: Bundle | None) -> bytes:
-    """Returns the file; the same image always gives the same bytes."""
+def write_image_file(manifest: ImageManifest, resources: Bundle | None, documents: Mapping[str, bytes] | None = None) -> bytes:
+    """Returns the file; the same image always gives the same bytes. `documents` are those of its collections, by digest."""
     files = {IMAGE_MANIFEST: canonical(msgspec.to_builtins(manifest))}
     if resources is not None:
         files |= bundle_files(resources)
-    return pack(files)
+    files |= {blob_file(digest): body for digest, body in (documents or {}).items()}
+    return pack(files, file_bytes=DOCUMENT_MAX_BYTES)
 
 
 def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
-    """Reads a file of anybody; `InvalidInput` and its siblings for one that is not whole. May take a while: use a thread."""
-    files = unpack(data, also=IMAGE_MANIFEST)
+    """Reads a file of anybody; `InvalidInput` and its siblings for one that is not whole. May take a while: use a thread.
+
+    The blobs of the bundle have the documents of collections as well.
+    """
+    files = unpack(data, also=IMAGE_MANIFEST, file_bytes=DOCUMENT_MAX_BYTES)
     body = files.pop(IMAGE_MANIFEST, None)
     if body is None:
         raise InvalidInput(f"Not the file of an image: there is no {IMAGE_MANIFEST} in it")
     manifest = _manifest(read_json(body, IMAGE_MANIFEST))
     if manifest.seal != seal_of(manifest) or manifest.digest != snapshot_of(manifest.definition)[0]:
         raise InvalidInput("The file of the image was altered: its content does not have the digest that it states")
-    resources = read_bundle(files) if files else None
+    documents = [document for one in manifest.collections for document in one.documents]
+    resources = read_bundle(files, [document.digest for document in documents]) if files else None
+    blobs = {} if resources is None else resources.blobs
+    for document in documents:
+        if len(blobs.get(document.digest, b"")) != document.size or not is_document_name(document.document):
+            raise InvalidInput(f"The file of the image was altered: the document {shorten(document.document)} is not in it")
     here = {} if resources is None else {entry.uri: entry.digest for entry in resources.entries}
     for lock in manifest.lock:
         if here.get(lock.uri) != lock.digest:
@@ -124,8 +156,10 @@ def _anonymous(spec: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(raw: object) -> ImageManifest:
-    if isinstance(raw, dict) and raw.get("format") != IMAGE_FORMAT:
-        raise InvalidInput(f"The format of the file is not {IMAGE_FORMAT}, the only one that this server reads: update AgentVM")
+    if isinstance(raw, dict) and raw.get("format") not in IMAGE_FORMATS:
+        raise InvalidInput(
+            f"This server reads the formats 1 to {max(IMAGE_FORMATS)} of images, and not this one: update AgentVM"
+        )
     try:
         return msgspec.convert(raw, type=ImageManifest)
     except msgspec.ValidationError as error:

@@ -11,7 +11,7 @@ member one way for us and another way for others. Here there are plain files of 
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -109,15 +109,13 @@ def bundle_files(bundle: Bundle) -> dict[str, bytes]:
     """Returns the files of an archive by their names."""
     entries = tuple(sorted(bundle.entries, key=lambda entry: entry.uri))
     manifest = canonical(msgspec.to_builtins(BundleManifest(format=FORMAT, root=bundle.root, entries=entries)))
-    return {MANIFEST: manifest} | {_BLOBS + digest.removeprefix("sha256:"): body for digest, body in bundle.blobs.items()}
+    return {MANIFEST: manifest} | {blob_file(digest): body for digest, body in bundle.blobs.items()}
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
+def pack(files: Mapping[str, bytes], *, file_bytes: int = FILE_MAX_BYTES) -> bytes:
     """Returns an archive of these files; `ResourceTooLarge` for one that could not be read again."""
-    if len(files) > FILES_MAX or max(map(len, files.values())) > FILE_MAX_BYTES:
-        raise ResourceTooLarge(
-            f"An archive has at most {FILES_MAX} files of at most {FILE_MAX_BYTES} bytes; export without deps"
-        )
+    if len(files) > FILES_MAX or max(map(len, files.values())) > file_bytes:
+        raise ResourceTooLarge(f"An archive has at most {FILES_MAX} files of at most {file_bytes} bytes; export without deps")
     tar = b"".join(part for name in sorted(files) for part in _packed(name, files[name])) + bytes(2 * _BLOCK_BYTES)
     if len(tar) > UNPACKED_MAX_BYTES:
         raise ResourceTooLarge(
@@ -132,20 +130,20 @@ def read_archive(data: bytes) -> Bundle:
     return read_bundle(unpack(data))
 
 
-def unpack(data: bytes, *, also: str | None = None) -> dict[str, bytes]:
+def unpack(data: bytes, *, also: str | None = None, file_bytes: int = FILE_MAX_BYTES) -> dict[str, bytes]:
     """Returns the files of an archive by their names; `also` is a name that belongs in it besides those of bundles."""
-    return dict(_files(_unzipped(data), also))
+    return dict(_files(_unzipped(data), also, file_bytes))
 
 
-def read_bundle(files: dict[str, bytes]) -> Bundle:
-    """Returns the bundle of an archive's files, which must be all of them."""
+def read_bundle(files: dict[str, bytes], besides: Collection[str] = ()) -> Bundle:
+    """Returns the bundle of an archive's files, which must be all of them but the blobs `besides`."""
     files = dict(files)
     manifest = _manifest(files.pop(MANIFEST, None))
     blobs = {f"sha256:{name.removeprefix(_BLOBS)}": body for name, body in files.items()}
     for digest, body in blobs.items():
         if digest_of(body) != digest:
             raise ResourceInvalid(f"The archive is damaged: the bytes of {digest} have another digest")
-    _check_entries(manifest, blobs)
+    _check_entries(manifest, blobs, besides)
     return Bundle(manifest.root, manifest.entries, blobs)
 
 
@@ -168,6 +166,11 @@ def read_json(body: bytes, name: str) -> object:
 def _place(body: bytes, offset: int) -> str:
     before = body[:offset]
     return f"(line {before.count(bytes([10])) + 1}, column {offset - before.rfind(bytes([10]))})"
+
+
+def blob_file(digest: str) -> str:
+    """Returns the name of the file with the bytes of a digest."""
+    return _BLOBS + digest.removeprefix("sha256:")
 
 
 def _packed(name: str, body: bytes) -> Iterator[bytes]:
@@ -210,7 +213,7 @@ def _unzipped(data: bytes) -> bytes:
     return tar
 
 
-def _files(tar: bytes, also: str | None) -> Iterator[tuple[str, bytes]]:
+def _files(tar: bytes, also: str | None, file_bytes: int) -> Iterator[tuple[str, bytes]]:
     """The members, each a plain file with one of our names, each name once."""
     seen: set[str] = set()
     at = 0
@@ -221,8 +224,8 @@ def _files(tar: bytes, also: str | None) -> Iterator[tuple[str, bytes]]:
         seen.add(name)
         if len(seen) > FILES_MAX:
             raise ResourceTooLarge(f"The archive holds more than {FILES_MAX} files")
-        if size > FILE_MAX_BYTES:
-            raise ResourceTooLarge(f"{name} in the archive has {size} bytes, and may have {FILE_MAX_BYTES}")
+        if size > file_bytes:
+            raise ResourceTooLarge(f"{name} in the archive has {size} bytes, and may have {file_bytes}")
         start, at = at + _BLOCK_BYTES, at + _BLOCK_BYTES + size + -size % _BLOCK_BYTES
         if at > len(tar):
             raise ResourceInvalid(f"The archive is cut off: {name} is not all there")
@@ -262,7 +265,7 @@ def _manifest(body: bytes | None) -> BundleManifest:
         raise ResourceInvalid(f"{MANIFEST} does not fit: {explain(error, BundleManifest)}") from None
 
 
-def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes]) -> None:
+def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes], besides: Collection[str]) -> None:
     """Checks that every entry has its blobs, every blob its entry, and that every digest is right."""
     if not 0 < len(manifest.entries) <= NODES_MAX:
         raise ResourceTooLarge(f"An archive holds 1 to {NODES_MAX} versions, not {len(manifest.entries)}")
@@ -278,7 +281,7 @@ def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes]) -> None
             raise ResourceInvalid(f"The archive has no blob {shorten(missing[0])}, which {shorten(entry.uri)} needs")
         used |= digests
         _check_digest(entry, blobs[entry.content])
-    if unused := sorted(blobs.keys() - used):
+    if unused := sorted(blobs.keys() - used - set(besides)):
         raise ResourceInvalid(f"The archive holds the blob {unused[0]}, which belongs to nothing in it")
 
 

@@ -14,10 +14,10 @@ from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import Image
 from agentvm.model.resource import NODES_MAX, VersionId, parse_uri
 from agentvm.model.session import IMAGE_TAGS, Alias
-from agentvm.resources.archive import Bundle
 from agentvm.resources.bundle import collect
 from agentvm.resources.intake import OnConflict
 from agentvm.resources.resolver import VersionClosure
+from agentvm.sessions.image_collections import ImageCollections
 from agentvm.sessions.images import BuiltImage, ImageLibrary, take_key
 from agentvm.sessions.resources import ResourceLibrary
 from agentvm.sessions.workspace import Workspace
@@ -36,8 +36,15 @@ class ImageFiles:
     async def save(self, image_id: ImageId) -> tuple[Image, bytes]:
         """Returns the image, and its file."""
         image = (await self.workspace.image(image_id))[1]
-        resources = await self._resources(image)
-        return image, await anyio.to_thread.run_sync(write_image_file, manifest_of(image), resources)
+        nodes = await self._nodes(image)
+        if not nodes:
+            return image, await anyio.to_thread.run_sync(write_image_file, manifest_of(image), None)
+        centre, tenant_id = self.workspace.resources, self.workspace.tenant_id
+        closure = VersionClosure(next(iter(nodes.values())), nodes)
+        resources = await collect(centre, tenant_id, closure, nodes.values(), tenant_id)
+        collections, documents = await self._collections.save(nodes.values())
+        manifest = manifest_of(image, collections)
+        return image, await anyio.to_thread.run_sync(write_image_file, manifest, resources, documents)
 
     async def load(
         self,
@@ -55,6 +62,8 @@ class ImageFiles:
         pins: dict[str, VersionId] = {}
         if resources is not None:
             self.workspace.principal.require(WRITE_RESOURCES)
+            absent = await self._collections.check(manifest.collections)
+            await self._collections.add(absent, dict(resources.blobs))
             await ResourceLibrary(self.workspace).load(resources, on_conflict)
             pins = await self._pins(manifest)
         shown = manifest.name if name is None else name
@@ -87,17 +96,21 @@ class ImageFiles:
         aliases = self.workspace.store.container(image.container_id).aliases
         return await aliases.of_session(IMAGE_TAGS, image.session_id)
 
-    async def _resources(self, image: Image) -> Bundle | None:
+    @property
+    def _collections(self) -> ImageCollections:
+        return ImageCollections(self.workspace)
+
+    async def _nodes(self, image: Image) -> dict[VersionId, Node]:
+        """Returns every version that the image was built from, the first root first."""
         roots = list(dict.fromkeys(entry.version_id for entry in locked_roots(image).values()))
-        if not roots:
-            return None
-        self.workspace.principal.require(READ_RESOURCES)
-        centre, tenant_id = self.workspace.resources, self.workspace.tenant_id
+        if roots:
+            self.workspace.principal.require(READ_RESOURCES)
+        store = self.workspace.resources.store.resources(self.workspace.tenant_id)
         nodes: dict[VersionId, Node] = {}
         for version_id in roots:
-            nodes |= await centre.store.resources(tenant_id).closure(version_id, limit=NODES_MAX + 1)
-        closure = VersionClosure(nodes[roots[0]], nodes)
-        return await collect(centre, tenant_id, closure, nodes.values(), tenant_id)
+            found = await store.closure(version_id, limit=NODES_MAX + 1)
+            nodes |= {version_id: found[version_id], **found}
+        return nodes
 
     async def _pins(self, manifest: ImageManifest) -> dict[str, VersionId]:
         """Returns the version here of each URI of the image, found by the digest of its content."""

@@ -112,7 +112,7 @@ class ResourceLibrary:
             return
         named: Any = accept(KINDS["knowledge"], content)
         if (mode := mode_of(named.retrieval)) != "words":
-            if self.workspace.runtime.settings_of(self.workspace.tenant_id).tools.embedder.url is None:
+            if self.workspace.runtime.settings_of(self.workspace.tenant_id).tools.embedder.model is None:
                 raise ResourceInvalid(f"retrieval.mode: {mode} {NO_EMBEDDER}")
         if named.collection is None:
             return

@@ -92,6 +92,12 @@ _BYTES = """
 SELECT b.body FROM collection_documents AS d JOIN collections AS c USING (collection_key) JOIN blob_chunks AS b USING (blob_key)
 WHERE c.tenant_id = ? AND d.document_key = ? ORDER BY b.number
 """
+_BYTES_NAMED = f"""
+SELECT b.body FROM collection_documents AS d JOIN collections AS c USING (collection_key) JOIN blob_chunks AS b USING (blob_key)
+WHERE c.tenant_id = ?1 AND c.collection_id = ?2 AND {IN_REVISION.format("?3")} AND d.document = ?4 ORDER BY b.number
+"""
+_SET_ADDED = "UPDATE collection_documents SET added_in = ? WHERE collection_key = ?"
+_SET_REVISION = "UPDATE collections SET revision = ?, oldest = ? WHERE collection_key = ?"
 _TO_BURY = f"""
 SELECT d.document_key, d.blob_key FROM collections AS c JOIN collection_documents AS d USING (collection_key)
 WHERE c.collection_id LIKE '{ERASED}%' AND d.deleted_at IS NULL LIMIT ?
@@ -203,6 +209,29 @@ class CollectionStore(TenantScope):
                 await self._database.write(lambda connection: give_up_blob(connection, blob_key))
                 if await self._database.read(is_crowded):
                     await drop_given_up(self._database)
+
+    async def settle(self, collection_id: str, revision: int) -> bool:
+        """Lets a collection whose documents have just come be that revision, as the only one; whether there is it."""
+
+        def write(connection: Connection) -> bool:
+            for collection_key, there in connection.fetch(_KEY, (self._tenant_id, collection_id)):
+                if there > revision:
+                    raise Conflict(f"The collection {collection_id} has more revisions than {revision}")
+                connection.execute(_SET_ADDED, (revision, collection_key))
+                connection.execute(_SET_REVISION, (revision, revision, collection_key))
+                return True
+            return False
+
+        return await self._database.write(write)
+
+    async def read_named(self, collection_id: str, revision: int, document: str) -> bytes | None:
+        """Returns the bytes of a document of a revision; None when it was deleted."""
+        place = (self._tenant_id, collection_id, revision, document)
+
+        def read(connection: Connection) -> bytes | None:
+            return b"".join(bytes(body) for (body,) in connection.fetch(_BYTES_NAMED, place)) or None
+
+        return await self._database.read(read)
 
     async def delete_document(self, collection_id: str, document: str, now: int) -> int | None:
         """Deletes a document from every revision; the bytes that were freed, None without such a document."""
