@@ -66,7 +66,6 @@ TESTED_BY: dict[str, str] = {
     "storage/sql/definitions.py": "storage/test_conformance.py",
     "storage/sql/collection_indexes.py": "storage/test_conformance.py",
     "storage/sql/collections.py": "storage/test_conformance.py",
-    "storage/sql/knowledge.py": "storage/test_conformance.py",
     "storage/sql/memories.py": "storage/test_conformance.py",
     "storage/sql/resources/__init__.py": "storage/test_conformance.py",
 }

@@ -14,10 +14,9 @@ from tests.support.web import Asked, Replied, Reply, Web, web
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import ConfigInvalid, NotAvailable
+from agentvm.errors import NotAvailable
 from agentvm.knowledge import indexer
 from agentvm.knowledge.embed import pack
-from agentvm.knowledge.embeddings import embedder_address
 from agentvm.knowledge.passages import IndexForm
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret
@@ -146,15 +145,6 @@ async def test_an_embedder_that_fails_is_named_and_leaves_no_half_index(replied:
         await publish(vm, {"documents": DOCUMENTS, "retrieval": {"mode": "both"}})
         with anyio.fail_after(60), pytest.raises(NotAvailable, match=said):
             await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "vehicle")
-
-
-def test_settings_that_lack_something_are_told_by_name() -> None:
-    for settings, said in (
-        (EmbedderSettings(url="localhost", model="m"), "tools.embedder.url"),
-        (EmbedderSettings(url="http://a.example/v1"), "tools.embedder.model"),
-    ):
-        with pytest.raises(ConfigInvalid, match=said):
-            embedder_address(settings)
 
 
 def test_a_vector_has_the_length_of_one() -> None:
